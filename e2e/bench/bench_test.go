@@ -19,6 +19,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
@@ -39,6 +40,7 @@ type machine struct {
 	*fabric.Node
 	tables *nft.Conn
 	conn   *conntrack.Conn
+	routes *interfaces.Routes
 	flows  notedFlows
 }
 
@@ -59,12 +61,16 @@ func addMachine(b *testing.B, network *fabric.Fabric, name string) *machine {
 		if m.tables, err = nft.Dial(nft.Options{Owned: true}); err == nil {
 			m.conn, err = conntrack.Dial()
 		}
+		if err == nil {
+			m.routes, err = interfaces.OpenRoutes()
+		}
 		return err
 	})
 	if err != nil {
 		b.Fatalf("dial nftables and conntrack on %s: %v", name, err)
 	}
 	b.Cleanup(func() {
+		m.routes.Close()
 		if err := errors.Join(m.tables.Close(), m.conn.Close()); err != nil {
 			b.Errorf("leave the kernel of %s: %v", name, err)
 		}

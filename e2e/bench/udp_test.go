@@ -13,6 +13,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
 )
 
 const (
@@ -39,9 +40,9 @@ func BenchmarkUDPChange(b *testing.B) {
 			p := machine.proxyOf(size.cluster().Then(model.Change{Services: map[model.ObjectName]*model.Service{dns: dnsService()}}))
 			p.Apply(dnsEndpoints(size, 0))
 			sync(b, p)
-			flows := openFlows(b, machine)
+			entries := openEntries(b, machine)
 			for port := range others {
-				flows.begin(netip.AddrPortFrom(otherClient, uint16(1024+port)), otherServer, otherServer)
+				entries.begin(netip.AddrPortFrom(otherClient, uint16(1024+port)), otherServer, otherServer)
 			}
 			runtime.GC()
 			var found, ended measured
@@ -49,12 +50,12 @@ func BenchmarkUDPChange(b *testing.B) {
 			for b.Loop() {
 				for range udpEvents {
 					round++
-					flows.begin(netip.AddrPortFrom(dnsClient, dnsPort), dnsIP, dnsEndpoint(round-1))
+					entries.begin(netip.AddrPortFrom(dnsClient, dnsPort), dnsIP, dnsEndpoint(round-1))
 					found.measureOne(b, p, dnsEndpoints(size, round))
 					ended.measureFlows(b, machine)
 				}
 			}
-			if got := flows.count(); got != others {
+			if got := entries.count(); got != others {
 				b.Errorf("%d flows are left, want the %d of others", got, others)
 			}
 			b.ReportMetric(percentile(slices.Sorted(slices.Values(ended.times)), 50).Seconds()*1e6, "p50-µs")
@@ -83,8 +84,12 @@ func (m *measured) measureOne(b *testing.B, p *proxy.Proxy, change model.Change)
 func (m *measured) measureFlows(b *testing.B, machine *machine) {
 	b.Helper()
 	started := time.Now()
-	ended, err := machine.conn.Forget(b.Context(), machine.flows.flows, machine.flows.scope)
+	passes, err := flows.Forget(b.Context(), machine.conn, machine.routes.IsLocal, machine.flows.flows, machine.flows.scope)
 	m.times = append(m.times, time.Since(started))
+	ended := 0
+	for _, pass := range passes {
+		ended += pass.Ended
+	}
 	if err != nil || ended != 1 {
 		b.Fatalf("%d flows were ended, and %v, want the one whose endpoint was replaced", ended, err)
 	}
@@ -113,15 +118,15 @@ func dnsEndpoint(number int) netip.Addr {
 	return netip.AddrFrom4([4]byte{11, byte(number >> 16), byte(number >> 8), byte(number)})
 }
 
-// openedFlows writes and reads conntrack, independently of package conntrack.
-type openedFlows struct {
+// entries writes and reads conntrack, independently of package conntrack.
+type entries struct {
 	b      *testing.B
 	handle *netlink.Handle
 }
 
-func openFlows(b *testing.B, m *machine) openedFlows {
+func openEntries(b *testing.B, m *machine) entries {
 	b.Helper()
-	opened := openedFlows{b: b}
+	opened := entries{b: b}
 	err := m.Do(func() (err error) { opened.handle, err = netlink.NewHandle(unix.NETLINK_NETFILTER); return err })
 	if err != nil {
 		b.Fatal(err)
@@ -131,7 +136,7 @@ func openFlows(b *testing.B, m *machine) openedFlows {
 }
 
 // begin enters a flow of UDP as packets would, so long-lived that it counts as established.
-func (f openedFlows) begin(client netip.AddrPort, dialled, answerer netip.Addr) {
+func (f entries) begin(client netip.AddrPort, dialled, answerer netip.Addr) {
 	f.b.Helper()
 	to, back := netip.AddrPortFrom(dialled, dnsPort), netip.AddrPortFrom(answerer, dnsPort)
 	flow := &netlink.ConntrackFlow{FamilyType: unix.AF_INET, TimeOut: 3600, Forward: tuple(client, to), Reverse: tuple(back, client)}
@@ -147,7 +152,7 @@ func tuple(source, destination netip.AddrPort) netlink.IPTuple {
 	}
 }
 
-func (f openedFlows) count() int {
+func (f entries) count() int {
 	f.b.Helper()
 	all, err := f.handle.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
@@ -43,9 +44,10 @@ type setup struct {
 // node is a node with its proxy.
 type node struct {
 	*fabric.Node
-	conn  *nft.Conn
-	flows *conntrack.Conn
-	proxy *proxy.Proxy
+	conn   *nft.Conn
+	flows  *conntrack.Conn
+	routes *interfaces.Routes
+	proxy  *proxy.Proxy
 	// local are the addresses of its interfaces, as last reported to its proxy.
 	local []netip.Addr
 }
@@ -53,11 +55,11 @@ type node struct {
 // flowsAtOnce ends flows before Note returns, so that a test need not wait.
 type flowsAtOnce struct {
 	t    *testing.T
-	conn *conntrack.Conn
+	node *node
 }
 
-func (f flowsAtOnce) Note(flows []selection.Flows, scope selection.Scope) {
-	if _, err := f.conn.Forget(f.t.Context(), flows, scope); err != nil {
+func (f flowsAtOnce) Note(noted []selection.Flows, scope selection.Scope) {
+	if _, err := flows.Forget(f.t.Context(), f.node.flows, f.node.routes.IsLocal, noted, scope); err != nil {
 		f.t.Errorf("end flows: %v", err)
 	}
 }
@@ -119,6 +121,9 @@ func (c *cluster) addNode(name string) *node {
 		if added.conn, err = nft.Dial(options); err == nil {
 			added.flows, err = conntrack.Dial()
 		}
+		if err == nil {
+			added.routes, err = interfaces.OpenRoutes()
+		}
 		return err
 	})
 	if err != nil {
@@ -126,6 +131,7 @@ func (c *cluster) addNode(name string) *node {
 	}
 	c.t.Cleanup(func() {
 		added.conn.Close()
+		added.routes.Close()
 		if err := added.flows.Close(); err != nil {
 			c.t.Errorf("leave conntrack of %s: %v", name, err)
 		}
@@ -149,7 +155,7 @@ func (n *node) object() *model.Node {
 
 // restart puts a new proxy on a node that knows nothing but the cluster and finds the kernel as it is.
 func (c *cluster) restart(n *node) {
-	n.proxy = proxy.New(n.Name, c.setup.config, n.conn, flows.NewReader(flowsAtOnce{c.t, n.flows}))
+	n.proxy = proxy.New(n.Name, c.setup.config, n.conn, flows.NewReader(flowsAtOnce{c.t, n}))
 	n.proxy.Apply(c.everything.Then(model.Change{LocalAddrs: n.local}))
 }
 

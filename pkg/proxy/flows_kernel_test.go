@@ -9,6 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
@@ -19,16 +21,19 @@ type echoes struct {
 	t      *testing.T
 	kernel *realKernel
 	conn   *conntrack.Conn
+	routes *interfaces.Routes
 	ended  int // flows, so far
 }
 
 // Note ends flows before it returns, so that a test need not wait.
-func (e *echoes) Note(flows []selection.Flows, scope selection.Scope) {
-	ended, err := e.conn.Forget(e.t.Context(), flows, scope)
+func (e *echoes) Note(noted []selection.Flows, scope selection.Scope) {
+	passes, err := flows.Forget(e.t.Context(), e.conn, e.routes.IsLocal, noted, scope)
 	if err != nil {
 		e.t.Errorf("end flows: %v", err)
 	}
-	e.ended += ended
+	for _, pass := range passes {
+		e.ended += pass.Ended
+	}
 }
 
 const echoPort = 5300
@@ -41,13 +46,14 @@ func onLoopback() ruleset.Config {
 func newEchoes(t *testing.T) *echoes {
 	e := &echoes{t: t, kernel: newRealKernel(t)}
 	e.kernel.namespace.Do(func() {
-		flows, err := conntrack.Dial()
-		if err != nil {
-			t.Fatalf("dial conntrack: %v", err)
+		var err, routesErr error
+		e.conn, err = conntrack.Dial()
+		e.routes, routesErr = interfaces.OpenRoutes()
+		if err != nil || routesErr != nil {
+			t.Fatalf("dial conntrack: %v, %v", err, routesErr)
 		}
-		e.conn = flows
 	})
-	t.Cleanup(func() { _ = e.conn.Close() })
+	t.Cleanup(func() { _ = e.conn.Close(); e.routes.Close() })
 	for number := byte(1); number <= 2; number++ {
 		e.serve(echoAddr(number), string('0'+rune(number)))
 	}

@@ -8,61 +8,74 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"time"
 
+	"github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
-	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// dumpAttempts is how often a dump is begun before an interrupted one has to do.
-const dumpAttempts = 5
+// Table is a connection table: the kernel's (Conn), the kernel's through looks that are shared (Looks), or one of a test.
+type Table interface {
+	// Dump gives the entries that a filter wants to each, until it returns false. Entries that come and go meanwhile may be
+	// among them or not. The entry is another one after each has returned. The error is ErrCutOff if each returned false,
+	// and ErrInterrupted if others may be missing too. It took so long to read the table, whatever came before.
+	Dump(ctx context.Context, filter Filter, each func(*Entry) bool) (took time.Duration, err error)
+	// Delete deletes an entry, and no other that may have taken its place. It reports whether the entry was still there.
+	Delete(entry *Entry) (deleted bool, err error)
+}
+
+// What a dump may end with.
+var (
+	ErrCutOff      = errors.New("not all entries were asked for")
+	ErrInterrupted = errors.New("the table changed too fast to be read")
+)
 
 // The sentences for what is missing. Each says what to do.
 var (
-	errPrivilege   = errors.New("ending UDP flows needs root (CAP_NET_ADMIN): run as root")
+	errPrivilege   = errors.New("connection tracking needs root (CAP_NET_ADMIN): run as root")
 	errNoConntrack = errors.New("this kernel does not list its conntrack entries: load the module nf_conntrack_netlink, or use a kernel " +
 		"built with CONFIG_NF_CT_NETLINK")
 )
 
-// errInterrupted says that a dump may lack entries that were there all the time.
-var errInterrupted = errors.New("the table changed too fast to be read")
-
-// table is conntrack's table.
-type table interface {
-	dump(ctx context.Context, family model.Family, each func(entry)) error
-	delete(family model.Family, e entry) (deleted bool, err error)
-}
+// msgStatistics is IPCTNL_MSG_CT_GET_STATS.
+const msgStatistics = 5
 
 // Conn is a connection to conntrack in the network namespace in which it was dialled. It may be used by several
 // goroutines.
 type Conn struct {
-	socket *socket
-	routes *interfaces.Routes
+	sockets
 
-	forgetting sync.Mutex // guards what follows
-	table      table
-	isLocal    selection.IsLocal
+	deleting sync.Mutex
+	socket   *netlink.Conn // for all but dumps, each of which has its own
+	answers  *reader       // of socket
 }
+
+// answerTimeout is when an answer has been lost: the kernel answers before the sending call returns.
+const answerTimeout = 30 * time.Second
 
 // Dial connects to conntrack. If something is missing for that, the error is one sentence that says what, and what to
 // do.
 func Dial() (*Conn, error) {
-	s, err := openSocket()
+	where, err := here()
 	if err != nil {
-		return nil, missing(err)
-	}
-	if err := s.try(); err != nil {
-		s.close()
-		return nil, missing(err)
-	}
-	routes, err := interfaces.OpenRoutes()
-	if err != nil {
-		s.close()
 		return nil, err
 	}
-	return &Conn{socket: s, routes: routes, table: s, isLocal: routes.IsLocal}, nil
+	socket, err := where.open()
+	if err != nil {
+		where.leave()
+		return nil, missing(err)
+	}
+	c := &Conn{sockets: where, socket: socket}
+	if c.answers, err = newReader(socket); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	if err := c.execute(msgStatistics, BothFamilies, nil); err != nil {
+		return nil, errors.Join(missing(err), c.Close())
+	}
+	return c, nil
 }
 
 // missing turns the kernel's error at first contact into a sentence that says what is missing.
@@ -78,103 +91,158 @@ func missing(err error) error {
 
 // Close closes the connection.
 func (c *Conn) Close() error {
-	c.forgetting.Lock()
-	defer c.forgetting.Unlock()
-	c.socket.close()
-	c.routes.Close()
+	c.deleting.Lock()
+	defer c.deleting.Unlock()
+	c.leave()
+	if err := c.socket.Close(); err != nil {
+		return fmt.Errorf("closing the connection to conntrack: %w", err)
+	}
 	return nil
 }
 
-// Forget ends the UDP flows of the given frontends whose endpoint may not answer them, and returns how many it ended.
-// Their next packet is the first of a new flow. Frontends of other protocols are passed over. Conntrack is read
-// only if there is one of UDP.
-//
-// The rules must have changed before. A frontend that is gone comes without endpoints that may answer. A node port comes
-// with its Service's endpoints, those that just left among them: at addresses that do not serve it, their flows alone
-// end. It should come together with the frontends that have an address of their own, the node's, and the same port number:
-// they own the flows to that address, which would otherwise be judged as the node port's.
-//
-// After an error some flows may be left. Calling again with the same flows ends them, and does no harm to those that
-// began meanwhile.
-func (c *Conn) Forget(ctx context.Context, flows []selection.Flows, scope selection.Scope) (ended int, err error) {
-	c.forgetting.Lock()
-	defer c.forgetting.Unlock()
-	v := newVerdicts(flows, scope, askedOnce(c.isLocal))
-	var failures []error
-	for _, family := range model.Families {
-		if !v.families[family] {
+// message returns a message to conntrack.
+func message(kind int, flags netlink.HeaderFlags, family Families, attributes []byte) netlink.Message {
+	return netlink.Message{
+		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_CTNETLINK<<8 | kind), Flags: netlink.Request | flags},
+		Data:   append([]byte{family.number(), nl.NFNETLINK_V0, 0, 0}, attributes...),
+	}
+}
+
+// execute has the kernel do something, and waits until it has.
+func (c *Conn) execute(kind int, family Families, attributes []byte) error {
+	c.deleting.Lock()
+	defer c.deleting.Unlock()
+	if err := c.socket.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
+		return err
+	}
+	if _, err := c.socket.Send(message(kind, netlink.Acknowledge, family, attributes)); err != nil {
+		return err
+	}
+	for {
+		isOver, err := c.answers.read(func([]byte) (bool, error) { return true, nil })
+		if isOver {
+			return err
+		}
+	}
+}
+
+// Delete is that of Table.
+func (c *Conn) Delete(e *Entry) (deleted bool, err error) {
+	key, err := e.key()
+	if err != nil {
+		return false, fmt.Errorf("naming the entry %s: %w", e, err)
+	}
+	err = c.execute(nl.IPCTNL_MSG_CT_DELETE, Only(e.Family()), key)
+	if errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// manyAnswerers is up to how many addresses the kernel is asked for each by itself: for more, a walk through the table for
+// each takes longer than to copy what others answer.
+const manyAnswerers = 16
+
+// Dump is that of Table. Entries of protocols other than TCP, UDP and SCTP are passed over. Each part of it has a socket
+// of its own: to close it is the only way to stop the kernel.
+func (c *Conn) Dump(ctx context.Context, filter Filter, each func(*Entry) bool) (took time.Duration, err error) {
+	began, isCutOff := time.Now(), false
+	wanted := func(e *Entry) bool {
+		if filter.Matches(e) {
+			isCutOff = !each(e)
+		}
+		return !isCutOff
+	}
+	for _, part := range filter.parts() {
+		if err := c.dump(ctx, &filter, part, wanted); err != nil {
+			return time.Since(began), err
+		}
+		if isCutOff {
+			return time.Since(began), ErrCutOff
+		}
+	}
+	return time.Since(began), nil
+}
+
+// part is what the kernel is asked at a time.
+type part struct {
+	family   Families
+	answerer netip.Addr
+}
+
+func (f *Filter) parts() []part {
+	if len(f.Answerers) > 0 {
+		return f.partsByAnswerer()
+	}
+	if f.Protocol != 0 && f.Family == BothFamilies {
+		return []part{{family: OnlyIPv4}, {family: OnlyIPv6}}
+	}
+	return []part{{family: f.Family}}
+}
+
+// partsByAnswerer asks for each address of IPv4 by itself, unless there are many. For IPv6 the kernel (of 2026 as of 2020)
+// gives what has another address (ctnetlink_filter_match_tuple compares the wrong way round), so all are read.
+func (f *Filter) partsByAnswerer() []part {
+	var parts []part
+	has := map[Families]bool{}
+	for _, addr := range f.Answerers {
+		family := Only(model.FamilyOf(addr))
+		if f.Family != BothFamilies && f.Family != family {
 			continue
 		}
-		stale, err := c.stale(ctx, family, v)
-		if err != nil {
-			failures = append(failures, fmt.Errorf("listing the %s UDP flows in conntrack: %w", family, err))
+		if family == OnlyIPv4 && len(f.Answerers) <= manyAnswerers {
+			parts = append(parts, part{family, addr})
+			continue
 		}
-		deleted, err := c.deleteAll(ctx, family, stale)
-		if err != nil {
-			failures = append(failures, err)
-		}
-		ended += deleted
-	}
-	return ended, errors.Join(failures...)
-}
-
-// stale returns the stale entries of a family. With an error they may not be all.
-func (c *Conn) stale(ctx context.Context, family model.Family, v verdicts) (stale []entry, err error) {
-	var unknown error
-	for range dumpAttempts {
-		stale = nil
-		err = c.table.dump(ctx, family, func(e entry) {
-			isStale, err := v.isStale(e.flow)
-			if err != nil {
-				unknown = err
-			}
-			if isStale {
-				stale = append(stale, e)
-			}
-		})
-		if !errors.Is(err, errInterrupted) {
-			break
+		if !has[family] {
+			parts, has[family] = append(parts, part{family: family}), true
 		}
 	}
-	return stale, errors.Join(err, unknown)
+	return parts
 }
 
-// askedOnce asks about each address once, so that a look costs no more than one question for each address in the table.
-// It asks nothing more after an error: each further question might wait as long.
-func askedOnce(isLocal selection.IsLocal) selection.IsLocal {
-	answers := map[netip.Addr]bool{}
-	var failed error
-	return func(addr netip.Addr) (bool, error) {
-		answer, known := answers[addr]
-		if known || failed != nil {
-			return answer, failed
-		}
-		answer, failed = isLocal(addr)
-		answers[addr] = answer
-		return answer, failed
+// dump asks for a part of the table.
+func (c *Conn) dump(ctx context.Context, filter *Filter, asked part, each func(*Entry) bool) error {
+	attributes, err := filter.request(asked.answerer)
+	if err != nil {
+		return fmt.Errorf("asking for conntrack entries: %w", err)
 	}
-}
-
-// deleteAll deletes entries and returns how many were there. An entry that the kernel will not let go, because a
-// flowtable forwards the flow (EBUSY, IPS_OFFLOAD), keeps no other from being deleted; any other error ends the work.
-func (c *Conn) deleteAll(ctx context.Context, family model.Family, entries []entry) (deleted int, err error) {
-	var busy []error
-	for i, e := range entries {
+	socket, err := c.open()
+	if err != nil {
+		return fmt.Errorf("opening a socket to list conntrack: %w", err)
+	}
+	defer func() { _ = socket.Close() }()
+	if err := socket.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
+		return fmt.Errorf("asking for conntrack entries: %w", err)
+	}
+	if _, err := socket.Send(message(nl.IPCTNL_MSG_CT_GET, netlink.Dump, asked.family, attributes)); err != nil {
+		return fmt.Errorf("asking for conntrack entries: %w", err)
+	}
+	r, err := newReader(socket)
+	if err != nil {
+		return err
+	}
+	defer r.release()
+	var e Entry
+	for {
 		if err := ctx.Err(); err != nil {
-			return deleted, fmt.Errorf("ending the last %d of %d stale %s UDP flows: %w", len(entries)-i, len(entries), family, err)
+			return err
 		}
-		done, err := c.table.delete(family, e)
+		isOver, err := r.read(func(message []byte) (more bool, err error) {
+			if err := e.parse(message); err != nil {
+				return true, err
+			}
+			return !e.hasPorts() || each(&e), nil
+		})
 		switch {
-		case errors.Is(err, unix.EBUSY):
-			busy = append(busy, fmt.Errorf("ending the flow %s: %w", e, err))
-		case err != nil:
-			return deleted, errors.Join(append(busy, fmt.Errorf("ending the flow %s: %w", e, err))...)
-		case done:
-			deleted++
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EBUSY):
+			return ErrInterrupted
+		case err != nil || isOver:
+			return err
 		}
 	}
-	if len(busy) > 1 {
-		return deleted, fmt.Errorf("%w; and %d more", busy[0], len(busy)-1)
-	}
-	return deleted, errors.Join(busy...)
+}
+
+func (e *Entry) hasPorts() bool {
+	return e.Protocol == model.TCP || e.Protocol == model.UDP || e.Protocol == model.SCTP
 }

@@ -1,174 +1,290 @@
 //go:build linux
 
-package conntrack
+package conntrack_test
 
 import (
 	"context"
 	"errors"
 	"net/netip"
-	"strings"
+	"os"
 	"testing"
-
-	"golang.org/x/sys/unix"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
 )
 
-// scripted is a table whose dumps and deletions fail as the test says.
-type scripted struct {
-	entries map[model.Family][]entry
-	// interruptions is how many dumps are interrupted, after their first entry.
-	interruptions int
-	deleteErrors  []error // of the deletions, in their order; those behind succeed
-	dumps         []model.Family
-	deleted       []string // the clients whose flows were asked to be deleted
-	afterDelete   func()
-}
+// unanswered wants what is translated and was never answered.
+var unanswered = conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT | conntrack.SeenReply}
 
-func (s *scripted) dump(_ context.Context, family model.Family, each func(entry)) error {
-	s.dumps = append(s.dumps, family)
-	for i, e := range s.entries[family] {
-		if i == 1 && len(s.dumps) <= s.interruptions {
-			return errInterrupted
+func TestWhatIsReadIsWhatIsThere(t *testing.T) {
+	k := newKernel(t)
+	want := map[netip.AddrPort]connections.Connection{}
+	number := 0
+	for _, family := range model.Families {
+		for _, protocol := range model.Protocols {
+			for _, c := range []connections.Connection{
+				connection(protocol, family, number), answered(connection(protocol, family, number+1)),
+			} {
+				c.Lasts = 1000
+				k.table.Insert(c)
+				want[c.Client], number = c, number+1
+			}
 		}
-		each(e)
 	}
-	return nil
+	entries := k.list(conntrack.Filter{})
+	if len(entries) != len(want) {
+		t.Fatalf("%d entries were read, want %d", len(entries), len(want))
+	}
+	for _, e := range entries {
+		c := want[e.Client()]
+		if e.Protocol != c.Protocol || e.Dialled() != c.Dialled || e.Answerer() != c.Answerer || e.Reply.Destination != c.Client {
+			t.Errorf("read %s, want %+v", &e, c)
+		}
+		if e.State != c.State || e.ID == 0 || e.Zone != 0 || e.Timeout < 900 || e.Timeout > 1000 {
+			t.Errorf("%s: read %+v, want the state %d and 1000 seconds", &e, e, c.State)
+		}
+		if e.Status&conntrack.DestinationNAT == 0 || (e.Status&conntrack.SeenReply != 0) != c.IsAnswered {
+			t.Errorf("%s: the status is %x, answered: %t", &e, e.Status, c.IsAnswered)
+		}
+	}
 }
 
-func (s *scripted) delete(_ model.Family, e entry) (bool, error) {
-	s.deleted = append(s.deleted, e.client.String())
-	if s.afterDelete != nil {
-		s.afterDelete()
+func TestTheKernelAndTheFilterAgree(t *testing.T) {
+	k := newKernel(t)
+	for _, family := range model.Families {
+		for i, protocol := range model.Protocols {
+			for n := range i + 1 {
+				k.table.Insert(connection(protocol, family, n))
+				k.table.Insert(answered(connection(protocol, family, 100+n)))
+			}
+		}
 	}
-	if n := len(s.deleted); n <= len(s.deleteErrors) {
-		err := s.deleteErrors[n-1]
-		return err == nil, err
+	other := connection(model.TCP, model.IPv4, 500)
+	other.Answerer = netip.MustParseAddrPort("10.244.2.2:8080")
+	k.table.Insert(other)
+	plain := connection(model.TCP, model.IPv4, 501)
+	plain.Answerer = plain.Dialled
+	k.table.Insert(plain)
+	one, two, six := netip.MustParseAddr("10.244.2.1"), netip.MustParseAddr("10.244.2.2"), netip.MustParseAddr("fd00:244:2::1")
+	many := []netip.Addr{two, six}
+	for n := byte(1); n < 40; n++ {
+		many = append(many, netip.AddrFrom4([4]byte{192, 0, 2, n}))
 	}
-	return true, nil
-}
-
-const (
-	service4 = "10.96.0.10:53"
-	service6 = "[fd00:96::a]:53"
-)
-
-// staleTable is a table with three stale flows in IPv4 and one in IPv6.
-func staleTable() *scripted {
-	s := &scripted{entries: map[model.Family][]entry{}}
-	for _, client := range []string{"10.244.1.11:1", "10.244.1.12:1", "10.244.1.13:1"} {
-		s.entries[model.IPv4] = append(s.entries[model.IPv4], entry{protocol: model.UDP, flow: flowOf(client, service4, "10.244.1.1:53")})
-	}
-	s.entries[model.IPv6] = []entry{{protocol: model.UDP, flow: flowOf("[fd00:244::9]:1", service6, "[fd00:244::1]:53")}}
-	return s
-}
-
-func TestWhatIsReadAndEndedAndReported(t *testing.T) {
-	tcp := frontend(service4)
-	tcp.Frontend.Protocol = model.TCP
-	four, six := frontend(service4), frontend(service6)
 	for name, c := range map[string]struct {
-		flows         []selection.Flows
-		interruptions int
-		deleteErrors  []error
-		wantDumps     int
-		wantDeletes   int
-		wantEnded     int
-		wantError     string // a part of it; empty: none
+		filter conntrack.Filter
+		want   int
 	}{
-		"nothing changed: nothing is read":         {nil, 0, nil, 0, 0, 0, ""},
-		"no frontend of UDP: nothing is read":      {list(tcp), 0, nil, 0, 0, 0, ""},
-		"one family changed: the other stays shut": {list(six), 0, nil, 1, 1, 1, ""},
-		"many frontends, one dump a family":        {list(four, six, frontend("10.96.0.11:53"), tcp), 0, nil, 2, 4, 4, ""},
-		"an interrupted dump is begun anew":        {list(four), 4, nil, 5, 3, 3, ""},
-		"after five the part that was seen is dealt with, and the error says that it was a part": {
-			list(four), 5, nil, 5, 1, 1, "listing the IPv4 UDP flows in conntrack: the table changed too fast to be read",
-		},
-		"one family's trouble is not the other's": {list(four, six), 5, nil, 6, 2, 2, "listing the IPv4"},
-		"a flow that the kernel keeps keeps no other": {
-			list(four), 0, []error{unix.EBUSY}, 1, 3, 2,
-			"ending the flow UDP from 10.244.1.11 to 10.96.0.10:53, answered by 10.244.1.1:53: device or resource busy",
-		},
-		"of many such the first is named": {list(four), 0, []error{nil, unix.EBUSY, unix.EBUSY}, 1, 3, 1, "from 10.244.1.12 to"},
-		"and the others are counted":      {list(four), 0, []error{nil, unix.EBUSY, unix.EBUSY}, 1, 3, 1, "busy; and 1 more"},
-		"any other refusal ends the work in its family": {
-			list(four, six), 0, []error{nil, unix.EPERM}, 2, 3, 2, "from 10.244.1.12 to 10.96.0.10:53, answered by 10.244.1.1:53: operation not",
-		},
+		"all":                           {conntrack.Filter{}, 26},
+		"a family":                      {conntrack.Filter{Family: conntrack.OnlyIPv6}, 12},
+		"a protocol":                    {conntrack.Filter{Protocol: model.UDP}, 8},
+		"a protocol of a family":        {conntrack.Filter{Family: conntrack.OnlyIPv4, Protocol: model.SCTP}, 6},
+		"unanswered":                    {unanswered, 13},
+		"translated":                    {conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT}, 25},
+		"answered by an endpoint":       {conntrack.Filter{Answerers: []netip.Addr{one}}, 12},
+		"by one of two, one a family":   {conntrack.Filter{Answerers: []netip.Addr{two, six}}, 13},
+		"in the wrong family":           {conntrack.Filter{Family: conntrack.OnlyIPv4, Answerers: []netip.Addr{six}}, 0},
+		"by one of more than are asked": {conntrack.Filter{Answerers: many}, 13},
+		"all at once": {conntrack.Filter{
+			Family: conntrack.OnlyIPv4, Protocol: model.UDP, Answerers: []netip.Addr{one},
+			Status: conntrack.DestinationNAT | conntrack.SeenReply, Mask: conntrack.DestinationNAT | conntrack.SeenReply,
+		}, 2},
 	} {
-		t.Run(name, func(t *testing.T) {
-			table := staleTable()
-			table.interruptions, table.deleteErrors = c.interruptions, c.deleteErrors
-			connection := &Conn{table: table}
+		if got := len(k.list(c.filter)); got != c.want {
+			t.Errorf("%s: %d entries were read, want %d", name, got, c.want)
+		}
+	}
+}
 
-			ended, err := connection.Forget(t.Context(), c.flows, clusterScope)
+func TestADumpIsCutOff(t *testing.T) {
+	k := newKernel(t)
+	for n := range 3000 {
+		k.table.Insert(connection(model.TCP, model.IPv4, n))
+	}
+	read := 0
+	_, err := k.conn.Dump(t.Context(), unanswered, func(*conntrack.Entry) bool { read++; return read < 100 })
+	if !errors.Is(err, conntrack.ErrCutOff) || read != 100 {
+		t.Errorf("%d entries were read, %v; want 100, and that it was cut off", read, err)
+	}
+	if got := len(k.list(unanswered)); got != 3000 {
+		t.Errorf("the next list has %d entries, want all 3000", got)
+	}
+}
 
-			if ended != c.wantEnded {
-				t.Errorf("%d flows are said to have ended, want %d", ended, c.wantEnded)
+func TestAnEntryIsDeletedAndNoneThatTookItsPlace(t *testing.T) {
+	k := newKernel(t)
+	for _, family := range model.Families {
+		for _, protocol := range model.Protocols {
+			for _, zone := range []uint16{0, 7} {
+				c := connection(protocol, family, 1)
+				c.Zone = zone
+				k.table.Insert(c)
+				stale := k.list(conntrack.Filter{})
+				if len(stale) != 1 || stale[0].Zone != zone {
+					t.Fatalf("%s in zone %d: read %v", protocol, zone, stale)
+				}
+				if deleted, err := k.conn.Delete(&stale[0]); !deleted || err != nil {
+					t.Errorf("%s in zone %d: deleted %t, %v", protocol, zone, deleted, err)
+				}
+				if deleted, err := k.conn.Delete(&stale[0]); deleted || err != nil {
+					t.Errorf("%s in zone %d: deleted again %t, %v", protocol, zone, deleted, err)
+				}
+				for name, place := range placesOf(c) {
+					k.table.Insert(place)
+					if deleted, err := k.conn.Delete(&stale[0]); deleted || err != nil {
+						t.Errorf("%s in zone %d: %s, which took its place, was deleted: %t, %v", protocol, zone, name, deleted, err)
+					}
+					for _, e := range k.list(conntrack.Filter{}) {
+						if deleted, err := k.conn.Delete(&e); !deleted || err != nil {
+							t.Errorf("%s in zone %d: deleting %s by its own key: %t, %v", protocol, zone, name, deleted, err)
+						}
+					}
+				}
 			}
-			if len(table.dumps) != c.wantDumps {
-				t.Errorf("there were the dumps %v, want %d", table.dumps, c.wantDumps)
+		}
+	}
+}
+
+// placesOf returns connections that may take a connection's place in the table once it has ended.
+func placesOf(c connections.Connection) map[string]connections.Connection {
+	elsewhere, plain, direct, reversed, through := c, c, c, c, c
+	elsewhere.Answerer = netip.AddrPortFrom(c.Answerer.Addr().Next(), c.Answerer.Port())
+	plain.Answerer = plain.Dialled
+	direct.Dialled = direct.Answerer
+	reversed.Client, reversed.Dialled, reversed.Answerer = c.Answerer, c.Client, c.Client
+	through.Dialled = netip.AddrPortFrom(c.Dialled.Addr().Next(), c.Dialled.Port())
+	return map[string]connections.Connection{
+		"one of the same client to the right endpoint":    elsewhere,
+		"one that nothing translates":                     plain,
+		"the client's to the endpoint's own address":      direct,
+		"one from the endpoint to the client":             reversed,
+		"one to the same endpoint, of another frontend's": through,
+	}
+}
+
+func TestCountersAreRead(t *testing.T) {
+	k := newKernel(t)
+	k.namespace.Exec("sysctl", "-w", "net.netfilter.nf_conntrack_acct=1")
+	k.namespace.Exec("bash", "-c", "echo hello > /dev/udp/127.0.0.1/9")
+	entries := k.list(conntrack.Filter{})
+	if len(entries) != 1 {
+		t.Fatalf("read %v, want the datagram alone", entries)
+	}
+	want := conntrack.Counter{Packets: 1, Bytes: 20 + 8 + 6}
+	if e := entries[0]; e.Sent != want || e.Received != (conntrack.Counter{}) {
+		t.Errorf("counted %+v and %+v, want %+v and none", e.Sent, e.Received, want)
+	}
+}
+
+func TestNothingIsLeftOpen(t *testing.T) {
+	k := newKernel(t)
+	k.table.Insert(connection(model.UDP, model.IPv4, 1))
+	before := openFiles(t)
+	for range 10 {
+		k.list(conntrack.Filter{})
+		_, _ = k.conn.Dump(t.Context(), conntrack.Filter{}, func(*conntrack.Entry) bool { return false })
+		k.namespace.Do(func() {
+			c, err := conntrack.Dial()
+			if err != nil {
+				t.Fatal(err)
 			}
-			if len(table.deleted) != c.wantDeletes {
-				t.Errorf("the flows of %v were asked to be deleted, want %d", table.deleted, c.wantDeletes)
+			ends, err := c.Subscribe(conntrack.EventBuffer)
+			if err := errors.Join(err, ends.Close(), c.Close()); err != nil {
+				t.Error(err)
 			}
-			switch {
-			case c.wantError == "" && err != nil:
-				t.Errorf("unexpected error: %v", err)
-			case c.wantError != "" && (err == nil || !strings.Contains(err.Error(), c.wantError)):
-				t.Errorf("error %v, want one with %q", err, c.wantError)
+			if _, err := c.Dump(t.Context(), conntrack.Filter{}, func(*conntrack.Entry) bool { return true }); err == nil {
+				t.Error("a closed connection lists entries")
 			}
 		})
 	}
-}
-
-// TestAKernelThatDoesNotAnswerEndsNothing: the flow stays that it was asked about, and those whose fate does not depend
-// on it end. It is asked once.
-func TestAKernelThatDoesNotAnswerEndsNothing(t *testing.T) {
-	table, asked := staleTable(), 0
-	for _, client := range []string{"203.0.113.7:1", "203.0.113.8:1"} {
-		flow := flowOf(client, vip, "10.244.2.1:53")
-		table.entries[model.IPv4] = append(table.entries[model.IPv4], entry{protocol: model.UDP, flow: flow})
-	}
-	connection := &Conn{table: table, isLocal: func(netip.Addr) (bool, error) { asked++; return false, unix.ENOBUFS }}
-	flows := list(frontend(service4), split(vip, permitted{endpointA, endpointB}, permitted{endpointA}))
-
-	ended, err := connection.Forget(t.Context(), flows, clusterScope)
-
-	if ended != 3 || !errors.Is(err, unix.ENOBUFS) || asked != 1 {
-		t.Errorf("ended %d flows, %v, asked %d times; want the 3 of the other frontend, the kernel's error, and one question", ended, err, asked)
+	if after := openFiles(t); after != before {
+		t.Errorf("%d files are open, there were %d before", after, before)
 	}
 }
 
-func TestForgettingStopsWhenItsContextEnds(t *testing.T) {
-	table := staleTable()
-	ctx, cancel := context.WithCancel(t.Context())
-	table.afterDelete = cancel
-
-	ended, err := (&Conn{table: table}).Forget(ctx, list(frontend(service4)), clusterScope)
-
-	if ended != 1 || !errors.Is(err, context.Canceled) || len(table.deleted) != 1 {
-		t.Errorf("ended %d flows, asked for %d, error %v; want one and the context's error", ended, len(table.deleted), err)
+func openFiles(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
 	}
-	if want := "ending the last 2 of 3 stale IPv4 UDP flows"; err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("error %v, want one with %q", err, want)
+	return len(entries)
+}
+
+func TestEndsAreTold(t *testing.T) {
+	k := newKernel(t)
+	ends, err := k.conn.Subscribe(conntrack.EventBuffer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ends.Close() }()
+	for n := range 300 {
+		k.table.Insert(answered(connection(model.TCP, model.IPv6, n)))
+	}
+	for _, e := range k.list(conntrack.Filter{}) {
+		if _, err := k.conn.Delete(&e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	told := 0
+	note := func(e *conntrack.Entry) {
+		if told++; e.Protocol != model.TCP || e.Answerer().Port() != 8080 || e.Status&conntrack.SeenReply == 0 {
+			t.Errorf("the end of %+v was told", e)
+		}
+	}
+	if err := ends.Receive(t.Context(), note); err != nil {
+		t.Fatal(err)
+	}
+	if err := ends.Drain(note); err != nil {
+		t.Fatal(err)
+	}
+	if told != 300 || ends.Overruns() != 0 {
+		t.Errorf("the ends of %d connections were told, %d overruns; want 300 and none", told, ends.Overruns())
 	}
 }
 
-func TestWhatIsMissingIsSaidInASentence(t *testing.T) {
-	for name, c := range map[string]struct {
-		err  error
-		want string
-	}{
-		"no privilege": {unix.EPERM, "run as root"},
-		"no module":    {unix.EINVAL, "load the module nf_conntrack_netlink"},
-		"no netlink":   {unix.EPROTONOSUPPORT, "load the module nf_conntrack_netlink"},
-		"anything":     {unix.ENOMEM, "talking to conntrack: cannot allocate memory"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := missing(c.err); !errors.Is(got, c.err) || !strings.Contains(got.Error(), c.want) {
-				t.Errorf("the error is %q, want one with %q that wraps %v", got, c.want, c.err)
-			}
-		})
+// TestAReaderThatStandsStillKeepsNoEntry: what it has no room for is lost, and said to be, and the table is empty.
+func TestAReaderThatStandsStillKeepsNoEntry(t *testing.T) {
+	k := newKernel(t)
+	ends, err := k.conn.Subscribe(4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ends.Close() }()
+	for n := range 2000 {
+		k.table.Insert(answered(connection(model.TCP, model.IPv4, n)))
+	}
+	for _, e := range k.list(conntrack.Filter{}) {
+		if _, err := k.conn.Delete(&e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if count := k.namespace.Exec("cat", "/proc/sys/net/netfilter/nf_conntrack_count"); count != "0\n" {
+		t.Errorf("%q entries are left in the table, want none", count)
+	}
+	told := 0
+	if err := ends.Receive(t.Context(), func(*conntrack.Entry) { told++ }); err != nil && !errors.Is(err, conntrack.ErrOverrun) {
+		t.Fatal(err)
+	}
+	if err := ends.Drain(func(*conntrack.Entry) { told++ }); err != nil {
+		t.Fatal(err)
+	}
+	if ends.Overruns() == 0 || told == 0 || told >= 2000 {
+		t.Errorf("%d of 2000 ends were told, %d overruns; want some, and that others were lost", told, ends.Overruns())
+	}
+}
+
+func TestNobodyWaitsForEndsOnceTheContextIsOver(t *testing.T) {
+	k := newKernel(t)
+	ends, err := k.conn.Subscribe(conntrack.EventBuffer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ends.Close() }()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if err := ends.Receive(ctx, func(*conntrack.Entry) {}); !errors.Is(err, ctx.Err()) || ctx.Err() == nil {
+		t.Errorf("%v, want the context's error", err)
 	}
 }

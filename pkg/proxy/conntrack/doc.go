@@ -1,12 +1,10 @@
 //go:build linux
 
-// Package conntrack ends UDP flows that lead to an endpoint which may no longer answer them.
+// Package conntrack reads the kernel's connection table: all connections that this machine has translated or merely
+// seen, of TCP, UDP and SCTP, in both families.
 //
-// The kernel translates the first packet of a flow by our rules and all later ones by the flow's entry in conntrack. A
-// client of UDP does not notice that its endpoint has left: it goes on sending from the same port, each packet keeps
-// the entry alive, and nothing ever answers. So the entry is deleted, and the next packet meets the rules as if it
-// were the first. TCP and SCTP end their connections themselves: their entries are never touched.
+// It lists entries, as far as it can let the kernel filter them. It deletes an entry by its key, and tells which ended.
+// Looks has one goroutine make all the lists, within a share of a processor.
 //
-// It knows which entries there are and which of them contradict a selection.Flows, and asks the kernel which addresses
-// are the node's own. It does not know why an endpoint may answer.
+// It knows nothing of Services. What becomes of a connection, others decide: package flows ends those that lead nowhere.
 package conntrack

@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"iter"
 	"net/netip"
 
 	"github.com/vishvananda/netlink/nl"
@@ -15,114 +14,280 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// entry is a conntrack entry.
-type entry struct {
-	protocol model.Protocol
-	flow
-	// key are the attributes by which the kernel finds this very entry: the tuple of its reply direction, its zone, and
-	// its id. It looks the tuple up and compares the id, which is made of where the entry lies in memory and of its
-	// original tuple (nf_ct_get_id). So all of both tuples counts. The original tuple would find an entry that took the
-	// place of this one, even with the same id, while it leads to the right endpoint.
-	key []byte
+// Entry is one connection in the table. What the kernel did not say is zero.
+type Entry struct {
+	Protocol model.Protocol
+	// Original is the direction of the first packet, from the client to what it dialled. Reply is the direction of the
+	// answers: its source is the endpoint, or what was dialled if nothing translated that.
+	Original, Reply Tuple
+	// Sent and Received are what went in each direction. Both stay zero as long as nf_conntrack_acct is off.
+	Sent, Received Counter
+	Status         Status
+	// State is a TCPState or an SCTPState, by the protocol.
+	State uint8
+	// ID is the same as long as the entry lives.
+	ID uint32
+	// Zone is 0 unless another program keeps connections apart from those of everybody else.
+	Zone uint16
+	// Timeout is after how many seconds without a packet the entry ends.
+	Timeout uint32
+
+	zoneOf direction
 }
 
+// Tuple is one direction of a connection.
+type Tuple struct{ Source, Destination netip.AddrPort }
+
+// Counter is what went in one direction, IP headers included.
+type Counter struct{ Packets, Bytes uint64 }
+
+// direction says which direction of an entry is in its zone.
+type direction uint8
+
+const (
+	bothDirections direction = iota
+	originalOnly
+	replyOnly
+)
+
+// Status are the bits of an entry (enum ip_conntrack_status).
+type Status uint32
+
+// The bits that matter here.
+const (
+	SeenReply      Status = 1 << 1
+	Assured        Status = 1 << 2
+	SourceNAT      Status = 1 << 4
+	DestinationNAT Status = 1 << 5
+	Offloaded      Status = 1 << 14
+)
+
+// The states of TCP (enum tcp_conntrack).
+const (
+	TCPSynSent     = 1
+	TCPSynReceived = 2
+	TCPEstablished = 3
+	TCPFinWait     = 4
+	TCPCloseWait   = 5
+	TCPLastAck     = 6
+	TCPTimeWait    = 7
+	TCPClose       = 8
+	TCPSynSent2    = 9
+)
+
+// The states of SCTP (enum sctp_conntrack).
+const (
+	SCTPClosed           = 1
+	SCTPCookieWait       = 2
+	SCTPCookieEchoed     = 3
+	SCTPEstablished      = 4
+	SCTPShutdownSent     = 5
+	SCTPShutdownReceived = 6
+	SCTPShutdownAckSent  = 7
+)
+
+// attrSCTPState is CTA_PROTOINFO_SCTP_STATE.
+const attrSCTPState = 1
+
+// Family returns the family of the connection.
+func (e *Entry) Family() model.Family { return model.FamilyOf(e.Original.Source.Addr()) }
+
+// Client returns who sent the first packet.
+func (e *Entry) Client() netip.AddrPort { return e.Original.Source }
+
+// Dialled returns where the first packet was sent to, before any translation.
+func (e *Entry) Dialled() netip.AddrPort { return e.Original.Destination }
+
+// Answerer returns whose answers belong to the connection.
+func (e *Entry) Answerer() netip.AddrPort { return e.Reply.Source }
+
 // String describes an entry as conntrack(8) lists it.
-func (e entry) String() string {
-	return fmt.Sprintf("%s from %s to %s, answered by %s", e.protocol, e.client, e.dialled, e.answerer)
+func (e *Entry) String() string {
+	return fmt.Sprintf("%s from %s to %s, answered by %s", e.Protocol, e.Client().Addr(), e.Dialled(), e.Answerer())
 }
 
 var errUnreadable = errors.New("the kernel's message is not that of a conntrack entry")
 
-// parseEntry reads what follows the netlink header of a message: a struct nfgenmsg, then attributes (enum ctattr_type
-// of linux/netfilter/nfnetlink_conntrack.h). The entry's key is a copy.
-func parseEntry(message []byte) (entry, error) {
+// parse reads what follows the netlink header of a message: a struct nfgenmsg, then attributes (enum ctattr_type of
+// linux/netfilter/nfnetlink_conntrack.h). It allocates nothing.
+func (e *Entry) parse(message []byte) error {
 	if len(message) < nl.SizeofNfgenmsg {
-		return entry{}, errUnreadable
+		return errUnreadable
 	}
-	var e entry
-	var original, reply tuple
-	for attribute := range attributes(message[nl.SizeofNfgenmsg:]) {
-		switch attribute.kind {
-		case nl.CTA_TUPLE_ORIG:
-			original = parseTuple(attribute.value)
-		case nl.CTA_TUPLE_REPLY:
-			reply = parseTuple(attribute.value)
-		case nl.CTA_ZONE:
-			e.inZone = len(attribute.value) == 2 && binary.BigEndian.Uint16(attribute.value) != 0
+	*e = Entry{}
+	var original, reply parsedTuple
+	for b := message[nl.SizeofNfgenmsg:]; ; {
+		kind, value, rest, more := nextAttribute(b)
+		if !more {
+			break
 		}
-		switch attribute.kind {
-		case nl.CTA_TUPLE_REPLY, nl.CTA_ZONE, nl.CTA_ID:
-			e.key = append(e.key, attribute.whole...)
+		b = rest
+		switch kind {
+		case nl.CTA_TUPLE_ORIG:
+			original = parseTuple(value)
+		case nl.CTA_TUPLE_REPLY:
+			reply = parseTuple(value)
+		case nl.CTA_COUNTERS_ORIG:
+			e.Sent = parseCounter(value)
+		case nl.CTA_COUNTERS_REPLY:
+			e.Received = parseCounter(value)
+		case nl.CTA_PROTOINFO:
+			e.State = parseState(value)
+		case nl.CTA_STATUS:
+			e.Status = Status(bigEndian32(value))
+		case nl.CTA_ID:
+			e.ID = bigEndian32(value)
+		case nl.CTA_TIMEOUT:
+			e.Timeout = bigEndian32(value)
+		case nl.CTA_ZONE:
+			e.Zone = bigEndian16(value)
 		}
 	}
 	if !original.isWhole() || !reply.isWhole() {
-		return entry{}, errUnreadable
+		return errUnreadable
 	}
-	e.protocol = original.protocol
-	e.client = original.source.Addr()
-	e.dialled, e.answerer = original.destination, reply.source
-	return e, nil
+	switch {
+	case original.zone != 0:
+		e.Zone, e.zoneOf = original.zone, originalOnly
+	case reply.zone != 0:
+		e.Zone, e.zoneOf = reply.zone, replyOnly
+	}
+	e.Protocol = original.protocol
+	e.Original, e.Reply = original.tuple(), reply.tuple()
+	return nil
 }
 
-// tuple is one direction of an entry. Protocols without ports have zero for them.
-type tuple struct {
-	protocol            model.Protocol
-	source, destination netip.AddrPort
+// parsedTuple is what the kernel says of a direction. Protocols without ports have zero for them.
+type parsedTuple struct {
+	protocol                    model.Protocol
+	source, destination         netip.Addr
+	sourcePort, destinationPort uint16
+	zone                        uint16
 }
 
-func (t tuple) isWhole() bool {
+func (t *parsedTuple) isWhole() bool {
 	return t.protocol != 0 && t.source.IsValid() && t.destination.IsValid()
 }
 
-func parseTuple(b []byte) tuple {
-	var t tuple
-	var source, destination netip.Addr
-	var sourcePort, destinationPort uint16
-	for part := range attributes(b) {
-		for attribute := range attributes(part.value) {
-			switch {
-			case part.kind == nl.CTA_TUPLE_IP:
-				switch attribute.kind {
-				case nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC:
-					source, _ = netip.AddrFromSlice(attribute.value)
-				case nl.CTA_IP_V4_DST, nl.CTA_IP_V6_DST:
-					destination, _ = netip.AddrFromSlice(attribute.value)
-				}
-			case part.kind != nl.CTA_TUPLE_PROTO:
-			case attribute.kind == nl.CTA_PROTO_NUM && len(attribute.value) == 1:
-				t.protocol = model.Protocol(attribute.value[0])
-			case attribute.kind == nl.CTA_PROTO_SRC_PORT && len(attribute.value) == 2:
-				sourcePort = binary.BigEndian.Uint16(attribute.value)
-			case attribute.kind == nl.CTA_PROTO_DST_PORT && len(attribute.value) == 2:
-				destinationPort = binary.BigEndian.Uint16(attribute.value)
-			}
-		}
-	}
-	t.source, t.destination = netip.AddrPortFrom(source, sourcePort), netip.AddrPortFrom(destination, destinationPort)
-	return t
+func (t *parsedTuple) tuple() Tuple {
+	return Tuple{netip.AddrPortFrom(t.source, t.sourcePort), netip.AddrPortFrom(t.destination, t.destinationPort)}
 }
 
-// attribute is a netlink attribute in a message.
-type attribute struct {
-	kind  uint16
-	value []byte
-	whole []byte // with its header and what pads it
-}
-
-// attributes yields the attributes that lie behind each other in b, up to the first that does not fit.
-func attributes(b []byte) iter.Seq[attribute] {
-	return func(yield func(attribute) bool) {
-		for len(b) >= unix.SizeofNlAttr {
-			size := int(binary.NativeEndian.Uint16(b))
-			if size < unix.SizeofNlAttr || size > len(b) {
-				return
-			}
-			padded := min((size+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1), len(b))
-			kind := binary.NativeEndian.Uint16(b[2:]) & nl.NLA_TYPE_MASK
-			if !yield(attribute{kind: kind, value: b[unix.SizeofNlAttr:size], whole: b[:padded]}) {
-				return
-			}
-			b = b[padded:]
+func parseTuple(b []byte) (t parsedTuple) {
+	for {
+		kind, value, rest, more := nextAttribute(b)
+		if !more {
+			return t
+		}
+		b = rest
+		switch kind {
+		case nl.CTA_TUPLE_IP:
+			t.parseAddrs(value)
+		case nl.CTA_TUPLE_PROTO:
+			t.parsePorts(value)
+		case attrTupleZone:
+			t.zone = bigEndian16(value)
 		}
 	}
+}
+
+func (t *parsedTuple) parseAddrs(b []byte) {
+	for {
+		kind, value, rest, more := nextAttribute(b)
+		if !more {
+			return
+		}
+		b = rest
+		switch kind {
+		case nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC:
+			t.source, _ = netip.AddrFromSlice(value)
+		case nl.CTA_IP_V4_DST, nl.CTA_IP_V6_DST:
+			t.destination, _ = netip.AddrFromSlice(value)
+		}
+	}
+}
+
+func (t *parsedTuple) parsePorts(b []byte) {
+	for {
+		kind, value, rest, more := nextAttribute(b)
+		if !more {
+			return
+		}
+		b = rest
+		switch {
+		case kind == nl.CTA_PROTO_NUM && len(value) == 1:
+			t.protocol = model.Protocol(value[0])
+		case kind == nl.CTA_PROTO_SRC_PORT:
+			t.sourcePort = bigEndian16(value)
+		case kind == nl.CTA_PROTO_DST_PORT:
+			t.destinationPort = bigEndian16(value)
+		}
+	}
+}
+
+func parseCounter(b []byte) (c Counter) {
+	for {
+		kind, value, rest, more := nextAttribute(b)
+		if !more {
+			return c
+		}
+		b = rest
+		switch kind {
+		case nl.CTA_COUNTERS_PACKETS:
+			c.Packets = bigEndian64(value)
+		case nl.CTA_COUNTERS_BYTES:
+			c.Bytes = bigEndian64(value)
+		}
+	}
+}
+
+func parseState(b []byte) uint8 {
+	protocol, states, _, _ := nextAttribute(b)
+	for {
+		kind, value, rest, more := nextAttribute(states)
+		if !more {
+			return 0
+		}
+		states = rest
+		isState := protocol == nl.CTA_PROTOINFO_TCP && kind == nl.CTA_PROTOINFO_TCP_STATE ||
+			protocol == nl.CTA_PROTOINFO_SCTP && kind == attrSCTPState
+		if isState && len(value) == 1 {
+			return value[0]
+		}
+	}
+}
+
+func bigEndian16(b []byte) uint16 {
+	if len(b) != 2 {
+		return 0
+	}
+	return binary.BigEndian.Uint16(b)
+}
+
+func bigEndian32(b []byte) uint32 {
+	if len(b) != 4 {
+		return 0
+	}
+	return binary.BigEndian.Uint32(b)
+}
+
+func bigEndian64(b []byte) uint64 {
+	if len(b) != 8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(b)
+}
+
+// nextAttribute takes the first of the netlink attributes that lie behind each other in b. It reports false if none is
+// left that fits.
+func nextAttribute(b []byte) (kind uint16, value, rest []byte, more bool) {
+	if len(b) < unix.SizeofNlAttr {
+		return 0, nil, nil, false
+	}
+	size := int(binary.NativeEndian.Uint16(b))
+	if size < unix.SizeofNlAttr || size > len(b) {
+		return 0, nil, nil, false
+	}
+	padded := min((size+unix.NLA_ALIGNTO-1)&^(unix.NLA_ALIGNTO-1), len(b))
+	return binary.NativeEndian.Uint16(b[2:]) & nl.NLA_TYPE_MASK, b[unix.SizeofNlAttr:size], b[padded:], true
 }

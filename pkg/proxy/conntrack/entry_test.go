@@ -6,9 +6,12 @@ import (
 	"bytes"
 	"encoding/hex"
 	"errors"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
@@ -39,31 +42,45 @@ func unhex(text string) []byte {
 }
 
 func TestAnEntryIsReadFromItsMessage(t *testing.T) {
-	e, err := parseEntry(udpMessage)
-	if err != nil {
+	var e Entry
+	if err := e.parse(udpMessage); err != nil {
 		t.Fatal(err)
 	}
-	want := flowOf("10.244.1.9:40000", "10.96.0.10:53", "10.244.1.1:8053")
-	if want.inZone = true; e.flow != want || e.protocol != model.UDP {
-		t.Errorf("read %s, want %v", e, want)
+	at := netip.MustParseAddrPort
+	want := Entry{
+		Protocol: model.UDP,
+		Original: Tuple{at("10.244.1.9:40000"), at("10.96.0.10:53")}, Reply: Tuple{at("10.244.1.1:8053"), at("10.244.1.9:40000")},
+		Status: 0x18e, ID: 0x1234abcd, Zone: 7, Timeout: 29,
+	}
+	if e != want {
+		t.Errorf("read %+v, want %+v", e, want)
 	}
 	// The reply tuple, the zone and the id are what the kernel looks for when it deletes.
-	if want := append(bytes.Clone(udpMessage[4+0x34:4+2*0x34]), unhex("0600120000070000 08000c001234abcd")...); !bytes.Equal(e.key, want) {
-		t.Errorf("its key is %x, want %x", e.key, want)
+	key, err := e.key()
+	if want := append(bytes.Clone(udpMessage[4+0x34:4+2*0x34]), unhex("0600120000070000 08000c001234abcd")...); !bytes.Equal(key, want) || err != nil {
+		t.Errorf("its key is %x, %v; want %x", key, err, want)
 	}
 	if want := "UDP from 10.244.1.9 to 10.96.0.10:53, answered by 10.244.1.1:8053"; e.String() != want {
-		t.Errorf("it is described as %q, want %q", e, want)
+		t.Errorf("it is described as %q, want %q", &e, want)
+	}
+}
+
+func TestToReadAnEntryAllocatesNothing(t *testing.T) {
+	var e Entry
+	if n := testing.AllocsPerRun(100, func() { _ = e.parse(udpMessage) }); n != 0 {
+		t.Errorf("it allocates %v times", n)
 	}
 }
 
 func TestAMessageThatIsCutOffIsAnError(t *testing.T) {
+	var e Entry
 	whole := 4 + 2*0x34 // up to the end of the tuples
 	for size := range whole {
-		if e, err := parseEntry(udpMessage[:size]); !errors.Is(err, errUnreadable) {
-			t.Errorf("the first %d bytes were read as %s, %v; want an error", size, e, err)
+		if err := e.parse(udpMessage[:size]); !errors.Is(err, errUnreadable) {
+			t.Errorf("the first %d bytes were read as %s, %v; want an error", size, &e, err)
 		}
 	}
-	if _, err := parseEntry(udpMessage[:whole]); err != nil {
+	if err := e.parse(udpMessage[:whole]); err != nil {
 		t.Errorf("the tuples alone gave %v, want them to be enough", err)
 	}
 }
@@ -73,12 +90,32 @@ func FuzzNoMessageIsReadBeyondItsEnd(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 0, 4, 0, 1, 0x80})
 	f.Add(udpMessage)
 	f.Fuzz(func(t *testing.T, message []byte) {
-		e, err := parseEntry(slices.Clip(message))
-		if err == nil && (!e.client.IsValid() || !e.dialled.IsValid() || !e.answerer.IsValid()) {
-			t.Errorf("%x was read as %s", message, e)
+		var e Entry
+		err := e.parse(slices.Clip(message))
+		if err == nil && (!e.Client().IsValid() || !e.Dialled().IsValid() || !e.Answerer().IsValid()) {
+			t.Errorf("%x was read as %s", message, &e)
 		}
-		if len(e.key) > len(message) {
-			t.Errorf("the key has %d bytes, of a message of %d", len(e.key), len(message))
+		if _, failed := e.key(); err == nil && failed != nil {
+			t.Errorf("%x has no key: %v", message, failed)
 		}
+		_, _ = eachMessage(slices.Clip(message), func([]byte) (bool, error) { return true, nil })
 	})
+}
+
+func TestWhatIsMissingIsSaidInASentence(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"no privilege": {unix.EPERM, "run as root"},
+		"no module":    {unix.EINVAL, "load the module nf_conntrack_netlink"},
+		"no netlink":   {unix.EPROTONOSUPPORT, "load the module nf_conntrack_netlink"},
+		"anything":     {unix.ENOMEM, "talking to conntrack: cannot allocate memory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := missing(c.err); !errors.Is(got, c.err) || !strings.Contains(got.Error(), c.want) {
+				t.Errorf("the error is %q, want one with %q that wraps %v", got, c.want, c.err)
+			}
+		})
+	}
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/authorization"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/counts"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/localhost"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
@@ -39,7 +39,7 @@ type daemon struct {
 	options  *Options
 	config   ruleset.Config
 	conn     *nft.Conn
-	flows    *conntrack.Reconciler
+	flows    *flows.Reconciler
 	log      *slog.Logger
 	status   *status.Status
 	recorder *metrics.Recorder
@@ -68,7 +68,7 @@ type daemon struct {
 	suspected chan struct{}
 }
 
-func newDaemon(options *Options, conn *nft.Conn, flows *conntrack.Conn, stdout io.Writer, log *slog.Logger) (*daemon, error) {
+func newDaemon(options *Options, conn *nft.Conn, reconciler *flows.Reconciler, stdout io.Writer, log *slog.Logger) (*daemon, error) {
 	config := options.Settings.Tables(conn.Families())
 	recorder := metrics.NewRecorder()
 	files, err := options.configurationFiles(log)
@@ -76,7 +76,7 @@ func newDaemon(options *Options, conn *nft.Conn, flows *conntrack.Conn, stdout i
 		return nil, err
 	}
 	d := &daemon{
-		files: files, config: config, options: options, conn: conn, flows: conntrack.NewReconciler(flows), log: log, recorder: recorder,
+		files: files, config: config, options: options, conn: conn, flows: reconciler, log: log, recorder: recorder,
 		status:  &status.Status{PendingTimeout: 2 * options.Settings.SyncPeriod, Answered: recorder.HealthAnswered},
 		changes: make(chan model.Change), disturbed: make(chan struct{}, 1), suspected: make(chan struct{}, 1), repairs: make(chan struct{}),
 	}

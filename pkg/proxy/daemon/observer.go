@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicefindings"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
@@ -129,7 +129,7 @@ func (o *observer) unremembered(report proxy.Report) []servicefindings.Found {
 }
 
 // FlowsLookedAt is called after UDP flows were looked at, with what that did in each family, and why some may be left.
-func (o *observer) FlowsLookedAt(passes map[model.Family]conntrack.Pass, err error) {
+func (o *observer) FlowsLookedAt(passes map[model.Family]flows.Pass, err error) {
 	for family, pass := range passes {
 		o.recorder.Add(metrics.FlowsEnded, pass.Ended, family.String())
 		if pass.Took > 0 { // the look succeeded

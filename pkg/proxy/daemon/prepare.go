@@ -43,12 +43,12 @@ func prepareNode(log *slog.Logger, settings *config.Settings, families []model.F
 
 // Prepare is --init-only.
 func Prepare(log *slog.Logger, settings *config.Settings) error {
-	flows, err := conntrack.Dial()
+	table, err := conntrack.Dial()
 	if err != nil {
 		return err
 	}
 	prepareNode(log, settings, model.Families)
-	return flows.Close()
+	return table.Close()
 }
 
 // logSysctl logs what became of a kernel setting, in one line.

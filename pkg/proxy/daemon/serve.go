@@ -13,6 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
@@ -28,17 +30,22 @@ func Run(ctx context.Context, stdout io.Writer, log *slog.Logger, options *Optio
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	flows, err := conntrack.Dial()
+	table, err := conntrack.Dial()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, flows.Close()) }()
+	defer func() { err = errors.Join(err, table.Close()) }()
+	routes, err := interfaces.OpenRoutes()
+	if err != nil {
+		return err
+	}
+	defer routes.Close()
 	log.Info("starting", "version", options.Build.Version, "node", options.Node, "objects", options.origin(), "owned-tables", conn.Owned())
 	for _, note := range options.Notes {
 		log.Info("a setting has no meaning here", "setting", note)
 	}
 	prepareNode(log, &options.Settings, conn.Families())
-	d, err := newDaemon(options, conn, flows, stdout, log)
+	d, err := newDaemon(options, conn, flows.NewReconciler(conntrack.NewLooks(table, nil), routes.IsLocal), stdout, log)
 	if err != nil {
 		return err
 	}

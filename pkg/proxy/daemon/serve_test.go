@@ -12,8 +12,8 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/counts"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
@@ -31,7 +31,7 @@ func TestASyncIsCountedByFamily(t *testing.T) {
 
 		Contested: 2,
 	}, time.Unix(100, 0), time.Unix(101, 0))
-	o.FlowsLookedAt(map[model.Family]conntrack.Pass{model.IPv6: {Ended: 11}}, errors.New("the table is busy"))
+	o.FlowsLookedAt(map[model.Family]flows.Pass{model.IPv6: {Ended: 11}}, errors.New("the table is busy"))
 	page := httptest.NewRecorder()
 	recorder.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, line := range []string{

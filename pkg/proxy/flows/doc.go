@@ -1,2 +1,9 @@
-// Package flows knows which UDP flows may go on, and which have to be looked at.
+// Package flows ends connections that lead to an endpoint which may no longer answer them.
+//
+// The kernel translates the first packet of a connection by our rules and all later ones by the connection's entry in
+// conntrack. A client of UDP does not notice that its endpoint has left: it goes on sending from the same port, each
+// packet keeps the entry alive, and nothing ever answers. So the entry is deleted, and the next packet meets the rules as
+// if it were the first. TCP and SCTP end their connections themselves: their entries are never touched.
+//
+// It knows which entries contradict a selection.Flows. It does not know why an endpoint may answer.
 package flows

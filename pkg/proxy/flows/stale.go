@@ -1,12 +1,13 @@
 //go:build linux
 
-package conntrack
+package flows
 
 import (
 	"net/netip"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -16,6 +17,11 @@ type flow struct {
 	dialled  netip.AddrPort // where to, before any translation
 	answerer netip.AddrPort // whose answers belong to the flow: the endpoint, or the dialled itself if nothing was translated
 	inZone   bool           // it is in a conntrack zone other than the default one
+}
+
+// flowIn returns the flow of an entry.
+func flowIn(e *conntrack.Entry) flow {
+	return flow{client: e.Client().Addr(), dialled: e.Dialled(), answerer: e.Answerer(), inZone: e.Zone != 0}
 }
 
 // verdicts says which UDP flows are stale.

@@ -1,14 +1,23 @@
 //go:build linux
 
-package conntrack
+package flows
 
 import (
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
+
+// number is the kernel's number of a family (NFPROTO_*).
+func number(family model.Family) byte {
+	if family == model.IPv4 {
+		return unix.NFPROTO_IPV4
+	}
+	return unix.NFPROTO_IPV6
+}
 
 // insert puts entries into the table as packets would: n flows with source ports from the given one on.
 func (g *ground) insert(protocol model.Protocol, client netip.Addr, from, n int, dialled, answerer netip.AddrPort) {

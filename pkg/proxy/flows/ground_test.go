@@ -1,6 +1,6 @@
 //go:build linux
 
-package conntrack
+package flows
 
 import (
 	"fmt"
@@ -13,6 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
@@ -64,7 +66,8 @@ type ground struct {
 	site
 	t         *testing.T
 	namespace *netns.Namespace
-	conn      *Conn
+	conn      *conntrack.Conn
+	routes    *interfaces.Routes
 	handle    *netlink.Handle // an independent reader, and writer, of the table
 }
 
@@ -84,7 +87,10 @@ func newGround(t *testing.T, s site) *ground {
 		}
 		g.answerOn(s.a)
 		g.answerOn(s.b)
-		if g.conn, err = Dial(); err != nil {
+		if g.conn, err = conntrack.Dial(); err != nil {
+			t.Fatal(err)
+		}
+		if g.routes, err = interfaces.OpenRoutes(); err != nil {
 			t.Fatal(err)
 		}
 		if g.handle, err = netlink.NewHandle(unix.NETLINK_NETFILTER); err != nil {
@@ -93,6 +99,7 @@ func newGround(t *testing.T, s site) *ground {
 	})
 	t.Cleanup(func() {
 		g.handle.Close()
+		g.routes.Close()
 		if err := g.conn.Close(); err != nil {
 			t.Errorf("closing: %v", err)
 		}
@@ -156,9 +163,18 @@ func (g *ground) natRule(dialled netip.Addr, port int, endpoint netip.Addr) stri
 	return fmt.Sprintf("ADDR %s meta l4proto { tcp, udp } th dport %d dnat to %s", dialled, port, netip.AddrPortFrom(endpoint, endpointPort))
 }
 
+// tryForget ends stale flows, and returns how many.
+func (g *ground) tryForget(flows []selection.Flows, scope selection.Scope) (ended int, err error) {
+	passes, err := Forget(g.t.Context(), g.conn, g.routes.IsLocal, flows, scope)
+	for _, pass := range passes {
+		ended += pass.Ended
+	}
+	return ended, err
+}
+
 func (g *ground) forget(want int, flows []selection.Flows) {
 	g.t.Helper()
-	ended, err := g.conn.Forget(g.t.Context(), flows, g.scope())
+	ended, err := g.tryForget(flows, g.scope())
 	if err != nil {
 		g.t.Fatalf("Forget: %v", err)
 	}

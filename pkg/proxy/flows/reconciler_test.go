@@ -1,13 +1,11 @@
 //go:build linux
 
-package conntrack
+package flows
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,26 +28,30 @@ func flowsOf(frontend string, answered ...string) selection.Flows {
 
 var errBusy = errors.New("the table is busy")
 
-// reconciling runs a reconciler whose first passes fail, and returns what each pass was given and reported.
+// reconciling runs a reconciler whose first passes fail, and returns what each pass was given, and how many flows of which
+// family were reported.
 func reconciling(t *testing.T, failures int, during func(*Reconciler)) (given [][]string, ended []int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		r := newReconciler(func(_ context.Context, flows []selection.Flows, _ selection.Scope) (int, error) {
+		r := newReconciler(func(_ context.Context, flows []selection.Flows, _ selection.Scope) (map[model.Family]Pass, error) {
 			var names []string
+			passes := map[model.Family]Pass{}
 			for _, of := range flows {
 				name := of.Frontend.String()
 				for _, endpoint := range of.Inside {
 					name += " " + endpoint.String()
 				}
 				names = append(names, name)
+				pass := passes[model.FamilyOf(of.Frontend.Addr)]
+				pass.Ended++
+				passes[model.FamilyOf(of.Frontend.Addr)] = pass
 			}
-			time.Sleep(time.Millisecond) // a look takes time
 			given = append(given, names)
 			if failures--; failures >= 0 {
-				return 1, errBusy
+				return passes, errBusy
 			}
-			return len(flows), nil
+			return passes, nil
 		})
 		done := make(chan struct{})
 		go func() {
@@ -58,11 +60,7 @@ func reconciling(t *testing.T, failures int, during func(*Reconciler)) (given []
 					t.Errorf("reported %v with %d failures to come", err, failures)
 				}
 				for _, family := range model.Families {
-					pass, looked := passes[family]
-					if measured := pass.Took > 0; measured != (looked && err == nil) {
-						t.Errorf("%s: looked at %v, with error %v, measured %s", family, looked, err, pass.Took)
-					}
-					ended = append(ended, pass.Ended)
+					ended = append(ended, passes[family].Ended)
 				}
 			})
 			close(done)
@@ -85,9 +83,9 @@ func TestTheReconciler(t *testing.T) {
 		"nothing noted, nothing read": {
 			during: func(r *Reconciler) { r.Note(nil, selection.Scope{}); synctest.Wait() },
 		},
-		"each family is looked at by itself": {
+		"what is noted together is looked at together": {
 			during: func(r *Reconciler) { r.Note([]selection.Flows{six, one}, selection.Scope{}); synctest.Wait() },
-			given:  [][]string{{"10.96.0.1:53/UDP 10.244.0.1:53"}, {"[fd00::1]:53/UDP"}},
+			given:  [][]string{{"10.96.0.1:53/UDP 10.244.0.1:53", "[fd00::1]:53/UDP"}},
 			ended:  []int{1, 1},
 		},
 		"what fails is looked at again a second later": {
@@ -110,7 +108,7 @@ func TestTheReconciler(t *testing.T) {
 				synctest.Wait()
 			},
 			given: [][]string{{"10.96.0.1:53/UDP 10.244.0.1:53", "10.96.0.2:53/UDP"}, {"10.96.0.1:53/UDP", "10.96.0.2:53/UDP"}},
-			ended: []int{1, 0, 2, 0},
+			ended: []int{2, 0, 2, 0},
 		},
 		"what is noted when the program ends is done before": {
 			during: func(r *Reconciler) {
@@ -144,12 +142,12 @@ func TestWhoWasAnEndpointIsNotForgottenBeforeALookEnds(t *testing.T) {
 	}
 	var given []selection.Flows
 	failures := 1
-	r := newReconciler(func(_ context.Context, flows []selection.Flows, _ selection.Scope) (int, error) {
+	r := newReconciler(func(_ context.Context, flows []selection.Flows, _ selection.Scope) (map[model.Family]Pass, error) {
 		given = append(given, flows...)
 		if failures--; failures >= 0 {
-			return 0, errBusy
+			return nil, errBusy
 		}
-		return 0, nil
+		return nil, nil
 	})
 	look := func(noted ...selection.Flows) {
 		for _, flows := range noted {
@@ -163,84 +161,5 @@ func TestWhoWasAnEndpointIsNotForgottenBeforeALookEnds(t *testing.T) {
 	want := []selection.Flows{known(true, endpointB, endpointA), known(true, endpointB, endpointA), known(false, endpointA)}
 	if diff := cmp.Diff(want, given, cmpopts.EquateComparable(netip.AddrPort{}, model.Frontend{})); diff != "" {
 		t.Errorf("looks (-want +got):\n%s", diff)
-	}
-}
-
-// changing notes a change each millisecond for a while, while a look takes that long and ends with that error. It
-// returns how many passes there were, and for how long a change has waited at most.
-func changing(t *testing.T, lasts, takes time.Duration, err error) (passes int, waited time.Duration) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancel(t.Context())
-		all := 0
-		var mutex sync.Mutex
-		var noted time.Time // the oldest change that no pass has looked at
-		r := newReconciler(func(ctx context.Context, _ []selection.Flows, _ selection.Scope) (int, error) {
-			mutex.Lock()
-			all++
-			if !noted.IsZero() {
-				waited = max(waited, time.Since(noted))
-			}
-			noted = time.Time{}
-			mutex.Unlock()
-			time.Sleep(takes)
-			if ctx.Err() != nil {
-				return 0, fmt.Errorf("look: %w", ctx.Err())
-			}
-			return 0, err
-		})
-		done := make(chan struct{})
-		go func() {
-			r.Run(ctx, func(_ map[model.Family]Pass, failed error) {
-				if failed != nil && !errors.Is(failed, err) {
-					t.Errorf("a pass reported %v, want nothing or %v", failed, err)
-				}
-			})
-			close(done)
-		}()
-		for range lasts / time.Millisecond {
-			mutex.Lock()
-			if noted.IsZero() {
-				noted = time.Now()
-			}
-			mutex.Unlock()
-			r.Note([]selection.Flows{flowsOf("10.96.0.1:53")}, selection.Scope{})
-			synctest.Wait()
-			time.Sleep(time.Millisecond)
-		}
-		mutex.Lock()
-		passes = all
-		mutex.Unlock()
-		cancel()
-		<-done
-		if all != passes+1 {
-			t.Errorf("%d passes after the end, want one of what was noted last", all-passes)
-		}
-	})
-	return passes, waited
-}
-
-func TestChangesOverAndOverAreLookedAtTogether(t *testing.T) {
-	const lasts = 10 * time.Second
-	for name, test := range map[string]struct {
-		takes   time.Duration // one look
-		err     error
-		passes  int
-		longest time.Duration
-	}{
-		"a twentieth of the time goes to looks":                  {9 * time.Millisecond, nil, 56, 180 * time.Millisecond},
-		"a large table is looked at again a second later":        {1600 * time.Millisecond, nil, 4, 2600 * time.Millisecond},
-		"what fails at once is looked at again a second later":   {time.Millisecond, errBusy, 10, retryAfter + time.Millisecond},
-		"what fails and takes its time is no reason to hurry on": {110 * time.Millisecond, errBusy, 10, retryAfter + 110*time.Millisecond},
-	} {
-		t.Run(name, func(t *testing.T) {
-			passes, waited := changing(t, lasts, test.takes, test.err)
-			if passes != test.passes {
-				t.Errorf("%d passes in %s, want %d", passes, lasts, test.passes)
-			}
-			if waited > test.longest {
-				t.Errorf("a change waited for %s, want at most %s", waited, test.longest)
-			}
-		})
 	}
 }

@@ -1,0 +1,176 @@
+//go:build linux
+
+package conntrack
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// What linux/netfilter/nfnetlink_conntrack.h and the kernel's nf_internals.h define and the library does not.
+const (
+	attrTupleZone     = 3      // CTA_TUPLE_ZONE
+	attrFilter        = 25     // CTA_FILTER, since Linux 5.8: a dump says which entries it wants
+	attrStatusMask    = 26     // CTA_STATUS_MASK, since Linux 5.16: which bits of CTA_STATUS count
+	attrOriginalFlags = 1      // CTA_FILTER_ORIG_FLAGS: what of CTA_TUPLE_ORIG they have in common
+	attrReplyFlags    = 2      // CTA_FILTER_REPLY_FLAGS: what of CTA_TUPLE_REPLY
+	flagSource        = 1 << 0 // CTA_FILTER_F_CTA_IP_SRC
+	flagProtocol      = 1 << 3 // CTA_FILTER_F_CTA_PROTO_NUM
+)
+
+// Filter says which entries are wanted. Its zero value wants all.
+type Filter struct {
+	// Family is one family, or both.
+	Family Families
+	// Protocol is 0 for all.
+	Protocol model.Protocol
+	// Mask are the bits of the status that must be as in Status.
+	Status, Mask Status
+	// Answerers are whose answers belong to the connection; empty for anybody's.
+	Answerers []netip.Addr
+}
+
+// Families is a family, or both.
+type Families uint8
+
+// The choices.
+const (
+	BothFamilies Families = iota
+	OnlyIPv4
+	OnlyIPv6
+)
+
+// Only returns a family alone.
+func Only(family model.Family) Families {
+	if family == model.IPv4 {
+		return OnlyIPv4
+	}
+	return OnlyIPv6
+}
+
+// number is the kernel's number of a family (NFPROTO_*).
+func (f Families) number() byte {
+	switch f {
+	case OnlyIPv4:
+		return unix.NFPROTO_IPV4
+	case OnlyIPv6:
+		return unix.NFPROTO_IPV6
+	}
+	return unix.NFPROTO_UNSPEC
+}
+
+// Matches reports whether an entry is wanted.
+func (f *Filter) Matches(e *Entry) bool {
+	return (f.Family == BothFamilies || f.Family == Only(e.Family())) &&
+		(f.Protocol == 0 || f.Protocol == e.Protocol) &&
+		e.Status&f.Mask == f.Status&f.Mask &&
+		(len(f.Answerers) == 0 || slices.Contains(f.Answerers, e.Answerer().Addr()))
+}
+
+// covers reports whether a filter wants every entry that another one wants.
+func (f *Filter) covers(other *Filter) bool {
+	return (f.Family == BothFamilies || f.Family == other.Family) &&
+		(f.Protocol == 0 || f.Protocol == other.Protocol) &&
+		f.Mask&other.Mask == f.Mask && f.Status&f.Mask == other.Status&f.Mask &&
+		(len(f.Answerers) == 0 || len(other.Answerers) > 0 && containsAll(f.Answerers, other.Answerers))
+}
+
+func containsAll(list, wanted []netip.Addr) bool {
+	return !slices.ContainsFunc(wanted, func(addr netip.Addr) bool { return !slices.Contains(list, addr) })
+}
+
+// request returns the attributes that have the kernel hand over what a filter wants, as far as it can. The filter is for
+// one family, or without protocol and answerer: the kernel compares tuples of one family alone. It compares faster than
+// it copies. What it does not know of it ignores.
+func (f *Filter) request(answerer netip.Addr) ([]byte, error) {
+	attributes := netlink.NewAttributeEncoder()
+	attributes.ByteOrder = binary.BigEndian
+	if f.Mask != 0 {
+		attributes.Uint32(nl.CTA_STATUS, uint32(f.Status&f.Mask))
+		attributes.Uint32(attrStatusMask, uint32(f.Mask))
+	}
+	if f.Protocol != 0 {
+		attributes.Nested(nl.CTA_TUPLE_ORIG, func(tuple *netlink.AttributeEncoder) error {
+			tuple.Nested(nl.CTA_TUPLE_PROTO, func(protocol *netlink.AttributeEncoder) error {
+				protocol.Uint8(nl.CTA_PROTO_NUM, uint8(f.Protocol))
+				return nil
+			})
+			return nil
+		})
+	}
+	if answerer.IsValid() {
+		attributes.Nested(nl.CTA_TUPLE_REPLY, func(tuple *netlink.AttributeEncoder) error {
+			tuple.Nested(nl.CTA_TUPLE_IP, func(ip *netlink.AttributeEncoder) error {
+				ip.Bytes(sourceAttribute(answerer), answerer.AsSlice())
+				return nil
+			})
+			return nil
+		})
+	}
+	if f.Protocol != 0 || answerer.IsValid() {
+		attributes.Nested(attrFilter, func(filter *netlink.AttributeEncoder) error {
+			filter.ByteOrder = binary.NativeEndian
+			if f.Protocol != 0 {
+				filter.Uint32(attrOriginalFlags, flagProtocol)
+			}
+			if answerer.IsValid() {
+				filter.Uint32(attrReplyFlags, flagSource)
+			}
+			return nil
+		})
+	}
+	return attributes.Encode()
+}
+
+func sourceAttribute(addr netip.Addr) uint16 {
+	if addr.Is4() {
+		return nl.CTA_IP_V4_SRC
+	}
+	return nl.CTA_IP_V6_SRC
+}
+
+func destinationAttribute(addr netip.Addr) uint16 {
+	if addr.Is4() {
+		return nl.CTA_IP_V4_DST
+	}
+	return nl.CTA_IP_V6_DST
+}
+
+// key returns the attributes by which the kernel finds this very entry: the tuple of its reply direction, its zone, and
+// its id. It looks the tuple up and compares the id, which is made of where the entry lies in memory and of its original
+// tuple (nf_ct_get_id). So all of both tuples counts. The original tuple would find an entry that took the place of
+// this one, even with the same id, while it leads to the right endpoint.
+func (e *Entry) key() ([]byte, error) {
+	attributes := netlink.NewAttributeEncoder()
+	attributes.ByteOrder = binary.BigEndian
+	attributes.Nested(nl.CTA_TUPLE_REPLY, func(tuple *netlink.AttributeEncoder) error {
+		source, destination := e.Reply.Source, e.Reply.Destination
+		tuple.Nested(nl.CTA_TUPLE_IP, func(ip *netlink.AttributeEncoder) error {
+			ip.Bytes(sourceAttribute(source.Addr()), source.Addr().AsSlice())
+			ip.Bytes(destinationAttribute(destination.Addr()), destination.Addr().AsSlice())
+			return nil
+		})
+		tuple.Nested(nl.CTA_TUPLE_PROTO, func(protocol *netlink.AttributeEncoder) error {
+			protocol.Uint8(nl.CTA_PROTO_NUM, uint8(e.Protocol))
+			protocol.Uint16(nl.CTA_PROTO_SRC_PORT, source.Port())
+			protocol.Uint16(nl.CTA_PROTO_DST_PORT, destination.Port())
+			return nil
+		})
+		if e.zoneOf == replyOnly {
+			tuple.Uint16(attrTupleZone, e.Zone)
+		}
+		return nil
+	})
+	if e.Zone != 0 && e.zoneOf == bothDirections {
+		attributes.Uint16(nl.CTA_ZONE, e.Zone)
+	}
+	attributes.Uint32(nl.CTA_ID, e.ID)
+	return attributes.Encode()
+}

@@ -1,0 +1,190 @@
+//go:build linux
+
+package conntrack
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// How long to rest after a look: 49 times as long as it took, so that all looks together take no more than a fiftieth of a
+// processor. A look that is over at once is not repeated at once, because what it finds comes from other machines. And
+// nobody waits for longer than restAtMost, so that where a look takes longer than 41 ms, it is more than a fiftieth.
+const (
+	restFor     = 49
+	restAtLeast = 500 * time.Millisecond
+	restAtMost  = 2 * time.Second
+)
+
+// Looks is a table for several users. Those who ask for a dump at the same time share one look, and after a look the next
+// ones wait until it has rested. Without a user it does nothing.
+//
+// A look asks the kernel once for each filter that no other one of the look covers: two short lists take less time than
+// one of everything.
+type Looks struct {
+	Table // deletes
+
+	looked func(Look)
+	// turn is held by the user who looks, or rests before, for all who wait.
+	turn chan struct{}
+	next time.Time // when to look again; of who holds turn
+
+	mutex   sync.Mutex
+	waiting []*request
+}
+
+// Look is what one look did.
+type Look struct {
+	Took    time.Duration
+	Entries int // that were handed over
+	CutOff  int // users who did not want all
+}
+
+// NewLooks returns looks at a table. It calls looked after each, unless that is nil.
+func NewLooks(table Table, looked func(Look)) *Looks {
+	l := &Looks{Table: table, looked: looked, turn: make(chan struct{}, 1)}
+	l.turn <- struct{}{}
+	return l
+}
+
+// request is what a user waits for.
+type request struct {
+	ctx    context.Context
+	filter Filter
+	each   func(*Entry) bool
+	over   error // why it wants no more
+	done   chan served
+}
+
+// served is how a request ended.
+type served struct {
+	took time.Duration
+	err  error
+}
+
+// Dump is that of Table. It waits for its turn: 2 s at most, and the looks of those who came before.
+func (l *Looks) Dump(ctx context.Context, filter Filter, each func(*Entry) bool) (took time.Duration, err error) {
+	r := &request{ctx: ctx, filter: filter, each: each, done: make(chan served, 1)}
+	l.mutex.Lock()
+	l.waiting = append(l.waiting, r)
+	l.mutex.Unlock()
+	select {
+	case by := <-r.done:
+		return by.took, by.err
+	case <-ctx.Done():
+	case <-l.turn:
+		l.rest(ctx)
+		if ctx.Err() == nil {
+			l.look()
+		}
+		l.turn <- struct{}{}
+	}
+	if l.withdraw(r) {
+		return 0, ctx.Err()
+	}
+	by := <-r.done // it is being served, and uses each
+	return by.took, by.err
+}
+
+// rest waits until the next look is due.
+func (l *Looks) rest(ctx context.Context) {
+	due := time.NewTimer(time.Until(l.next))
+	defer due.Stop()
+	select {
+	case <-due.C:
+	case <-ctx.Done():
+	}
+}
+
+// withdraw takes a request back. It reports false if a look has begun to serve it.
+func (l *Looks) withdraw(r *request) bool {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	for i, waiting := range l.waiting {
+		if waiting == r {
+			l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// look serves all who wait.
+func (l *Looks) look() {
+	l.mutex.Lock()
+	requests := l.waiting
+	l.waiting = nil
+	l.mutex.Unlock()
+	began := time.Now()
+	var look Look
+	for _, of := range together(requests) {
+		took, err := l.Table.Dump(context.Background(), of.filter, func(e *Entry) bool {
+			look.Entries++
+			return of.give(e)
+		})
+		if errors.Is(err, ErrCutOff) {
+			err = nil // each knows by itself whether it was
+		}
+		for _, r := range of.requests {
+			if errors.Is(r.over, ErrCutOff) {
+				look.CutOff++
+			}
+			r.done <- served{took, errors.Join(r.over, err)}
+		}
+	}
+	look.Took = time.Since(began)
+	l.next = time.Now().Add(min(max(restFor*look.Took, restAtLeast), restAtMost))
+	if l.looked != nil {
+		l.looked(look)
+	}
+}
+
+// group are requests that one dump serves.
+type group struct {
+	filter   Filter
+	requests []*request
+}
+
+// together returns the requests in groups, each with a filter that covers all others of the group.
+func together(requests []*request) []group {
+	var groups []group
+	for _, r := range requests {
+		joined := group{r.filter, []*request{r}}
+		var others []group
+		for _, g := range groups {
+			switch {
+			case g.filter.covers(&joined.filter):
+				joined = group{g.filter, append(g.requests, joined.requests...)}
+			case joined.filter.covers(&g.filter):
+				joined.requests = append(g.requests, joined.requests...)
+			default:
+				others = append(others, g)
+			}
+		}
+		groups = append(others, joined)
+	}
+	return groups
+}
+
+// give gives an entry to all who want it. It reports false once nobody wants any more.
+func (g *group) give(e *Entry) bool {
+	isWanted := false
+	for _, r := range g.requests {
+		if r.over == nil {
+			r.give(e)
+		}
+		isWanted = isWanted || r.over == nil
+	}
+	return isWanted
+}
+
+func (r *request) give(e *Entry) {
+	switch {
+	case r.ctx.Err() != nil:
+		r.over = r.ctx.Err()
+	case r.filter.Matches(e) && !r.each(e):
+		r.over = ErrCutOff
+	}
+}

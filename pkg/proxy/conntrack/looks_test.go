@@ -1,0 +1,218 @@
+//go:build linux
+
+package conntrack
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// remembered is a table that takes its time.
+type remembered struct {
+	entries []Entry
+	takes   time.Duration
+	fails   error
+	dumps   []Filter
+}
+
+func (r *remembered) Dump(_ context.Context, filter Filter, each func(*Entry) bool) (time.Duration, error) {
+	r.dumps = append(r.dumps, filter)
+	time.Sleep(r.takes)
+	for i := range r.entries {
+		if filter.Matches(&r.entries[i]) && !each(&r.entries[i]) {
+			return r.takes, ErrCutOff
+		}
+	}
+	return r.takes, r.fails
+}
+
+func (r *remembered) Delete(*Entry) (bool, error) { return true, nil }
+
+// tableOf has entries of both families: of UDP, and of TCP, answered and unanswered.
+func tableOf(takes time.Duration) *remembered {
+	r := &remembered{takes: takes}
+	for _, addr := range []string{"10.0.0.1", "fd00::1"} {
+		at := netip.AddrPortFrom(netip.MustParseAddr(addr), 80)
+		for _, status := range []Status{DestinationNAT, DestinationNAT | SeenReply} {
+			for _, protocol := range []model.Protocol{model.TCP, model.UDP} {
+				r.entries = append(r.entries, Entry{Protocol: protocol, Status: status, Original: Tuple{at, at}, Reply: Tuple{at, at}})
+			}
+		}
+	}
+	return r
+}
+
+var (
+	udp        = Filter{Protocol: model.UDP}
+	udpOfIPv6  = Filter{Family: OnlyIPv6, Protocol: model.UDP}
+	unanswered = Filter{Status: DestinationNAT, Mask: DestinationNAT | SeenReply}
+	translated = Filter{Status: DestinationNAT, Mask: DestinationNAT}
+	byOne      = Filter{Status: DestinationNAT, Mask: DestinationNAT, Answerers: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
+)
+
+// TestWhoWaitsSharesALook: while one looks, others come, and one dump serves all that its filter covers.
+func TestWhoWaitsSharesALook(t *testing.T) {
+	for name, test := range map[string]struct {
+		wanted []Filter
+		dumps  []Filter // of the look that they share
+		counts []int
+	}{
+		"the same":                      {[]Filter{udp, udp, udp}, []Filter{udp}, []int{4, 4, 4}},
+		"one covers the other":          {[]Filter{udpOfIPv6, udp}, []Filter{udp}, []int{2, 4}},
+		"in the other order":            {[]Filter{udp, udpOfIPv6}, []Filter{udp}, []int{4, 2}},
+		"by status and by answerer":     {[]Filter{unanswered, byOne, translated}, []Filter{translated}, []int{4, 4, 8}},
+		"one covers all":                {[]Filter{udp, unanswered, {}}, []Filter{{}}, []int{4, 4, 8}},
+		"neither covers the other":      {[]Filter{udp, unanswered}, []Filter{udp, unanswered}, []int{4, 4}},
+		"a third covers one of the two": {[]Filter{udp, unanswered, translated}, []Filter{udp, translated}, []int{4, 4, 8}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				table := tableOf(10 * time.Millisecond)
+				looks := NewLooks(table, nil)
+				var users sync.WaitGroup
+				users.Go(func() { count(t, looks, udp) })
+				synctest.Wait()
+				counts := make([]int, len(test.wanted))
+				for i, filter := range test.wanted {
+					users.Go(func() { counts[i] = count(t, looks, filter) })
+					synctest.Wait()
+				}
+				users.Wait()
+				if diff := cmp.Diff(append([]Filter{udp}, test.dumps...), table.dumps, cmp.Comparer(sameAddrs)); diff != "" {
+					t.Errorf("dumps (-want +got):\n%s", diff)
+				}
+				if diff := cmp.Diff(test.counts, counts); diff != "" {
+					t.Errorf("entries (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
+func sameAddrs(a, b netip.Addr) bool { return a == b }
+
+func count(t *testing.T, table Table, filter Filter) (n int) {
+	if _, err := table.Dump(t.Context(), filter, func(*Entry) bool { n++; return true }); err != nil {
+		t.Errorf("%+v: %v", filter, err)
+	}
+	return n
+}
+
+// TestLooksRest: whoever asks over and over gets a fiftieth of a processor, and nobody waits for longer than two seconds.
+func TestLooksRest(t *testing.T) {
+	for name, test := range map[string]struct {
+		takes time.Duration
+		looks int // in 100 s
+	}{
+		"an empty table":         {time.Millisecond, 200},
+		"a table of most nodes":  {20 * time.Millisecond, 100},
+		"a large table":          {110 * time.Millisecond, 48},
+		"a table without bounds": {3 * time.Second, 21},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				table, done := tableOf(test.takes), 0
+				looks := NewLooks(table, func(look Look) {
+					if done++; look.Took != test.takes || look.Entries != 4 || look.CutOff != 0 {
+						t.Errorf("told %+v, want %s and 4 entries", look, test.takes)
+					}
+				})
+				for began := time.Now(); time.Since(began) < 100*time.Second; {
+					count(t, looks, udp)
+				}
+				if len(table.dumps) < test.looks-1 || len(table.dumps) > test.looks+1 || done != len(table.dumps) {
+					t.Errorf("%d looks, %d told; want %d", len(table.dumps), done, test.looks)
+				}
+			})
+		})
+	}
+}
+
+func TestALookAfterARestIsMadeAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks := NewLooks(tableOf(time.Millisecond), nil)
+		for range 3 {
+			began := time.Now()
+			count(t, looks, udp)
+			if waited := time.Since(began); waited != time.Millisecond {
+				t.Errorf("it took %s, want the look alone", waited)
+			}
+			time.Sleep(restAtLeast)
+		}
+	})
+}
+
+func TestWhoWantsNoMoreKeepsNobodyElseFromIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cutOff := 0
+		table := tableOf(time.Millisecond)
+		looks := NewLooks(table, func(look Look) { cutOff += look.CutOff })
+		count(t, looks, udp)
+		var users sync.WaitGroup
+		users.Go(func() {
+			seen := 0
+			if _, err := looks.Dump(t.Context(), udp, func(*Entry) bool { seen++; return seen < 2 }); !errors.Is(err, ErrCutOff) || seen != 2 {
+				t.Errorf("saw %d entries, %v; want 2, and that it was cut off", seen, err)
+			}
+		})
+		users.Go(func() {
+			if n := count(t, looks, udp); n != 4 {
+				t.Errorf("another one saw %d entries, want 4", n)
+			}
+		})
+		users.Wait()
+		if cutOff != 1 {
+			t.Errorf("%d looks were cut off, want 1", cutOff)
+		}
+	})
+}
+
+func TestWhoGivesUpKeepsNobodyElseFromLooking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := tableOf(time.Millisecond)
+		looks := NewLooks(table, nil)
+		count(t, looks, udp)
+		var users sync.WaitGroup
+		for range 2 { // the first one holds the turn, the second waits for it
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			users.Go(func() {
+				if _, err := looks.Dump(ctx, translated, func(*Entry) bool { return true }); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%v, want that the time is over", err)
+				}
+			})
+			synctest.Wait()
+		}
+		users.Go(func() { count(t, looks, udp) })
+		users.Wait()
+		if diff := cmp.Diff([]Filter{udp, udp}, table.dumps); diff != "" {
+			t.Errorf("dumps (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestALookThatFailsIsEverybodysError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		table := tableOf(time.Millisecond)
+		table.fails = ErrInterrupted
+		looks := NewLooks(table, nil)
+		var users sync.WaitGroup
+		for range 3 {
+			users.Go(func() {
+				if _, err := looks.Dump(t.Context(), udp, func(*Entry) bool { return true }); !errors.Is(err, ErrInterrupted) {
+					t.Errorf("%v, want %v", err, ErrInterrupted)
+				}
+			})
+		}
+		users.Wait()
+	})
+}

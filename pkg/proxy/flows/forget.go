@@ -1,0 +1,123 @@
+//go:build linux
+
+package flows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// Pass is what one look at the flows of a family did.
+type Pass struct {
+	Ended int           // flows
+	Took  time.Duration // zero if the look failed
+}
+
+// Forget ends the UDP flows of the given frontends whose endpoint may not answer them, in the families that have some.
+// Their next packet is the first of a new flow. Frontends of other protocols are passed over. Conntrack is read
+// only if there is one of UDP.
+//
+// The rules must have changed before. A frontend that is gone comes without endpoints that may answer. A node port comes
+// with its Service's endpoints, those that just left among them: at addresses that do not serve it, their flows alone
+// end. It should come together with the frontends that have an address of their own, the node's, and the same port number:
+// they own the flows to that address, which would otherwise be judged as the node port's.
+//
+// After an error some flows may be left. Calling again with the same flows ends them, and does no harm to those that
+// began meanwhile.
+func Forget(
+	ctx context.Context, table conntrack.Table, isLocal selection.IsLocal, flows []selection.Flows, scope selection.Scope,
+) (map[model.Family]Pass, error) {
+	v := newVerdicts(flows, scope, askedOnce(isLocal))
+	if len(v.families) == 0 {
+		return nil, nil
+	}
+	began := time.Now()
+	stale, waited, err := v.stale(ctx, table)
+	if err != nil {
+		err = fmt.Errorf("listing the UDP flows in conntrack: %w", err)
+	}
+	ended, failed := deleteAll(ctx, table, stale)
+	err = errors.Join(err, failed)
+	passes := map[model.Family]Pass{}
+	for family := range v.families {
+		passes[family] = Pass{Ended: ended[family]}
+		if err == nil {
+			passes[family] = Pass{ended[family], time.Since(began) - waited}
+		}
+	}
+	return passes, err
+}
+
+// stale returns the stale entries, and how long it waited until it could look. With an error they may not be all.
+func (v verdicts) stale(ctx context.Context, table conntrack.Table) (stale []conntrack.Entry, waited time.Duration, err error) {
+	var unknown error
+	filter := conntrack.Filter{Protocol: model.UDP}
+	if len(v.families) == 1 {
+		for family := range v.families {
+			filter.Family = conntrack.Only(family)
+		}
+	}
+	began := time.Now()
+	took, err := table.Dump(ctx, filter, func(e *conntrack.Entry) bool {
+		isStale, err := v.isStale(flowIn(e))
+		if err != nil {
+			unknown = err
+		}
+		if isStale {
+			stale = append(stale, *e)
+		}
+		return true
+	})
+	return stale, time.Since(began) - took, errors.Join(err, unknown)
+}
+
+// askedOnce asks about each address once, so that a look costs no more than one question for each address in the table.
+// It asks nothing more after an error: each further question might wait as long.
+func askedOnce(isLocal selection.IsLocal) selection.IsLocal {
+	answers := map[netip.Addr]bool{}
+	var failed error
+	return func(addr netip.Addr) (bool, error) {
+		answer, known := answers[addr]
+		if known || failed != nil {
+			return answer, failed
+		}
+		answer, failed = isLocal(addr)
+		answers[addr] = answer
+		return answer, failed
+	}
+}
+
+// deleteAll deletes entries and returns how many were there, by family. An entry that the kernel will not let go, because a
+// flowtable forwards the flow (EBUSY, IPS_OFFLOAD), keeps no other from being deleted; any other error ends the work.
+func deleteAll(ctx context.Context, table conntrack.Table, entries []conntrack.Entry) (deleted map[model.Family]int, err error) {
+	deleted = map[model.Family]int{}
+	var busy []error
+	for i := range entries {
+		e := &entries[i]
+		if err := ctx.Err(); err != nil {
+			return deleted, fmt.Errorf("ending the last %d of %d stale UDP flows: %w", len(entries)-i, len(entries), err)
+		}
+		done, err := table.Delete(e)
+		switch {
+		case errors.Is(err, unix.EBUSY):
+			busy = append(busy, fmt.Errorf("ending the flow %s: %w", e, err))
+		case err != nil:
+			return deleted, errors.Join(append(busy, fmt.Errorf("ending the flow %s: %w", e, err))...)
+		case done:
+			deleted[e.Family()]++
+		}
+	}
+	if len(busy) > 1 {
+		return deleted, fmt.Errorf("%w; and %d more", busy[0], len(busy)-1)
+	}
+	return deleted, errors.Join(busy...)
+}

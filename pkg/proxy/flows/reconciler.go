@@ -1,0 +1,136 @@
+//go:build linux
+
+package flows
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+const (
+	// retryAfter is how long after a failure flows are looked at again.
+	retryAfter = time.Second
+	// lastPass bounds the pass that follows the end of the program.
+	lastPass = 5 * time.Second
+)
+
+// Reconciler ends flows beside the work of changing the rules: to read a large table takes longer than many changes. The
+// table that it reads makes it wait, so that whoever changes a Service of UDP over and over keeps no processor busy.
+type Reconciler struct {
+	forget forget
+
+	mutex   sync.Mutex
+	pending map[model.Frontend]selection.Flows
+	scope   selection.Scope
+	noted   chan struct{}
+}
+
+// forget is Forget, of a table.
+type forget func(context.Context, []selection.Flows, selection.Scope) (map[model.Family]Pass, error)
+
+// NewReconciler returns a reconciler of a table that has nothing to do yet.
+func NewReconciler(table conntrack.Table, isLocal selection.IsLocal) *Reconciler {
+	return newReconciler(func(ctx context.Context, flows []selection.Flows, scope selection.Scope) (map[model.Family]Pass, error) {
+		return Forget(ctx, table, isLocal, flows, scope)
+	})
+}
+
+func newReconciler(forget forget) *Reconciler {
+	return &Reconciler{forget: forget, pending: map[model.Frontend]selection.Flows{}, noted: make(chan struct{}, 1)}
+}
+
+// Note has the flows to some frontends looked at: at once, or when the pass that is going on is over. What is noted of a frontend takes the place of what was noted before, but for who was an endpoint then. It returns
+// at once and keeps the slices, which must not be changed.
+func (r *Reconciler) Note(flows []selection.Flows, scope selection.Scope) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for _, newest := range flows {
+		r.pending[newest.Frontend] = newest.After(r.pending[newest.Frontend])
+	}
+	r.scope = scope
+	r.wake()
+}
+
+// wake has Run look at what is pending. The mutex is held.
+func (r *Reconciler) wake() {
+	if len(r.pending) == 0 {
+		return
+	}
+	select {
+	case r.noted <- struct{}{}:
+	default:
+	}
+}
+
+// Run looks at what is noted until ctx ends, and once more then. It reports each pass, by the families that were
+// looked at, and why some flows may be left: those are looked at again a second later. What is noted during a pass waits
+// for its end, and is looked at together.
+func (r *Reconciler) Run(ctx context.Context, report func(passes map[model.Family]Pass, err error)) {
+	for r.awaitWork(ctx) {
+		if r.pass(ctx, report) {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryAfter):
+		}
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastPass)
+	defer cancel()
+	r.pass(last, report)
+}
+
+// awaitWork waits until something is noted. It reports false once ctx has ended, even if something is.
+func (r *Reconciler) awaitWork(ctx context.Context) bool {
+	select {
+	case <-ctx.Done():
+	case <-r.noted:
+	}
+	return ctx.Err() == nil
+}
+
+// pass looks at everything that is pending, and reports whether that succeeded.
+func (r *Reconciler) pass(ctx context.Context, report func(map[model.Family]Pass, error)) bool {
+	flows, scope := r.take()
+	if len(flows) == 0 {
+		return true
+	}
+	passes, err := r.forget(ctx, flows, scope)
+	if err != nil {
+		r.putBack(flows)
+	}
+	if errors.Is(err, context.Canceled) {
+		err = nil // the program ends, and its last pass looks at them
+	}
+	report(passes, err)
+	return err == nil
+}
+
+func (r *Reconciler) take() ([]selection.Flows, selection.Scope) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	flows := slices.SortedFunc(maps.Values(r.pending), func(a, b selection.Flows) int { return a.Frontend.Compare(b.Frontend) })
+	r.pending = map[model.Frontend]selection.Flows{}
+	return flows, r.scope
+}
+
+// putBack notes again what could not be done, unless something newer has been noted meanwhile.
+func (r *Reconciler) putBack(flows []selection.Flows) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for _, failed := range flows {
+		if newer, isNoted := r.pending[failed.Frontend]; isNoted {
+			failed = newer.After(failed)
+		}
+		r.pending[failed.Frontend] = failed
+	}
+	r.wake()
+}

@@ -1,0 +1,177 @@
+//go:build linux
+
+// Package connections puts entries into the kernel's connection table, as if packets had made them. What a test wants of
+// the table it need not wait for then, nor have a machine for each end of a connection. The kernel of the tests has no
+// sockets of SCTP: here its connections come from.
+package connections
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"testing"
+
+	"github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// Connection is what an entry is made of.
+type Connection struct {
+	Protocol                  model.Protocol
+	Client, Dialled, Answerer netip.AddrPort
+	IsAnswered                bool
+	// State is one of TCP or SCTP, by the protocol.
+	State uint8
+	Zone  uint16
+	// Lasts is for how many seconds; 0 for an hour.
+	Lasts uint32
+}
+
+// The kernel's words that the library does not have.
+const (
+	attrNATDestination = 13 // CTA_NAT_DST
+	attrNATMinIPv4     = 1  // CTA_NAT_V4_MINIP
+	attrNATMaxIPv4     = 2
+	attrNATPorts       = 3 // CTA_NAT_PROTO
+	attrNATMinIPv6     = 4
+	attrNATMaxIPv6     = 5
+	attrMinPort        = 1 // CTA_PROTONAT_PORT_MIN
+	attrMaxPort        = 2
+	attrSCTPState      = 1 // CTA_PROTOINFO_SCTP_STATE
+	attrSCTPTagOf      = 2 // CTA_PROTOINFO_SCTP_VTAG_ORIGINAL
+	attrSCTPTagTo      = 3
+	seenReply          = 1 << 1
+	assured            = 1 << 2
+	confirmed          = 1 << 3
+)
+
+// Table is the connection table of a namespace.
+type Table struct {
+	t      testing.TB
+	socket *netlink.Conn
+}
+
+// Open opens the table. A namespace tracks no connection before it has a rule that asks for it.
+func Open(t testing.TB, namespace *netns.Namespace) *Table {
+	t.Helper()
+	namespace.Load("add table inet tracked\nadd chain inet tracked input { type filter hook input priority 0; }\n" +
+		"add rule inet tracked input ct state invalid drop\n")
+	table := &Table{t: t}
+	namespace.Do(func() {
+		var err error
+		if table.socket, err = netlink.Dial(unix.NETLINK_NETFILTER, nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Cleanup(func() { _ = table.socket.Close() })
+	return table
+}
+
+// Insert puts a connection in. The kernel translates it, as a rule would, if who answers is not who was dialled.
+func (table *Table) Insert(c Connection) {
+	table.t.Helper()
+	if err := table.TryInsert(c); err != nil {
+		table.t.Fatalf("inserting a connection from %s to %s: %v", c.Client, c.Dialled, err)
+	}
+}
+
+// TryInsert is Insert for any goroutine.
+func (table *Table) TryInsert(c Connection) error {
+	attributes, err := c.encode()
+	if err != nil {
+		return err
+	}
+	family := byte(unix.NFPROTO_IPV6)
+	if c.Client.Addr().Is4() {
+		family = unix.NFPROTO_IPV4
+	}
+	_, err = table.socket.Execute(netlink.Message{
+		Header: netlink.Header{
+			Type:  netlink.HeaderType(unix.NFNL_SUBSYS_CTNETLINK<<8 | nl.IPCTNL_MSG_CT_NEW),
+			Flags: netlink.Request | netlink.Acknowledge | netlink.Create | netlink.Excl,
+		},
+		Data: append([]byte{family, nl.NFNETLINK_V0, 0, 0}, attributes...),
+	})
+	return err
+}
+
+func (c Connection) encode() ([]byte, error) {
+	attributes := netlink.NewAttributeEncoder()
+	attributes.ByteOrder = binary.BigEndian
+	attributes.Nested(nl.CTA_TUPLE_ORIG, c.tuple(c.Client, c.Dialled))
+	attributes.Nested(nl.CTA_TUPLE_REPLY, c.tuple(c.Dialled, c.Client))
+	if c.Answerer != c.Dialled {
+		attributes.Nested(attrNATDestination, c.translation)
+	}
+	status := uint32(confirmed)
+	if c.IsAnswered {
+		status |= seenReply | assured
+	}
+	attributes.Uint32(nl.CTA_STATUS, status)
+	if c.Lasts == 0 {
+		c.Lasts = 3600
+	}
+	attributes.Uint32(nl.CTA_TIMEOUT, c.Lasts)
+	if c.Zone != 0 {
+		attributes.Uint16(nl.CTA_ZONE, c.Zone)
+	}
+	attributes.Nested(nl.CTA_PROTOINFO, c.state)
+	return attributes.Encode()
+}
+
+func (c Connection) tuple(source, destination netip.AddrPort) func(*netlink.AttributeEncoder) error {
+	from, to := uint16(nl.CTA_IP_V6_SRC), uint16(nl.CTA_IP_V6_DST)
+	if source.Addr().Is4() {
+		from, to = nl.CTA_IP_V4_SRC, nl.CTA_IP_V4_DST
+	}
+	return func(tuple *netlink.AttributeEncoder) error {
+		tuple.Nested(nl.CTA_TUPLE_IP, func(ip *netlink.AttributeEncoder) error {
+			ip.Bytes(from, source.Addr().AsSlice())
+			ip.Bytes(to, destination.Addr().AsSlice())
+			return nil
+		})
+		tuple.Nested(nl.CTA_TUPLE_PROTO, func(protocol *netlink.AttributeEncoder) error {
+			protocol.Uint8(nl.CTA_PROTO_NUM, uint8(c.Protocol))
+			protocol.Uint16(nl.CTA_PROTO_SRC_PORT, source.Port())
+			protocol.Uint16(nl.CTA_PROTO_DST_PORT, destination.Port())
+			return nil
+		})
+		return nil
+	}
+}
+
+func (c Connection) translation(to *netlink.AttributeEncoder) error {
+	from, until := uint16(attrNATMinIPv6), uint16(attrNATMaxIPv6)
+	if c.Answerer.Addr().Is4() {
+		from, until = attrNATMinIPv4, attrNATMaxIPv4
+	}
+	to.Bytes(from, c.Answerer.Addr().AsSlice())
+	to.Bytes(until, c.Answerer.Addr().AsSlice())
+	to.Nested(attrNATPorts, func(ports *netlink.AttributeEncoder) error {
+		ports.Uint16(attrMinPort, c.Answerer.Port())
+		ports.Uint16(attrMaxPort, c.Answerer.Port())
+		return nil
+	})
+	return nil
+}
+
+func (c Connection) state(info *netlink.AttributeEncoder) error {
+	switch c.Protocol {
+	case model.TCP:
+		info.Nested(nl.CTA_PROTOINFO_TCP, func(tcp *netlink.AttributeEncoder) error {
+			tcp.Uint8(nl.CTA_PROTOINFO_TCP_STATE, c.State)
+			return nil
+		})
+	case model.SCTP:
+		info.Nested(nl.CTA_PROTOINFO_SCTP, func(sctp *netlink.AttributeEncoder) error {
+			sctp.Uint8(attrSCTPState, c.State)
+			sctp.Uint32(attrSCTPTagOf, 1)
+			sctp.Uint32(attrSCTPTagTo, 1)
+			return nil
+		})
+	}
+	return nil
+}

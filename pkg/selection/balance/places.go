@@ -22,8 +22,6 @@ type Places struct {
 	groups []int32
 	first  []int32
 	values []string // by group
-	// index has the groups of each key by value; nil unless Index was called.
-	index []map[string]int32
 }
 
 // none is no group, and nowhere no place.
@@ -143,25 +141,8 @@ func (p *Places) number(k int, value string, numbers map[string]int32) int32 {
 	return number
 }
 
-// Index makes it fast to find the groups of many nodes.
-func (p *Places) Index() {
-	p.index = make([]map[string]int32, len(p.keys))
-	for k := range p.keys {
-		p.index[k] = make(map[string]int32, p.first[k+1]-p.first[k])
-		for g := p.first[k]; g < p.first[k+1]; g++ {
-			p.index[k][p.values[g]] = g
-		}
-	}
-}
-
 // group returns the group of a key with a value; none if no endpoint is in it.
 func (p *Places) group(k int, value string) int32 {
-	if p.index != nil {
-		if g, known := p.index[k][value]; known {
-			return g
-		}
-		return none
-	}
 	for g := p.first[k]; g < p.first[k+1]; g++ {
 		if p.values[g] == value {
 			return g

@@ -74,6 +74,15 @@ const (
 // Share returns a node's part of the plan. The labels are asked for the values of all keys but the hostname. The node
 // need not be among those of the plan; then it uses the shares of those who have the same values.
 func (p *Plan) Share(name string, labels map[string]string) Share {
+	share := p.Parts(name, labels)
+	if share.Outcome != Nobody {
+		share.seat = p.seat(name, share.Rank)
+	}
+	return share
+}
+
+// Parts is Share for a caller that needs no slots. Its cost does not grow with the nodes.
+func (p *Plan) Parts(name string, labels map[string]string) Share {
 	share := Share{Parts: make([]uint64, len(p.places.of)), Steps: make([]Step, len(p.places.keys))}
 	for k, key := range p.places.keys {
 		value, known := NodeValue(key, name, labels)
@@ -86,7 +95,6 @@ func (p *Plan) Share(name string, labels map[string]string) Share {
 			share.Rank = model.Rank(rank)
 			share.walk(s, groups)
 			share.judge(s, groups)
-			share.seat = p.seat(name, share.Rank)
 			break
 		}
 	}
@@ -97,13 +105,13 @@ func (p *Plan) Share(name string, labels map[string]string) Share {
 func (h *Share) walk(s *split, groups []int32) {
 	byPlace, weights := make([]uint64, len(s.counts)), make([]uint64, len(s.counts))
 	for _, leg := range s.legs(groups) {
-		h.describe(leg.Key, s, leg.group, leg.Part)
-		if leg.Part == 0 {
+		h.describe(leg.key, s, leg.group, leg.part)
+		if leg.part == 0 {
 			continue
 		}
-		sum := s.weigh(leg.Key, leg.group, weights)
+		sum := s.weigh(leg.key, leg.group, weights)
 		for place, weight := range weights {
-			byPlace[place] += part(leg.Part, weight, sum)
+			byPlace[place] += part(leg.part, weight, sum)
 		}
 	}
 	for i, place := range s.places.of {
@@ -113,18 +121,16 @@ func (h *Share) walk(s *split, groups []int32) {
 	}
 }
 
-// Leg is a part of a node's connections: what goes to the endpoints that one key matches.
-type Leg struct {
-	Key  int    // the index of the key
-	Part uint64 // of ONE
-
+// leg is a part of a node's connections: what goes to the endpoints that one key matches.
+type leg struct {
+	key   int    // the index of the key
+	part  uint64 // of ONE
 	group int32
-	rank  model.Rank
 }
 
 // legs returns what of ONE goes to each of a node's groups that have endpoints, key by key.
-func (s *split) legs(groups []int32) []Leg {
-	var legs []Leg
+func (s *split) legs(groups []int32) []leg {
+	var legs []leg
 	rest, last := uint64(ONE), s.last(groups)
 	for k, g := range groups {
 		if !s.has(g) {
@@ -142,39 +148,9 @@ func (s *split) legs(groups []int32) []Leg {
 			here = rest
 		}
 		rest -= here
-		legs = append(legs, Leg{Key: k, Part: here, group: g})
+		legs = append(legs, leg{k, here, g})
 	}
 	return legs
-}
-
-// Legs returns where a node sends its connections, as Share does, without what it means for each endpoint: nil if it
-// refuses. Its cost does not grow with the endpoints.
-func (p *Plan) Legs(name string, labels map[string]string) []Leg {
-	groups := p.groupsOf(name, labels)
-	for rank := range p.splits {
-		if s := &p.splits[rank]; slices.ContainsFunc(groups, s.has) {
-			legs := s.legs(groups)
-			for i := range legs {
-				legs[i].rank = model.Rank(rank)
-			}
-			return legs
-		}
-	}
-	return nil
-}
-
-// Rank is which endpoints a leg goes to.
-func (l Leg) Rank() model.Rank { return l.rank }
-
-// Weight returns how much of a leg an endpoint gets, by the order in which the endpoints were given, beside the others of
-// the leg's rank that have the node's value of its key.
-func (p *Plan) Weight(leg Leg, endpoint int) uint64 {
-	s := &p.splits[leg.rank]
-	place := p.places.of[endpoint]
-	if place == nowhere || s.counts[place] == 0 {
-		return 0
-	}
-	return s.weightOf(leg.Key, leg.group, int(place))
 }
 
 // groupsOf returns a node's groups, key by key; none where it has no value, or no endpoint has it.

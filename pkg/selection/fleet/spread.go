@@ -75,7 +75,7 @@ func (f *Fleet) Spread(q Question) Spread {
 		}
 	}
 	s := spreading{
-		fleet: f, routes: f.routesOf(q, census), places: f.placesOf(q.Endpoints),
+		fleet: f, decisions: f.decisionsOf(q, census), places: f.placesOf(q.Endpoints),
 		out: Spread{Keys: make([]float64, len(keys)), Loads: make([]float64, len(q.Endpoints)), ByClients: named != nil},
 	}
 	refused := refusals{hosts: f.hostsOf(q.Endpoints), crowds: make([]bool, len(crowds)), crowdOf: census.of}
@@ -155,26 +155,6 @@ func (f *Fleet) named(clients map[string]uint32) map[int32]float64 {
 	return named
 }
 
-func (f *Fleet) routesOf(q Question, census *census) routes {
-	switch {
-	case q.IsLocal:
-		return newLocal(q.Endpoints)
-	case len(q.Topology.Keys) == 0:
-		return newByHints(q.Endpoints)
-	}
-	r := newByKeys(q.Topology.Keys, q.Endpoints, f.view.ValueOf)
-	if q.Topology.MaxLoad > 0 {
-		places := balance.NewPlaces(q.Topology.Keys, q.Endpoints, f.view.ValueOf)
-		places.Index()
-		demand := census.cells.ByLabels()
-		if len(q.Topology.Clients) > 0 {
-			demand = census.cells.Named(q.Clients)
-		}
-		r.plan = balance.NewPlan(demand, places, int(q.Topology.MaxLoad))
-	}
-	return r
-}
-
 // place is where an endpoint is: 0 or nowhere if that is not known.
 type place struct{ node, zone, region, pair int32 }
 
@@ -214,11 +194,11 @@ func (f *Fleet) hostsOf(endpoints []model.PortEndpoint) []int32 {
 
 // spreading sums up what goes where.
 type spreading struct {
-	fleet  *Fleet
-	routes routes
-	places []place
-	asked  []*target // those that get something, in order
-	out    Spread
+	fleet     *Fleet
+	decisions *decisions
+	places    []place
+	asked     []*target // those that get something, in order
+	out       Spread
 }
 
 // send sends what a node asks, or all those of a crowd that are no hosts. It reports whether that is answered.
@@ -227,25 +207,24 @@ func (s *spreading) send(node *model.Node, host int32, of *crowd, asks float64) 
 		return true
 	}
 	s.out.Asked += asks
-	legs := s.routes.of(node)
-	if len(legs) == 0 {
+	decided := s.decisions.of(node)
+	for k := range s.out.Keys {
+		s.out.Keys[k] += asks * decided.keys[k]
+	}
+	to := decided.to
+	if to == nil {
 		s.out.Refused += asks
+		return false
 	}
-	for _, leg := range legs {
-		to, amount := leg.to, asks*leg.part
-		if leg.key != noKey {
-			s.out.Keys[leg.key] += amount
-		}
-		if to.asked == 0 {
-			s.asked = append(s.asked, to)
-		}
-		to.asked += amount
-		to.fromZones.add(of.zone, amount)
-		to.fromRegions.add(of.region, amount)
-		to.fromPairs.add(s.fleet.pairs[[2]int32{of.zone, of.region}], amount)
-		to.fromHosts.add(host, amount)
+	if to.asked == 0 {
+		s.asked = append(s.asked, to)
 	}
-	return len(legs) > 0
+	to.asked += asks
+	to.fromZones.add(of.zone, asks)
+	to.fromRegions.add(of.region, asks)
+	to.fromPairs.add(s.fleet.pairs[[2]int32{of.zone, of.region}], asks)
+	to.fromHosts.add(host, asks)
+	return true
 }
 
 // finish divides what goes to each target among its endpoints.
@@ -259,10 +238,7 @@ func (s *spreading) finish(endpoints []model.PortEndpoint) {
 			s.out.Evacuated += to.asked
 		}
 		for m, i := range to.members {
-			part := 1 / to.sum
-			if to.weights != nil {
-				part = to.weights[m] / to.sum
-			}
+			part := to.weight(m)
 			at := s.places[i]
 			s.out.Loads[i] += to.asked * part
 			zones.add(at.zone, part)

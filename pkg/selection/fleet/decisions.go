@@ -1,0 +1,244 @@
+package fleet
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+// decisions are what nodes decide about one question. Nodes decide alike if the endpoints cannot tell them apart: they have
+// the same values of all keys, as far as any endpoint has that value. So package selection decides once for each of these
+// kinds of nodes. If hostnames matter, each node that hosts an endpoint is a kind of its own.
+//
+// Endpoints are alike to a node if they differ in nothing but hosts that are not this node. One of a class stands for all,
+// so a decision costs the node's own endpoints and the classes, however many endpoints there are. A plan is the exception:
+// a node's share costs all endpoints.
+type decisions struct {
+	question Question
+	service  model.Service
+	labels   func(node string) (map[string]string, bool)
+	plan     *balance.Plan // nil without a bound
+
+	keys    []policy.Key
+	values  []vocabulary       // those that endpoints have of each key
+	classes [][]int32          // endpoints by class, in their order
+	own     map[string][]int32 // endpoints by the hosts that tell them apart from others of their class, in their order
+	known   map[[policy.MaxKeys]int32]*decision
+	// targets are endpoints by the tier and its value that chose them.
+	targets map[[2]string]*target
+}
+
+// decision is where a kind of nodes sends its connections.
+type decision struct {
+	to   *target   // nil if it refuses
+	keys []float64 // which part goes on to each of the topology keys
+}
+
+// target is endpoints that share what goes to them.
+type target struct {
+	members []int32
+	weights []float64 // what each gets of 1; nil: alike
+
+	// What goes there: in all, and from which zones, regions and hosts.
+	asked                                        float64
+	fromZones, fromRegions, fromPairs, fromHosts amounts
+}
+
+// weight is what a member gets of 1.
+func (t *target) weight(member int) float64 {
+	if t.weights == nil {
+		return 1 / float64(len(t.members))
+	}
+	return t.weights[member]
+}
+
+func (f *Fleet) decisionsOf(q Question, census *census) *decisions {
+	d := &decisions{
+		question: q, service: model.Service{Topology: policy.Topology{Keys: q.Topology.Keys}, InternalTrafficLocal: q.IsLocal},
+		labels: f.labels, keys: q.Topology.Keys, own: map[string][]int32{},
+		known: map[[policy.MaxKeys]int32]*decision{}, targets: map[[2]string]*target{},
+	}
+	switch {
+	case q.IsLocal:
+		d.keys = []policy.Key{policy.Hostname}
+	case len(d.keys) == 0: // hints
+		d.keys = []policy.Key{policy.Hostname, policy.Zone}
+	case q.Topology.MaxLoad > 0:
+		demand := census.cells.ByLabels()
+		if len(q.Topology.Clients) > 0 {
+			demand = census.cells.Named(q.Clients)
+		}
+		d.plan = balance.NewPlan(demand, balance.NewPlaces(d.keys, q.Endpoints, f.view.ValueOf), int(q.Topology.MaxLoad))
+	}
+	d.values = make([]vocabulary, len(d.keys))
+	d.classify(f.view)
+	return d
+}
+
+// byHints reports whether hints decide.
+func (d *decisions) byHints() bool { return !d.question.IsLocal && len(d.question.Topology.Keys) == 0 }
+
+// class is all that nodes can tell of an endpoint, but for its host.
+type class struct {
+	values         [policy.MaxKeys]int32
+	phase          model.Phase
+	evacuated      bool
+	zones          string // those of its hints
+	hasHintedNodes bool
+}
+
+// classify numbers the values of all endpoints, and finds their classes.
+func (d *decisions) classify(view selection.Viewpoint) {
+	numbers := map[class]int{}
+	for i := range d.question.Endpoints {
+		endpoint := &d.question.Endpoints[i]
+		c := class{phase: endpoint.Phase(), evacuated: endpoint.Evacuation != nil}
+		if d.byHints() {
+			for _, node := range endpoint.HintNodes {
+				d.values[0].numberOf(node)
+				d.own[node] = append(d.own[node], int32(i))
+			}
+			for _, zone := range endpoint.HintZones {
+				d.values[1].numberOf(zone)
+			}
+			c.zones, c.hasHintedNodes = strings.Join(endpoint.HintZones, ","), len(endpoint.HintNodes) > 0
+		} else {
+			c.values = d.valuesOf(endpoint, int32(i), view)
+		}
+		number, known := numbers[c]
+		if !known {
+			number = len(d.classes)
+			numbers[c] = number
+			d.classes = append(d.classes, nil)
+		}
+		d.classes[number] = append(d.classes[number], int32(i))
+	}
+}
+
+// valuesOf numbers the values that an endpoint has of the keys, and returns those of all but the hostname.
+func (d *decisions) valuesOf(endpoint *model.PortEndpoint, at int32, view selection.Viewpoint) (values [policy.MaxKeys]int32) {
+	for k, key := range d.keys {
+		if key == policy.AnyNode {
+			continue
+		}
+		value, known := view.ValueOf(endpoint, key)
+		switch {
+		case !known:
+		case key == policy.Hostname:
+			d.values[k].numberOf(value)
+			d.own[value] = append(d.own[value], at)
+		default:
+			values[k] = d.values[k].numberOf(value)
+		}
+	}
+	return values
+}
+
+// of returns what a node decides.
+func (d *decisions) of(node *model.Node) *decision {
+	var kind [policy.MaxKeys]int32
+	for k, key := range d.keys {
+		value, carried := balance.NodeValue(key, node.Name, node.Labels)
+		if carried || d.byHints() { // a hint may name the zone "", and means nodes without the label
+			kind[k] = d.values[k].numbers[value]
+		}
+	}
+	known := d.known[kind]
+	if known == nil {
+		known = d.decide(node)
+		d.known[kind] = known
+	}
+	return known
+}
+
+func (d *decisions) decide(node *model.Node) *decision {
+	if d.plan != nil {
+		return d.planned(node)
+	}
+	seen, members := d.seenBy(node.Name)
+	viewpoint := selection.Viewpoint{Node: *node, Labels: d.labels}
+	choice, _ := selection.Select(&d.service, false, seen, viewpoint).ClusterIP()
+	decided := &decision{keys: make([]float64, len(d.service.Topology.Keys))}
+	if len(choice.Endpoints) == 0 {
+		return decided
+	}
+	if k := slices.Index(d.service.Topology.Keys, policy.Key(choice.Tier)); k >= 0 {
+		decided.keys[k] = 1
+	}
+	name := [2]string{choice.Tier, choice.Reason.Value}
+	switch choice.Tier {
+	case selection.TierAll:
+		name[1] = ""
+	case selection.TierNode:
+		name[1] = node.Name
+	}
+	decided.to = d.targets[name]
+	if decided.to == nil {
+		decided.to = &target{members: members(choice.Endpoints)}
+		d.targets[name] = decided.to
+	}
+	return decided
+}
+
+// seenBy returns the endpoints as a node sees them: its own, and one of each class of others. members returns all that some
+// of those stand for, which are in the same order.
+func (d *decisions) seenBy(node string) (seen []model.PortEndpoint, members func(chosen []model.PortEndpoint) []int32) {
+	own := d.own[node]
+	isOthers := func(i int32) bool {
+		_, isOwn := slices.BinarySearch(own, i)
+		return !isOwn
+	}
+	seen = make([]model.PortEndpoint, 0, len(own)+len(d.classes))
+	for _, i := range own {
+		seen = append(seen, d.question.Endpoints[i])
+	}
+	classes := make([]int, 0, len(d.classes))
+	for number, class := range d.classes {
+		if at := slices.IndexFunc(class, isOthers); at >= 0 {
+			seen = append(seen, d.question.Endpoints[class[at]])
+			classes = append(classes, number)
+		}
+	}
+	return seen, func(chosen []model.PortEndpoint) (all []int32) {
+		for i := range seen {
+			switch {
+			case len(chosen) == 0 || chosen[0].Addr != seen[i].Addr:
+				continue
+			case i < len(own):
+				all = append(all, own[i])
+			default:
+				for _, member := range d.classes[classes[i-len(own)]] {
+					if isOthers(member) {
+						all = append(all, member)
+					}
+				}
+			}
+			chosen = chosen[1:]
+		}
+		return all
+	}
+}
+
+// planned is what a node decides by the plan.
+func (d *decisions) planned(node *model.Node) *decision {
+	share := d.plan.Parts(node.Name, node.Labels)
+	decided := &decision{keys: make([]float64, len(share.Steps))}
+	if share.Outcome == balance.Nobody {
+		return decided
+	}
+	for k := range share.Steps {
+		decided.keys[k] = float64(share.Steps[k].Part) / balance.ONE
+	}
+	decided.to = &target{}
+	for i, part := range share.Parts {
+		if part > 0 {
+			decided.to.members = append(decided.to.members, int32(i))
+			decided.to.weights = append(decided.to.weights, float64(part)/balance.ONE)
+		}
+	}
+	return decided
+}

@@ -59,10 +59,7 @@ func union(list, more []netip.AddrPort) []netip.AddrPort {
 
 // Flows returns, for each frontend that leads to the port, who may answer its flows.
 func (d Decision) Flows() []Flows {
-	anywhere := serving(d.Endpoints, func(endpoint *model.PortEndpoint) bool {
-		return d.Viewpoint.allows(d.Service.Topology.Keys, endpoint)
-	})
-	here := serving(d.Endpoints, d.Viewpoint.isHere)
+	anywhere, here := d.Answering()
 	flows := make([]Flows, 0, len(d.Owned))
 	for _, frontend := range d.Owned {
 		one := Flows{Frontend: frontend.Frontend, Inside: anywhere, Outside: anywhere}
@@ -72,15 +69,32 @@ func (d Decision) Flows() []Flows {
 		if frontend.Kind == model.NodePort {
 			one.Endpoints = d.allEndpoints(anywhere)
 		}
-		switch external := frontend.Kind.IsExternal(); {
-		case !external && d.Service.InternalTrafficLocal:
-			one.Inside, one.Outside = here, here
-		case external && d.Service.ExternalTrafficLocal:
+		inside, outside := d.AnsweredHere(frontend.Kind)
+		if inside {
+			one.Inside = here
+		}
+		if outside {
 			one.Outside = here
 		}
 		flows = append(flows, one)
 	}
 	return flows
+}
+
+// Answering returns the endpoints that may answer connections which are there already, and those of them on this node.
+func (d Decision) Answering() (anywhere, here []netip.AddrPort) {
+	anywhere = serving(d.Endpoints, func(endpoint *model.PortEndpoint) bool {
+		return d.Viewpoint.allows(d.Service.Topology.Keys, endpoint)
+	})
+	return anywhere, serving(d.Endpoints, d.Viewpoint.isHere)
+}
+
+// AnsweredHere reports of which clients of a frontend a policy keeps the connections on this node.
+func (d Decision) AnsweredHere(kind model.FrontendKind) (inside, outside bool) {
+	if kind.IsExternal() {
+		return false, d.Service.ExternalTrafficLocal
+	}
+	return d.Service.InternalTrafficLocal, d.Service.InternalTrafficLocal
 }
 
 // allEndpoints returns the endpoints whatever their state. Those that serve are mostly all: then it is the same list.

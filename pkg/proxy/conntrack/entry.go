@@ -31,6 +31,8 @@ type Entry struct {
 	Zone uint16
 	// Timeout is after how many seconds without a packet the entry ends.
 	Timeout uint32
+	// Labels are bits that rules have set.
+	Labels [16]byte
 
 	zoneOf direction
 }
@@ -101,6 +103,12 @@ func (e *Entry) Dialled() netip.AddrPort { return e.Original.Destination }
 // Answerer returns whose answers belong to the connection.
 func (e *Entry) Answerer() netip.AddrPort { return e.Reply.Source }
 
+// HasLabel reports whether a rule has set a label. The kernel keeps them as words of the machine.
+func (e *Entry) HasLabel(bit uint8) bool {
+	word := int(bit) / 64 * 8
+	return bit < 128 && binary.NativeEndian.Uint64(e.Labels[word:])&(1<<(bit%64)) != 0
+}
+
 // String describes an entry as conntrack(8) lists it.
 func (e *Entry) String() string {
 	return fmt.Sprintf("%s from %s to %s, answered by %s", e.Protocol, e.Client().Addr(), e.Dialled(), e.Answerer())
@@ -137,6 +145,8 @@ func (e *Entry) parse(message []byte) error {
 			e.Status = Status(bigEndian32(value))
 		case nl.CTA_ID:
 			e.ID = bigEndian32(value)
+		case nl.CTA_LABELS:
+			copy(e.Labels[:], value)
 		case nl.CTA_TIMEOUT:
 			e.Timeout = bigEndian32(value)
 		case nl.CTA_ZONE:

@@ -23,7 +23,7 @@ const (
 	nodePortPrefix = "nodeport-"
 )
 
-// translated is the conntrack label of a connection to a frontend for which these tables choose an endpoint. A chain of
+// TranslatedLabel is the conntrack label of a connection to a frontend for which these tables choose an endpoint. A chain of
 // another program that comes before ours may have led it elsewhere: then it has no label, and that program masquerades it
 // or does not. A label lasts from hook to hook, which a priority does not, for ip_forward writes another one. And it is no
 // mark, which the CNI's rules may read.
@@ -31,7 +31,7 @@ const (
 // If the endpoint is what was dialled, the connection has the label and was not translated (`ct status dnat`).
 //
 // The number means nothing. Whoever else labels connections in this network namespace has to use another one.
-const translated = 86
+const TranslatedLabel = 86
 
 // ours is whatever of ours a packet's priority may hold.
 var ours = PriorityBetween{uint32(splitClass), uint32(lastClass)}
@@ -81,7 +81,7 @@ func StaticChains(family model.Family, config Config, surroundings Surroundings)
 		{Name: "nat-output", Hook: Output, Priority: PriorityDNAT, Rules: []Rule{jump(servicesChain)}},
 		{Name: "nat-postrouting", Hook: Postrouting, Priority: PrioritySNAT, Rules: append(unallocated(family, surroundings.ServiceCIDRs),
 			Rule{ours, WritePriority{}},
-			Rule{HasLabel{translated}, HasDestinationNAT{}, Do{Verdict{Kind: Jump, Chain: masqueradingChain}}})},
+			Rule{HasLabel{TranslatedLabel}, HasDestinationNAT{}, Do{Verdict{Kind: Jump, Chain: masqueradingChain}}})},
 	}
 	if config.NodePorts.Localhost {
 		chains = append(chains, Chain{Name: localhostChain, Hook: NoHook, Rules: localhostRules(family, config)})
@@ -156,7 +156,7 @@ func localhostRules(family model.Family, config Config) []Rule {
 // client sends it again. So a connection that is labelled is either translated here or goes nowhere.
 func translation(key []Field, services, endpoints Set) []Rule {
 	return []Rule{
-		{SetPriority{Key: key, Map: services}, SetLabel{translated}},
+		{SetPriority{Key: key, Map: services}, SetLabel{TranslatedLabel}},
 		{VerdictOf{Key: []Field{Priority}, Map: Dispatch}},
 		{DNAT{Key: append(slices.Clone(key), Priority), Map: endpoints}},
 		{ours, Do{Verdict{Kind: Drop}}},

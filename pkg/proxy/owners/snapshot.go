@@ -1,0 +1,128 @@
+package owners
+
+import (
+	"hash/maphash"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// Snapshot is what was in force after one sync. It never changes.
+type Snapshot struct {
+	// Since is from when on it is known whose endpoints left: the end of the first sync, or of one after which there were
+	// too many.
+	Since time.Time
+	// Scope is what addresses mean to the tables.
+	Scope selection.Scope
+
+	shards [shards]map[model.Frontend]*Frontend
+}
+
+// A change copies the parts that it changes. With 256 of them one of 100,000 frontends copies 400.
+const shards = 256
+
+var seed = maphash.MakeSeed()
+
+func shardOf(frontend model.Frontend) uint8 { return uint8(maphash.Comparable(seed, frontend)) }
+
+// Frontend is a frontend and whose it is.
+type Frontend struct {
+	*Port
+	model.Frontend
+	Kind model.FrontendKind
+	// A policy keeps connections from inside, or from outside, on this node.
+	insideHere, outsideHere bool
+}
+
+// Port is a Service's port in one family: what all its frontends have in common.
+type Port struct {
+	Service  model.ObjectName
+	Name     string
+	Protocol model.Protocol
+
+	// anywhere are the endpoints that may answer, here those of them on this node that a policy keeps connections on; both
+	// are sorted.
+	anywhere, here []netip.AddrPort
+	places         []Place // of anywhere; nil if nobody asks for them
+}
+
+// Place is where an endpoint is, and why a connection from this node goes there; empty is unknown.
+type Place struct {
+	Node, Zone string
+	Tier       string // see selection.Decision.TierOf
+}
+
+// Owner returns the frontend that was dialled. One with an address of its own comes before a node port, as in the tables.
+// Whether the address serves node ports at all is not asked.
+func (s *Snapshot) Owner(protocol model.Protocol, dialled netip.AddrPort) *Frontend {
+	exact := model.Frontend{Addr: dialled.Addr(), Protocol: protocol, Port: dialled.Port()}
+	if found := s.frontend(exact); found != nil {
+		return found
+	}
+	exact.Addr = model.AnyAddr(model.FamilyOf(dialled.Addr()))
+	return s.frontend(exact)
+}
+
+func (s *Snapshot) frontend(frontend model.Frontend) *Frontend {
+	return s.shards[shardOf(frontend)][frontend]
+}
+
+// Len returns how many frontends there are.
+func (s *Snapshot) Len() int {
+	n := 0
+	for _, shard := range s.shards {
+		n += len(shard)
+	}
+	return n
+}
+
+// MayAnswer reports whether an endpoint may answer a client that dialled the frontend. Where the client is, is asked only
+// if that makes a difference; after an error, and where it is uncertain, it may.
+func (f *Frontend) MayAnswer(endpoint netip.AddrPort, client netip.Addr, scope selection.Scope, isLocal selection.IsLocal) (bool, error) {
+	inside, outside := contains(f.inside(), endpoint), contains(f.outside(), endpoint)
+	if inside == outside {
+		return inside, nil
+	}
+	switch place, err := scope.PlaceOf(client, isLocal); {
+	case err != nil:
+		return true, err
+	case place == selection.Inside:
+		return inside, nil
+	case place == selection.Outside:
+		return outside, nil
+	}
+	return true, nil
+}
+
+// inside and outside are the endpoints that may answer pods and this node, and all other clients.
+func (f *Frontend) inside() []netip.AddrPort {
+	if f.insideHere {
+		return f.here
+	}
+	return f.anywhere
+}
+
+func (f *Frontend) outside() []netip.AddrPort {
+	if f.outsideHere {
+		return f.here
+	}
+	return f.anywhere
+}
+
+// PlaceOf returns where an endpoint is. It reports false if it is none of the port's that may answer, or if nobody asked for
+// places.
+func (p *Port) PlaceOf(endpoint netip.AddrPort) (Place, bool) {
+	i, found := slices.BinarySearchFunc(p.anywhere, endpoint, netip.AddrPort.Compare)
+	if !found || p.places == nil {
+		return Place{}, false
+	}
+	return p.places[i], true
+}
+
+func contains(sorted []netip.AddrPort, endpoint netip.AddrPort) bool {
+	_, found := slices.BinarySearchFunc(sorted, endpoint, netip.AddrPort.Compare)
+	return found
+}

@@ -74,8 +74,17 @@ func TestForecastSaysWhoHasNothingElse(t *testing.T) {
 		t.Fatalf("status %d, %v: %s", got.status, err, got.stderr)
 	}
 	want := []forecast.OnlyEvacuated{
-		{Service: "shop/alone", Share: 1, Outside: []string{}}, {Service: "shop/hard", Share: 0.5, Outside: []string{}},
-		{Service: "shop/inside", Share: 0.5, Outside: []string{}}, {Service: "shop/outside", Outside: []string{"a"}},
+		{Service: "shop/alone", Share: 1, Clients: 2, On: []string{"a", "b"}, Outside: []string{}},
+		{Service: "shop/hard", Share: 0.5, Clients: 1, On: []string{"a"}, Outside: []string{}},
+		{Service: "shop/inside", Share: 0.5, Clients: 1, On: []string{"a"}, Outside: []string{}},
+		{Service: "shop/outside", On: []string{}, Outside: []string{"a"}},
+	}
+	wantOn := []forecast.NodeOnlyEvacuated{
+		{Node: "a", Count: 3, Services: []string{"shop/alone", "shop/hard", "shop/inside"}},
+		{Node: "b", Count: 1, Services: []string{"shop/alone"}},
+	}
+	if diff := cmp.Diff(wantOn, compared["after"].OnlyEvacuatedOn); diff != "" {
+		t.Errorf("where they have nothing else (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(want, compared["after"].OnlyEvacuated); diff != "" {
 		t.Errorf("who has nothing else (-want +got):\n%s", diff)
@@ -87,15 +96,15 @@ func TestForecastSaysWhoHasNothingElse(t *testing.T) {
 		"--evacuate za": `
 Evacuated: 1 Node. Nothing else is left for some clients of 4 Services. The endpoints there go on serving them:
 
-NOTHING ELSE FOR  OF ITS CONNECTIONS  FROM OUTSIDE, ON
-shop/alone        100 %               -
-shop/hard         50 %                -
-shop/inside       50 %                -
-shop/outside      0 %                 a
+SERVICE       OF ITS CONNECTIONS  NOTHING ELSE ON  FROM OUTSIDE, ON
+shop/alone    100 %               a, b             -
+shop/hard     50 %                a                -
+shop/inside   50 %                a                -
+shop/outside  0 %                 -                a
 `,
-		"--evacuate za --top 1":          "\nshop/alone        100 %               -\nand 3 more; --top 0 prints all\n",
+		"--evacuate za --top 1":          "\nshop/alone  100 %               a, b             -\nand 3 more; --top 0 prints all\n",
 		"--evacuate za shop/free":        "\nEvacuated: 1 Node. No Service depends on what runs there.\n",
-		"--evacuate zb shop/outside":     "\nshop/outside      0 %                 b\n",
+		"--evacuate zb shop/outside":     "\nshop/outside  0 %                 -                b\n",
 		"--annotate shop/free_a.b/c=yes": "\nNothing is different for any Service.\n",
 	} {
 		line := []string{"forecast", "--manifests", folder}

@@ -67,7 +67,9 @@ func TestExplainNamesTheForecastOfAnEvacuation(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.stdout), &compared); err != nil || got.status != 0 {
 		t.Fatalf("exit status %d, %v: %s", got.status, err, got.stderr)
 	}
-	want := []forecast.OnlyEvacuated{{Service: "shop/web", Share: 0.5, Outside: []string{}}} // zone-b refuses the other half
+	want := []forecast.OnlyEvacuated{{ // zone-b refuses the other half
+		Service: "shop/web", Share: 0.5, Clients: 1, On: []string{"node-a"}, Outside: []string{},
+	}}
 	if diff := cmp.Diff(want, compared["after"].OnlyEvacuated); diff != "" || compared["after"].EvacuatedNodes != 1 {
 		t.Errorf("%d Nodes; who has nothing else (-want +got):\n%s", compared["after"].EvacuatedNodes, diff)
 	}

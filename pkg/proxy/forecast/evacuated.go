@@ -2,10 +2,14 @@ package forecast
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/fleet"
 )
 
 // OnlyEvacuated is a Service that has nothing else than endpoints on Nodes that are being evacuated, for some clients: its
@@ -14,14 +18,38 @@ type OnlyEvacuated struct {
 	Service string `json:"service"` // namespace/name
 	// Share is which part of the Service's connections inside the cluster goes on to these Nodes.
 	Share float64 `json:"share"`
+	// Clients counts the Nodes whose connections that is about, and On names the first ones; never null. All are in
+	// Report.OnlyEvacuatedOn.
+	Clients int      `json:"clients"`
+	On      []string `json:"on"`
 	// Outside are the evacuated Nodes on which connections from outside the cluster stay, because externalTrafficPolicy is
 	// Local; by name, never null.
 	Outside []string `json:"outside"`
 }
 
+// NodeOnlyEvacuated is a Node on which some Services have nothing else.
+type NodeOnlyEvacuated struct {
+	Node     string   `json:"node"`
+	Count    int      `json:"count"`
+	Services []string `json:"services"` // by name, at most MaxListed
+}
+
 // noteEvacuated notes a Service that has nothing else, for some clients.
 func (f *forecaster) noteEvacuated(service *model.Service, portions []portion, now *Outlook) {
-	one := OnlyEvacuated{Service: service.Name.String(), Share: now.evacuated, Outside: []string{}}
+	one := OnlyEvacuated{Service: service.Name.String(), Share: now.evacuated, On: []string{}, Outside: []string{}}
+	for i, node := range slices.Sorted(maps.Keys(now.onlyEvacuated)) {
+		if one.Clients++; i < fleet.MostNamed {
+			one.On = append(one.On, node)
+		}
+		on := f.onlyEvacuatedOn[node]
+		if on == nil {
+			on = &NodeOnlyEvacuated{Node: node}
+			f.onlyEvacuatedOn[node] = on
+		}
+		if on.Count++; on.Count <= MaxListed {
+			on.Services = append(on.Services, one.Service)
+		}
+	}
 	if service.ExternalTrafficLocal && isExternal(service) {
 		for _, portion := range portions {
 			for i := range portion.endpoints {
@@ -61,7 +89,7 @@ func (p *printer) onlyEvacuated(report *Report, most int) {
 		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(len(b.Outside), len(a.Outside)))
 	})
 	p.table(func(line func(...string)) {
-		line("NOTHING ELSE FOR", "OF ITS CONNECTIONS", "FROM OUTSIDE, ON")
+		line("SERVICE", "OF ITS CONNECTIONS", "NOTHING ELSE ON", "FROM OUTSIDE, ON")
 		for i, one := range list {
 			if most > 0 && i == most {
 				break
@@ -70,10 +98,21 @@ func (p *printer) onlyEvacuated(report *Report, most int) {
 			if len(one.Outside) > 0 {
 				outside = explain.Counted(one.Outside)
 			}
-			line(one.Service, percent(one.Share), outside)
+			line(one.Service, percent(one.Share), namedOf(one.On, one.Clients), outside)
 		}
 	})
 	if most > 0 && len(list) > most {
 		p.f("and %d more; --top 0 prints all\n", len(list)-most)
 	}
+}
+
+// namedOf names a few of many.
+func namedOf(few []string, count int) string {
+	switch more := count - len(few); {
+	case count == 0:
+		return "-"
+	case more > 0:
+		return fmt.Sprintf("%s and %d more", strings.Join(few, ", "), more)
+	}
+	return strings.Join(few, ", ")
 }

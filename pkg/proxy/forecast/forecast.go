@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -45,6 +46,7 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 	f := forecaster{
 		Cluster: cluster, fleet: fleet.New(nodes, options.Demand), evacuated: evacuated, refused: refused,
 		controllers: newControllers(cluster.nodes), settings: settingsOf(options.Bounds), judge: options.Judge,
+		onlyEvacuatedOn: map[string]*NodeOnlyEvacuated{},
 	}
 	if options.OnlyNow {
 		f.settings = f.settings[:1]
@@ -52,6 +54,7 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 	report := Report{
 		Nodes: len(nodes), Zones: append(f.fleet.Zones(), "other"), ZonesInAll: f.fleet.ZonesInAll(), Demand: options.DemandFrom,
 		Services: []Service{}, NotServed: []NotServed{}, EvacuatedNodes: len(f.evacuated), OnlyEvacuated: []OnlyEvacuated{},
+		OnlyEvacuatedOn: []NodeOnlyEvacuated{},
 	}
 	report.note(nodes)
 	return f, report
@@ -80,6 +83,9 @@ func (f *forecaster) forecast(report *Report, options Options) {
 	report.noteHints()
 	report.Settings = f.totals(report.Services)
 	report.OnlyEvacuated = append(report.OnlyEvacuated, f.onlyEvacuated...)
+	for _, node := range slices.Sorted(maps.Keys(f.onlyEvacuatedOn)) {
+		report.OnlyEvacuatedOn = append(report.OnlyEvacuatedOn, *f.onlyEvacuatedOn[node])
+	}
 }
 
 // forecaster is a forecast that is being made.
@@ -92,7 +98,8 @@ type forecaster struct {
 	judge       Judge
 	refused     []model.Finding
 
-	onlyEvacuated []OnlyEvacuated
+	onlyEvacuated   []OnlyEvacuated
+	onlyEvacuatedOn map[string]*NodeOnlyEvacuated
 
 	// Of a comparison: see Compare.
 	clientsOf     map[model.ObjectName][]model.ObjectName
@@ -303,6 +310,12 @@ func (f *forecaster) outlook(
 		asked += times * spread.Asked
 		answered += times * (spread.Asked - spread.Refused)
 		out.evacuated += times * spread.Evacuated
+		for _, node := range spread.OnlyEvacuated {
+			if out.onlyEvacuated == nil {
+				out.onlyEvacuated = map[string]bool{}
+			}
+			out.onlyEvacuated[node] = true
+		}
 		out.Node += times * spread.Node
 		out.Zone += times * spread.Zone
 		out.Region += times * spread.Region

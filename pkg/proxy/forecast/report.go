@@ -32,6 +32,8 @@ type Report struct {
 	// than endpoints there; never null.
 	EvacuatedNodes int             `json:"evacuatedNodes"`
 	OnlyEvacuated  []OnlyEvacuated `json:"onlyEvacuated"`
+	// OnlyEvacuatedOn has the same by the clients' Nodes, in the order of their names; never null.
+	OnlyEvacuatedOn []NodeOnlyEvacuated `json:"onlyEvacuatedOn"`
 }
 
 // Total is what a setting makes of all Services.
@@ -130,7 +132,9 @@ type Outlook struct {
 
 	zones     []float64
 	evacuated float64 // the part of all connections that goes on to evacuated Nodes
-	refusals  []refusal
+	// onlyEvacuated are the Nodes of those clients.
+	onlyEvacuated map[string]bool
+	refusals      []refusal
 }
 
 // KeyShare is what goes to the endpoints that one key matches, and none before it.

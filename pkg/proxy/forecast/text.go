@@ -212,27 +212,61 @@ func byZone(counts map[string]int) string {
 	return fmt.Sprintf("%d = %s", all, strings.Join(words, "+"))
 }
 
-// advice says of each Service what is wrong, and then what would be better.
+// advice says what is wrong, and then what would be better. Services for which that is the same are named together.
 func (p *printer) advice(report *Report, most int) {
 	todo := slices.DeleteFunc(sorted(report.Services), func(s Service) bool { return s.todo() == 0 })
-	for i, service := range todo {
+	shown := todo
+	if most > 0 && len(todo) > most {
+		shown = todo[:most]
+	}
+	for _, alike := range alikeIn(shown) {
 		p.f("\n")
-		if most > 0 && i == most {
-			p.f("and %s; --top 0 prints all\n", count(len(todo)-most, "more Service"))
-			break
+		first, names := &alike[0], make([]string, len(alike))
+		for i := range alike {
+			names[i] = alike[i].Service
 		}
-		p.causes(&service)
-		if service.Advice == nil {
+		for _, cause := range first.Causes {
+			p.f("%s: %s\n", strings.Join(names, ", "), cause.Sentence)
+		}
+		if first.Advice == nil {
 			continue
 		}
-		p.f("%s: %s\n", service.Service, service.Advice.Sentence)
-		for line := range strings.Lines(service.Advice.Set) {
+		for i := range alike {
+			p.f("%s: %s\n", alike[i].Service, alike[i].Advice.Sentence)
+		}
+		for line := range strings.Lines(first.Advice.Set) {
 			p.f("    %s\n", strings.TrimSuffix(line, "\n"))
 		}
+	}
+	if len(shown) < len(todo) {
+		p.f("\nand %s; --top 0 prints all\n", count(len(todo)-len(shown), "more Service"))
 	}
 	if len(todo) == 0 {
 		p.f("\nNo other setting keeps more connections in their zone without overloading endpoints, for any Service.\n")
 	}
+}
+
+// alikeIn returns groups of Services with the same causes and the same change to make, in the order of their first ones.
+func alikeIn(services []Service) [][]Service {
+	var groups [][]Service
+	index := map[string]int{}
+	for _, service := range services {
+		var key strings.Builder
+		for _, cause := range service.Causes {
+			key.WriteString(cause.Sentence + "\n")
+		}
+		if service.Advice != nil {
+			key.WriteString("\n" + service.Advice.Set)
+		}
+		at, known := index[key.String()]
+		if !known {
+			at = len(groups)
+			index[key.String()] = at
+			groups = append(groups, nil)
+		}
+		groups[at] = append(groups[at], service)
+	}
+	return groups
 }
 
 func (p *printer) causes(service *Service) {

@@ -56,6 +56,12 @@ func (t *target) weight(member int) float64 {
 	return t.weights[member]
 }
 
+// isEvacuated reports whether the members are on nodes that are being evacuated. They are of one rank, or on one node: it
+// holds for all if it does for the first.
+func (t *target) isEvacuated(endpoints []model.PortEndpoint) bool {
+	return endpoints[t.members[0]].Evacuation != nil
+}
+
 func (f *Fleet) decisionsOf(q Question, census *census) *decisions {
 	d := &decisions{
 		question: q, service: model.Service{Topology: policy.Topology{Keys: q.Topology.Keys}, InternalTrafficLocal: q.IsLocal},

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -24,7 +25,9 @@ type Spread struct {
 	// Asked is what all nodes ask, and Refused what of it no endpoint answers.
 	Asked, Refused float64
 	// Evacuated is what goes on to endpoints on nodes that are being evacuated, because no other one may be used.
-	Evacuated float64
+	// OnlyEvacuated are the nodes that ask it, by name.
+	Evacuated     float64
+	OnlyEvacuated []string
 	// Node is what stays on the client's own node, Zone that and what stays in its zone, Region all this and what stays in
 	// its region. OtherZones is what goes to another node in another zone, if both zones are known.
 	Node, Zone, Region, OtherZones float64
@@ -78,46 +81,61 @@ func (f *Fleet) Spread(q Question) Spread {
 		fleet: f, decisions: f.decisionsOf(q, census), places: f.placesOf(q.Endpoints),
 		out: Spread{Keys: make([]float64, len(keys)), Loads: make([]float64, len(q.Endpoints)), ByClients: named != nil},
 	}
-	refused := refusals{hosts: f.hostsOf(q.Endpoints), crowds: make([]bool, len(crowds)), crowdOf: census.of}
-	for _, host := range refused.hosts {
+	sent := sent{hosts: f.hostsOf(q.Endpoints), crowds: make([]*target, len(crowds)), crowdOf: census.of}
+	for _, host := range sent.hosts {
 		crowd := &crowds[census.of[host]]
 		crowd.nodes--
 		crowd.asks -= asks(host)
-		refused.byHost = append(refused.byHost, !s.send(&f.nodes[host], host, crowd, asks(host)))
+		sent.byHost = append(sent.byHost, s.send(&f.nodes[host], host, crowd, asks(host)))
 	}
 	for i := range crowds {
 		if crowd := &crowds[i]; crowd.nodes > 0 { // else what is left is what rounding left
-			refused.crowds[i] = !s.send(&model.Node{Labels: f.nodes[crowd.node].Labels}, nowhere, crowd, crowd.asks)
+			sent.crowds[i] = s.send(&model.Node{Labels: f.nodes[crowd.node].Labels}, nowhere, crowd, crowd.asks)
 		}
 	}
 	s.finish(q.Endpoints)
 	if s.out.Refused > 0 {
-		s.out.Refusers = f.refusers(q, refused, asks)
+		s.out.Refusers = f.refusers(q, sent, asks)
+	}
+	if s.out.Evacuated > 0 {
+		for i, to := range sent.byNode(asks) {
+			if to != nil && to.isEvacuated(q.Endpoints) {
+				s.out.OnlyEvacuated = append(s.out.OnlyEvacuated, f.nodes[i].Name)
+			}
+		}
 	}
 	return s.out
 }
 
-// refusals say who refuses: of the hosts each, and of all other nodes those of a crowd.
-type refusals struct {
+// sent is where nodes send: each of the hosts, and of all other nodes those of a crowd; nil if they refuse.
+type sent struct {
 	hosts   []int32 // sorted
-	byHost  []bool
-	crowds  []bool
+	byHost  []*target
+	crowds  []*target
 	crowdOf []int32 // by node
 }
 
-func (f *Fleet) refusers(q Question, refused refusals, asks func(int32) float64) (r Refusers) {
-	hosts := 0
-	for i := range f.nodes {
-		refuses := refused.crowds[refused.crowdOf[i]]
-		if hosts < len(refused.hosts) && int(refused.hosts[hosts]) == i {
-			refuses = refused.byHost[hosts]
-			hosts++
+// byNode yields the nodes that ask anything, in their order.
+func (s *sent) byNode(asks func(int32) float64) iter.Seq2[int, *target] {
+	return func(yield func(int, *target) bool) {
+		hosts := 0
+		for i, crowd := range s.crowdOf {
+			to := s.crowds[crowd]
+			if hosts < len(s.hosts) && int(s.hosts[hosts]) == i {
+				to = s.byHost[hosts]
+				hosts++
+			}
+			if asks(int32(i)) != 0 && !yield(i, to) {
+				return
+			}
 		}
-		if asks(int32(i)) == 0 {
-			continue
-		}
+	}
+}
+
+func (f *Fleet) refusers(q Question, sent sent, asks func(int32) float64) (r Refusers) {
+	for i, to := range sent.byNode(asks) {
 		r.Of++
-		if !refuses {
+		if to != nil {
 			continue
 		}
 		if r.Count == 0 {
@@ -201,10 +219,11 @@ type spreading struct {
 	out       Spread
 }
 
-// send sends what a node asks, or all those of a crowd that are no hosts. It reports whether that is answered.
-func (s *spreading) send(node *model.Node, host int32, of *crowd, asks float64) bool {
+// send sends what a node asks, or all those of a crowd that are no hosts. It returns where; nil if it refuses,
+// or asks nothing.
+func (s *spreading) send(node *model.Node, host int32, of *crowd, asks float64) *target {
 	if asks <= 0 {
-		return true
+		return nil
 	}
 	s.out.Asked += asks
 	decided := s.decisions.of(node)
@@ -214,7 +233,7 @@ func (s *spreading) send(node *model.Node, host int32, of *crowd, asks float64) 
 	to := decided.to
 	if to == nil {
 		s.out.Refused += asks
-		return false
+		return nil
 	}
 	if to.asked == 0 {
 		s.asked = append(s.asked, to)
@@ -224,7 +243,7 @@ func (s *spreading) send(node *model.Node, host int32, of *crowd, asks float64) 
 	to.fromRegions.add(of.region, asks)
 	to.fromPairs.add(s.fleet.pairs[[2]int32{of.zone, of.region}], asks)
 	to.fromHosts.add(host, asks)
-	return true
+	return to
 }
 
 // finish divides what goes to each target among its endpoints.
@@ -234,7 +253,7 @@ func (s *spreading) finish(endpoints []model.PortEndpoint) {
 	for _, to := range s.asked {
 		var zones, regions, pairs amounts
 		columns := make([]float64, size)
-		if endpoints[to.members[0]].Evacuation != nil { // and so are all: they are of one rank, or on one node
+		if to.isEvacuated(endpoints) {
 			s.out.Evacuated += to.asked
 		}
 		for m, i := range to.members {

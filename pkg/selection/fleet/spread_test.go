@@ -145,6 +145,9 @@ func nodeByNode(w world, asks func(*model.Node) float64) Spread {
 			}
 			part *= asked
 			out.Loads[e] += part
+			if endpoint.Evacuation != nil && part > 0 && !slices.Contains(out.OnlyEvacuated, node.Name) {
+				out.OnlyEvacuated = append(out.OnlyEvacuated, node.Name)
+			}
 			zone, _ := viewpoint.ValueOf(endpoint, policy.Zone)
 			region, _ := viewpoint.ValueOf(endpoint, Region)
 			isHere, own := endpoint.Node == node.Name, node.Labels[string(policy.Zone)]
@@ -209,6 +212,9 @@ func TestASpreadIsTheSumOfWhatAllNodesDecide(t *testing.T) {
 		want.Refusers.First = want.Refusers.First[:min(len(want.Refusers.First), MostNamed)]
 		if diff := cmp.Diff(want.Refusers, got.Refusers, cmp.Comparer(func(a, b selection.Reason) bool { return a == b })); diff != "" {
 			t.Errorf("round %d: who refuses (-want +got):\n%s\n%+v", round, diff, w)
+		}
+		if !slices.Equal(got.OnlyEvacuated, want.OnlyEvacuated) {
+			t.Errorf("round %d: only evacuated on %v, node by node on %v\n%+v", round, got.OnlyEvacuated, want.OnlyEvacuated, w)
 		}
 		compare("loads", got.Loads, want.Loads)
 		if !w.question.IsLocal {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 func TestAnAddressThatCannotBeServedEndsTheProxyIfThatIsFatal(t *testing.T) {
@@ -45,7 +46,7 @@ func TestAnAddressInUseIsServedWhenItIsFree(t *testing.T) {
 	if err := taken.Close(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the metrics are served", func() bool { return d.listens("127.0.0.1:9") })
+	wait.Until(t, "the metrics are served", func() bool { return d.listens("127.0.0.1:9") })
 	if status, body := d.get(t, "127.0.0.1:9", "/metrics"); status != 200 || !strings.Contains(body, "vicinity_") {
 		t.Errorf("status %d, %d bytes; want metrics", status, len(body))
 	}

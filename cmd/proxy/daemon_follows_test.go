@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // busyState is a Service with a node port and a health check, both of whose endpoints are on this node.
@@ -82,28 +83,28 @@ func (d *daemonUnderTest) serveWhileThere(t *testing.T, addr string) {
 	t.Helper()
 	check := net.JoinHostPort(addr, "32000")
 	changeAddress(t, d.namespace, netlink.AddrAdd, addr+"/24")
-	eventually(t, "health checks are answered on "+addr, func() bool { return d.listens(check) })
+	wait.Until(t, "health checks are answered on "+addr, func() bool { return d.listens(check) })
 	if status, body := d.get(t, check, "/"); status != http.StatusOK || !strings.Contains(body, `"localEndpoints": 2`) {
 		t.Errorf("the health check on %s says %d, %s; want 200 and two local endpoints", addr, status, body)
 	}
-	eventually(t, "the node port is served on "+addr, func() bool { return d.answers(t, net.JoinHostPort(addr, "30053")) })
+	wait.Until(t, "the node port is served on "+addr, func() bool { return d.answers(t, net.JoinHostPort(addr, "30053")) })
 
 	changeAddress(t, d.namespace, netlink.AddrDel, addr+"/24")
-	eventually(t, addr+" serves node ports no more", func() bool { return !strings.Contains(rules(d.namespace), addr) })
+	wait.Until(t, addr+" serves node ports no more", func() bool { return !strings.Contains(rules(d.namespace), addr) })
 }
 
 // loseEndpoint removes the endpoint from the folder that a flow goes to.
 func (d *daemonUnderTest) loseEndpoint(t *testing.T, folder string) {
 	t.Helper()
-	eventually(t, "a flow goes to the first endpoint", func() bool {
+	wait.Until(t, "a flow goes to the first endpoint", func() bool {
 		return d.answers(t, dnsService) && d.flowsTo(t, "10.244.1.5") > 0
 	})
 	text := strings.Replace(busyState, firstEndpoint, "", 1)
 	if err := os.WriteFile(filepath.Join(folder, "state.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the flow is gone", func() bool { return d.flowsTo(t, "10.244.1.5") == 0 })
-	eventually(t, "the flow is counted", func() bool {
+	wait.Until(t, "the flow is gone", func() bool { return d.flowsTo(t, "10.244.1.5") == 0 })
+	wait.Until(t, "the flow is counted", func() bool {
 		_, metrics := d.get(t, "127.0.0.1:10249", "/metrics")
 		for _, counter := range []string{
 			`kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv4"} `,

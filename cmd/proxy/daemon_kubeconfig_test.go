@@ -12,6 +12,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // kubeconfigOf names an API server at a port of the test's namespace. No process listens there.
@@ -108,12 +109,12 @@ func TestANewKubeconfigEndsTheDaemonUnlessItIsWrong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kubeconfig.write(t, "..before "+name, kubeconfigOf("6443"))
 			log, ended := startInVain(t, args...)
-			eventually(t, "the proxy has looked for the API server", func() bool {
+			wait.Until(t, "the proxy has looked for the API server", func() bool {
 				return strings.Contains(log(), "watch interrupted")
 			})
 
 			kubeconfig.write(t, "..wrong "+name, "{")
-			eventually(t, "the wrong text is reported", func() bool {
+			wait.Until(t, "the wrong text is reported", func() bool {
 				return strings.Contains(log(), `what it said before stays in force" file=`+kubeconfig.path()+` error=`)
 			})
 			select {

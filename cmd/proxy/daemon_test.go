@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // patience is how long something may take that happens at once on an idle machine.
@@ -94,7 +95,7 @@ func (d *daemonUnderTest) get(t *testing.T, address, path string) (status int, b
 	t.Helper()
 	var connection net.Conn
 	var err error
-	eventually(t, "the daemon listens on "+address, func() bool {
+	wait.Until(t, "the daemon listens on "+address, func() bool {
 		d.namespace.Do(func() { connection, err = net.DialTimeout("tcp", address, patience) })
 		return err == nil
 	})
@@ -110,17 +111,6 @@ func (d *daemonUnderTest) get(t *testing.T, address, path string) (status int, b
 		t.Fatal(err)
 	}
 	return response.StatusCode, string(text)
-}
-
-// eventually waits until something holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if holds() {
-			return
-		}
-	}
-	t.Fatalf("not after %s: %s", patience, what)
 }
 
 // manifestsCopy returns a folder with a copy of testdata/state that the test may change.

@@ -14,6 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/daemon"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
 // runFlags are the flags of the daemon.
@@ -184,27 +185,32 @@ func (f *runFlags) logger(stderr io.Writer) *slog.Logger {
 	return cli.NewLogger(stderr, f.settings.LogFormat, f.level)
 }
 
+// view is that of the daemon, which answers for headless Services if it has an address for that.
+func (f *runFlags) view() convert.View {
+	view := f.stateFlags.view()
+	view.WithHeadless, view.WithPodNames = f.dns.address.IsValid(), f.dns.podNames
+	return view
+}
+
 // options are what the flags ask of the daemon, after Validate.
 func (f *runFlags) options() *daemon.Options {
 	return &daemon.Options{
-		Node:             f.node,
-		Manifests:        f.manifests,
-		Connection:       f.connection(),
-		ServiceProxyName: f.serviceProxyName,
-		DefaultMaxLoad:   f.maxLoad,
-		Settings:         f.settings,
-		ConfigFile:       f.file,
-		Notes:            f.notes,
-		Configuration:    f.effective(),
-		Flags:            valuesOf(f.all),
-		Configz:          config.Configz(f.effective(), ownSettings(), f.ownValues(false)),
-		OwnTables:        f.ownTables == "auto",
-		NodeCondition:    f.nodeCondition,
+		Node:          f.node,
+		Manifests:     f.manifests,
+		Connection:    f.connection(),
+		View:          f.view(),
+		Settings:      f.settings,
+		ConfigFile:    f.file,
+		Notes:         f.notes,
+		Configuration: f.effective(),
+		Flags:         valuesOf(f.all),
+		Configz:       config.Configz(f.effective(), ownSettings(), f.ownValues(false)),
+		OwnTables:     f.ownTables == "auto",
+		NodeCondition: f.nodeCondition,
 
 		SecureMetricsAddress: f.secureMetrics,
 		DNSAddress:           f.dns.address,
 		DNSZone:              f.dns.zone,
-		DNSPodNames:          f.dns.podNames,
 		NodeTopology:         cluster.NodeTopology(f.topology.source),
 		TopologyNamespace:    f.topology.namespace,
 		ProxyService:         f.topology.proxyService(),

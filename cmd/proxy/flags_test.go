@@ -122,8 +122,8 @@ func TestTheDefaultBoundReachesWhoReadsServices(t *testing.T) {
 	for args, want := range map[string]uint64{"": 0, "--default-max-load=": 0, "--default-max-load 150%": 150} {
 		flags, err := parseRunFlags(t, "--manifests x "+args)
 		expectError(t, err, "")
-		if flags.view().DefaultMaxLoad != want || flags.options().DefaultMaxLoad != want {
-			t.Errorf("%q: %d for commands, %d for the daemon; want %d", args, flags.view().DefaultMaxLoad, flags.options().DefaultMaxLoad, want)
+		if flags.view().DefaultMaxLoad != want || flags.options().View.DefaultMaxLoad != want {
+			t.Errorf("%q: %d for commands, %d for the daemon; want %d", args, flags.view().DefaultMaxLoad, flags.options().View.DefaultMaxLoad, want)
 		}
 	}
 }

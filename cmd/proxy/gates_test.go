@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // outsideState is a Service that two external IPs lead to, as whoever may write Services can have it.
@@ -83,7 +84,7 @@ func TestTheGateIsOffAfterARestart(t *testing.T) {
 	if d.answers(t, dialled) || !d.answers(t, dnsService) || strings.Contains(rules(namespace), externalIP) {
 		t.Error("the external IP is served, or the ClusterIP is not")
 	}
-	eventually(t, "the flows to the external IP have ended", func() bool { return d.flowsFrom(t, externalIP) == 0 })
+	wait.Until(t, "the flows to the external IP have ended", func() bool { return d.flowsFrom(t, externalIP) == 0 })
 	ended := d.end(t)
 	if ended.status != 0 || strings.Count(ended.stderr, notServed) != 2 || strings.Contains(ended.stderr, "has no meaning here") {
 		t.Errorf("want a line in the log for each address, and no word of a setting without meaning: %+v", ended)

@@ -19,6 +19,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // TestNoObjectReachesTheLogAsItIs, nor what `proxy status` prints beside that daemon: each text of each object is in one
@@ -38,7 +39,7 @@ func TestNoObjectReachesTheLogAsItIs(t *testing.T) {
 		}))
 		// Of some, such as a List of another kind, there is nothing to say. Of what is there already there is.
 		succeed(t, os.WriteFile(filepath.Join(folder, "last\x1b\n"+hostile.Line+".json"), objects, 0o600))
-		eventually(t, "the last file is reported", func() bool {
+		wait.Until(t, "the last file is reported", func() bool {
 			_, body := d.get(t, "127.0.0.1:10249", "/problems")
 			return strings.Contains(body, `last\x1b`) || strings.Contains(body, `last\\x1b`)
 		})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // loopbackState is a Service of both families with a node port, and an endpoint in each.
@@ -83,7 +84,7 @@ func TestNodePortsOnLoopback(t *testing.T) {
 		return value
 	}
 	const listeners = "kubeproxy_nftables_localhost_nodeport_listeners"
-	eventually(t, "IPv4 is served", func() bool { return metric(listeners, `ip_family="IPv4"`) == "1" })
+	wait.Until(t, "IPv4 is served", func() bool { return metric(listeners, `ip_family="IPv4"`) == "1" })
 	if _, findings := d.get(t, at, "/findings"); !strings.Contains(findings, "LocalhostNodePortNotServed") {
 		t.Errorf("a port that a stranger has is not told: %s", findings)
 	}
@@ -91,7 +92,7 @@ func TestNodePortsOnLoopback(t *testing.T) {
 		t.Error("no failure is counted")
 	}
 	_ = stranger.Close()
-	eventually(t, "IPv6 is served, too", func() bool { return metric(listeners, `ip_family="IPv6"`) == "1" })
+	wait.Until(t, "IPv6 is served, too", func() bool { return metric(listeners, `ip_family="IPv6"`) == "1" })
 	for range 25 {
 		d.echoes(t, d.dialTCP(t, ipv4))
 	}

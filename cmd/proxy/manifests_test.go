@@ -12,6 +12,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // newer is judged by a Kubernetes that has fields which are not known here.
@@ -120,7 +121,7 @@ func TestTheDaemonFollowsAFile(t *testing.T) {
 		t.Error("the endpoint is not there")
 	}
 	succeed(t, os.WriteFile(file, []byte(strings.Replace(state, "10.244.1.5", "10.244.1.7", 1)), 0o600))
-	eventually(t, "the endpoint moves", func() bool { return has("10.244.1.7") && !has("10.244.1.5") })
+	wait.Until(t, "the endpoint moves", func() bool { return has("10.244.1.7") && !has("10.244.1.5") })
 	if node, exit := nodeStatusIn(t, namespace, at); exit != 0 || !node.Agrees || len(node.Refused) > 0 {
 		t.Errorf("exit status %d, %+v", exit, node)
 	}

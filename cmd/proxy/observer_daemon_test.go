@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // TestForeignChangesCountAsRepairedWhenTheRulesAreBack asks the kernel: whatever is counted, the rules are the truth.
@@ -20,7 +21,7 @@ func TestForeignChangesCountAsRepairedWhenTheRulesAreBack(t *testing.T) {
 	for _, change := range []string{"flush map ip vicinity services", "delete table ip vicinity"} {
 		_, before := d.get(t, "127.0.0.1:10249", "/metrics")
 		namespace.NFT(strings.Fields(change)...)
-		eventually(t, "one more change is repaired after "+change, func() bool {
+		wait.Until(t, "one more change is repaired after "+change, func() bool {
 			_, page := d.get(t, "127.0.0.1:10249", "/metrics")
 			return lineOf(page, repaired) != lineOf(before, repaired)
 		})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // kubeProxy is what a kube-proxy in nftables mode translates with; what it was told of has gone.
@@ -44,7 +45,7 @@ func TestAnotherServiceProxyIsTold(t *testing.T) {
 				giveToVicinity(t, folder)
 			}
 			d := startDaemon(t, namespace, append([]string{"--manifests", folder, "--own-tables", "never"}, test.args...)...)
-			eventually(t, "the metric says it", func() bool {
+			wait.Until(t, "the metric says it", func() bool {
 				_, page := d.get(t, "127.0.0.1:10249", "/metrics")
 				return lineOf(page, series) == series+test.value+"\n"
 			})

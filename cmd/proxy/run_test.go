@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 const webElement = "10.96.0.10 . tcp . 80 . fd00:0 : 10.244.1.5 . 8080"
@@ -68,11 +69,11 @@ func TestRunFollowsTheFolder(t *testing.T) {
 	}
 
 	rewrite(strings.ReplaceAll(string(text), "10.244.1.5", "10.244.1.6"))
-	eventually(t, "the new endpoint is in the kernel", func() bool {
+	wait.Until(t, "the new endpoint is in the kernel", func() bool {
 		return strings.Contains(rules(namespace), ": 10.244.1.6 . 8080")
 	})
 	rewrite("{broken")
-	eventually(t, "the broken file is reported", func() bool {
+	wait.Until(t, "the broken file is reported", func() bool {
 		_, body := d.get(t, "127.0.0.1:10249", "/metrics")
 		return strings.Contains(body, `vicinity_objects_refused{kind="File"} 1`)
 	})
@@ -80,7 +81,7 @@ func TestRunFollowsTheFolder(t *testing.T) {
 		t.Errorf("the last good version is no longer in force:\n%s", got)
 	}
 	rewrite(string(text))
-	eventually(t, "the old endpoint is back", func() bool { return strings.Contains(rules(namespace), webElement) })
+	wait.Until(t, "the old endpoint is back", func() bool { return strings.Contains(rules(namespace), webElement) })
 
 	stderr := d.end(t).stderr
 	for _, part := range []string{
@@ -97,7 +98,7 @@ func TestRunRepairsWhatOthersChange(t *testing.T) {
 	d := startDaemon(t, namespace, "--manifests", state, "--own-tables", "never")
 
 	namespace.NFT("flush", "ruleset")
-	eventually(t, "the rules are back", func() bool { return strings.Contains(rules(namespace), webElement) })
+	wait.Until(t, "the rules are back", func() bool { return strings.Contains(rules(namespace), webElement) })
 
 	if _, body := d.get(t, "127.0.0.1:10249", "/metrics"); !strings.Contains(body, `vicinity_foreign_changes_total{ip_family="IPv4"} 1`) {
 		t.Error("the change is not counted")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/audit"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // statusIn runs `proxy status` in a namespace.
@@ -133,7 +134,7 @@ func TestStatusOfNothingIsNoPass(t *testing.T) {
 		if first == nodePortState {
 			succeed(t, os.Remove(filepath.Join(folder, "state.yaml")))
 		}
-		eventually(t, want, func() bool {
+		wait.Until(t, want, func() bool {
 			node, exit := nodeStatusIn(t, namespace, at)
 			return exit == 2 && node.Agrees && strings.HasPrefix(node.Lacks, want)
 		})

@@ -114,7 +114,7 @@ func newDaemon(options *Options, conn *nft.Conn, reconciler *flows.Reconciler, s
 // connect finds where the objects come from, and what reports Events about them.
 func (d *daemon) connect() error {
 	if d.options.Manifests != "" {
-		d.objects = manifests{folder.NewManifests(d.options.Manifests, d.options.view(), d.log)}
+		d.objects = manifests{folder.NewManifests(d.options.Manifests, d.options.View, d.log)}
 		return nil
 	}
 	d.recorder.CountAPIRequests()

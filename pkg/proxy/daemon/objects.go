@@ -33,15 +33,6 @@ func (m manifests) Run(ctx context.Context, deliver func(convert.Update)) error 
 	return nil
 }
 
-// view says which objects concern this proxy.
-func (o *Options) view() convert.View {
-	return convert.View{
-		Node: o.Node, NodeAddress: o.Settings.NodeAddress, ServiceProxyName: o.ServiceProxyName,
-		WithoutExternalIPs: !o.Settings.ExternalIPs, DefaultMaxLoad: o.DefaultMaxLoad, WithHeadless: o.DNSAddress.IsValid(),
-		WithPodNames: o.DNSPodNames,
-	}
-}
-
 // connection is what the daemon has of an API server.
 type connection struct {
 	cluster  *cluster.Watcher
@@ -59,7 +50,7 @@ func (o *Options) connect(options cluster.Options) (connection, error) {
 		return connection{}, fmt.Errorf("connect to the API server: %w", err)
 	}
 	c := connection{dialled: kube.NewDialled(config), ask: authorization.Connect(config)}
-	options.View = o.view()
+	options.View = o.View
 	options.NodeTopology, options.TopologyNamespace, options.Proxies = o.NodeTopology, o.TopologyNamespace, o.ProxyService
 	var errs [3]error
 	c.cluster, errs[0] = cluster.New(config, options)

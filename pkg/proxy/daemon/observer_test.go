@@ -30,6 +30,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // kernelInMemory is the kernel in memory. It refuses the batches that refuse picks, and elements with an address.
@@ -233,7 +234,7 @@ func TestEachDocumentedMetricMovesByWhatItCounts(t *testing.T) {
 			if line.MatchString(before) {
 				t.Errorf("%s: /metrics said %q before it happened", step.title, says)
 			}
-			eventually(t, step.title+": /metrics says "+says, func() bool { return line.MatchString(o.page()) })
+			wait.Until(t, step.title+": /metrics says "+says, func() bool { return line.MatchString(o.page()) })
 			name := regexp.MustCompile(`^[a-z_]+`).FindString(says)
 			moves[name], moves[strings.TrimSuffix(name, "_count")] = true, true
 		}
@@ -404,7 +405,7 @@ func TestOnlyCausesSinceTheProcessBeganAreMeasured(t *testing.T) {
 	o := observing(t)
 	o.changes <- changed(service(1, 1, began.Add(-time.Nanosecond)))
 	o.changes <- changed(service(2, 1, began.Add(time.Nanosecond)))
-	eventually(t, "both are in force", func() bool { return strings.Contains(o.page(), "vicinity_services 2\n") })
+	wait.Until(t, "both are in force", func() bool { return strings.Contains(o.page(), "vicinity_services 2\n") })
 	if want := `kubeproxy_network_programming_duration_seconds_count{ip_family="IPv4"} 1` + "\n"; !strings.Contains(o.page(), want) {
 		t.Errorf("/metrics lacks %q", want)
 	}
@@ -438,7 +439,7 @@ func TestANodeIsEligibleUnlessItIsUnknownOrLeaves(t *testing.T) {
 func TestServicesThatWaitForTheirTurnAreInTheMetrics(t *testing.T) {
 	o := observing(t)
 	o.changes <- changed(service(1, 2, time.Time{}))
-	eventually(t, "the first sync", func() bool { return strings.Contains(o.page(), "vicinity_services 1\n") })
+	wait.Until(t, "the first sync", func() bool { return strings.Contains(o.page(), "vicinity_services 1\n") })
 	goOn := make(chan struct{})
 	held := sync.OnceFunc(func() { <-goOn })
 	swept := func(batch ruleset.Batch) bool { // the sweep of the first step waits
@@ -456,7 +457,7 @@ func TestServicesThatWaitForTheirTurnAreInTheMetrics(t *testing.T) {
 		})
 	}
 	o.changes <- changed(large, slice)
-	eventually(t, "a Service waits for its turn", func() bool { return strings.Contains(o.page(), "vicinity_services_waiting 1\n") })
+	wait.Until(t, "a Service waits for its turn", func() bool { return strings.Contains(o.page(), "vicinity_services_waiting 1\n") })
 	close(goOn)
-	eventually(t, "none waits", func() bool { return strings.Contains(o.page(), "vicinity_services_waiting 0\n") })
+	wait.Until(t, "none waits", func() bool { return strings.Contains(o.page(), "vicinity_services_waiting 0\n") })
 }

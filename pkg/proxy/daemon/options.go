@@ -10,6 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
 // Options are what a daemon is to do.
@@ -20,12 +21,8 @@ type Options struct {
 	Manifests string
 	// Connection is how the API server is reached.
 	Connection kube.Connection
-	// ServiceProxyName is what Services must carry in the label service.kubernetes.io/service-proxy-name; empty for no
-	// label.
-	ServiceProxyName string
-	// DefaultMaxLoad bounds the load of Services that prefer some endpoints and have no bound of their own, in percent of
-	// the mean; 0 for none.
-	DefaultMaxLoad uint64
+	// View says which objects concern this proxy.
+	View convert.View
 
 	// Settings are what the configuration in force says.
 	Settings config.Settings
@@ -46,8 +43,6 @@ type Options struct {
 	// of what domain, and for how long.
 	DNSAddress netip.AddrPort
 	DNSZone    dns.Zone
-	// DNSPodNames: SRV records name endpoints as their pods are called, and not by their addresses.
-	DNSPodNames bool
 	// NodeTopology selects the source of other nodes' labels, TopologyNamespace where its publisher is, and
 	// ProxyService which headless Service is over the proxies' own pods; its zero value is none.
 	NodeTopology      cluster.NodeTopology

@@ -33,7 +33,7 @@ type otherProxies struct {
 // lookForOtherProxies looks until ctx ends, unless two proxies are wanted: with --service-proxy-name each has its own
 // Services.
 func (d *daemon) lookForOtherProxies(ctx context.Context) error {
-	if d.options.ServiceProxyName != "" {
+	if d.options.View.ServiceProxyName != "" {
 		return nil
 	}
 	others := otherProxies{

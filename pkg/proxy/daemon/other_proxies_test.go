@@ -15,6 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 )
@@ -109,7 +110,7 @@ func TestOtherProxiesAreToldOnce(t *testing.T) {
 
 // TestTwoWantedProxiesAreNotLookedFor does not even ask the kernel: there is no connection to it.
 func TestTwoWantedProxiesAreNotLookedFor(t *testing.T) {
-	d := &daemon{options: &Options{Node: "node-a", ServiceProxyName: "vicinity"}}
+	d := &daemon{options: &Options{Node: "node-a", View: convert.View{ServiceProxyName: "vicinity"}}}
 	if err := d.lookForOtherProxies(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // patience is how long a test waits for what must come. No test measures time.
@@ -185,18 +186,9 @@ func (n *node) apply(services ...service) {
 // listensOn waits until the server listens on so many node ports of each family.
 func (n *node) listensOn(ipv4, ipv6 int) {
 	n.t.Helper()
-	n.eventually(fmt.Sprintf("%d and %d listeners", ipv4, ipv6), func() bool {
+	wait.Until(n.t, fmt.Sprintf("%d and %d listeners", ipv4, ipv6), func() bool {
 		return n.told.listens(model.IPv4) == ipv4 && n.told.listens(model.IPv6) == ipv6
 	})
-}
-
-func (n *node) eventually(what string, is func() bool) {
-	n.t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			n.t.Fatalf("there never was: %s", what)
-		}
-	}
 }
 
 // tryDial dials a node port.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 const (
@@ -100,7 +101,7 @@ func TestEndpointsAreDrawnAndFollowed(t *testing.T) {
 	web.endpoints = []netip.AddrPort{three}
 	n.apply(web)
 	for range 10 { // the change is taken up by another goroutine
-		n.eventually("an answer of the new endpoint", func() bool { got, _ := n.ask(web4); return got == "three" })
+		wait.Until(n.t, "an answer of the new endpoint", func() bool { got, _ := n.ask(web4); return got == "three" })
 	}
 	if n.told.count(Full)+n.told.count(Unreachable) > 0 {
 		t.Errorf("some connections failed: %v", n.told.outcomes)
@@ -189,8 +190,8 @@ func TestEitherSideMayEndFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = listening.Close()
-	n.eventually("the last words of a client", func() bool { last := lastWords.Load(); return last != nil && *last == "thank you" })
-	n.eventually("all places free again", func() bool { return n.freePlaces() == 100 })
+	wait.Until(n.t, "the last words of a client", func() bool { last := lastWords.Load(); return last != nil && *last == "thank you" })
+	wait.Until(n.t, "all places free again", func() bool { return n.freePlaces() == 100 })
 }
 
 func (n *node) freePlaces() int {
@@ -216,9 +217,9 @@ func TestAReaderThatIsSlowGetsEverythingAndHoldsUpNobody(t *testing.T) {
 	})}}, service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(loopback4, sayer("other"))}})
 	n.listensOn(2, 0)
 	slow := n.dial(web4)
-	n.eventually("something sent", func() bool { return sent.Load() > 0 })
+	wait.Until(n.t, "something sent", func() bool { return sent.Load() > 0 })
 	before := int64(-1)
-	n.eventually("a sender that waits for its reader", func() bool {
+	wait.Until(n.t, "a sender that waits for its reader", func() bool {
 		defer func() { before = sent.Load() }()
 		time.Sleep(100 * time.Millisecond)
 		return sent.Load() == before
@@ -249,7 +250,7 @@ func TestABackendThatIsAwayIsAReset(t *testing.T) {
 	if got := n.told.count(Unreachable); got != 1 {
 		t.Errorf("%d connections are counted as unreachable, want 1", got)
 	}
-	n.eventually("all places free again", func() bool { return n.freePlaces() == 100 })
+	wait.Until(n.t, "all places free again", func() bool { return n.freePlaces() == 100 })
 }
 
 func TestABackendThatBreaksIsAReset(t *testing.T) {
@@ -292,7 +293,7 @@ func TestAServiceHasNoMoreConnectionsThanThereArePlacesLeft(t *testing.T) {
 	}
 	n.echoes(n.dial("127.0.0.1:30081"))
 	_ = first.Close() // makes room
-	n.eventually("four connections of one and one of the other", func() bool { return open.Load() == 5 && n.freePlaces() == 5 })
+	wait.Until(n.t, "four connections of one and one of the other", func() bool { return open.Load() == 5 && n.freePlaces() == 5 })
 	n.echoes(n.dial(web4))
 	if open.Load() != 6 {
 		t.Errorf("%d connections are open, want 6", open.Load())
@@ -319,7 +320,7 @@ func TestConnectionsGoOnUntilTheServiceGoes(t *testing.T) {
 			on := web.endpoints
 			web.endpoints = []netip.AddrPort{n.backend(loopback4, sayer("new"))} // connections stay where they are
 			n.apply(web)
-			n.eventually("an answer of the new endpoint", func() bool { got, _ := n.ask(web4); return got == "new" })
+			wait.Until(n.t, "an answer of the new endpoint", func() bool { got, _ := n.ask(web4); return got == "new" })
 			n.echoes(client)
 			web.endpoints = nil
 			n.apply(web)
@@ -327,7 +328,7 @@ func TestConnectionsGoOnUntilTheServiceGoes(t *testing.T) {
 			n.echoes(client)
 			end(n, on)
 			n.ends(client)
-			n.eventually("no connection at the backend", func() bool { return open.Load() == 0 })
+			wait.Until(n.t, "no connection at the backend", func() bool { return open.Load() == 0 })
 		})
 	}
 }
@@ -360,7 +361,7 @@ func TestAPortThatAStrangerHasIsToldAndTakenWhenItIsFree(t *testing.T) {
 	n.listensOn(1, 1)
 	n.says(web6, "six")
 	n.says("127.0.0.1:30081", "four")
-	n.eventually("one finding", func() bool { return len(n.told.problems()) == 1 })
+	wait.Until(n.t, "one finding", func() bool { return len(n.told.problems()) == 1 })
 	const want = "Service shop/web: On loopback of this node a node port is not served, and it tries again: " +
 		"listen tcp4 127.0.0.1:30080: bind: address already in use"
 	if got := n.told.problems()[0]; got.String() != want || got.Code != model.LocalhostNodePortNotServed || !got.Local {

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // patience is how long something may take that happens at once on an idle machine.
@@ -101,15 +103,6 @@ func pair(t *testing.T, at time.Time) (leaf *tls.Certificate, certificate, key [
 	return leaf, data[leafKey], data[leafKeyKey]
 }
 
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("after %s, not yet: %s", patience, what)
-		}
-	}
-}
-
 func TestFilesThatChangeAreServedWithoutARestart(t *testing.T) {
 	folder := &mounted{t: t, dir: t.TempDir()}
 	first, certificate, key := pair(t, time.Now())
@@ -132,11 +125,11 @@ func TestFilesThatChangeAreServedWithoutARestart(t *testing.T) {
 
 	second, certificate, key := pair(t, time.Now())
 	folder.update(certificate, key)
-	eventually(t, "the second pair", func() bool { return serves(second) })
+	wait.Until(t, "the second pair", func() bool { return serves(second) })
 
 	_, otherCertificate, _ := pair(t, time.Now())
 	folder.update(otherCertificate, key)
-	eventually(t, "the failure of a key that does not fit", func() bool { return reported.failures("does not match") > 0 })
+	wait.Until(t, "the failure of a key that does not fit", func() bool { return reported.failures("does not match") > 0 })
 	if !serves(second) {
 		t.Error("the pair before the one that does not fit is not served any more")
 	}
@@ -144,14 +137,14 @@ func TestFilesThatChangeAreServedWithoutARestart(t *testing.T) {
 	_, certificate, key = pair(t, time.Now().Add(-100*someDays))
 	before := reported.served()
 	folder.update(certificate, key)
-	eventually(t, "the failure of the pair that has expired", func() bool { return reported.failures("it expired at") > 0 })
+	wait.Until(t, "the failure of the pair that has expired", func() bool { return reported.failures("it expired at") > 0 })
 	if !serves(second) || reported.served() != before {
 		t.Error("a pair that has expired is served instead of a good one")
 	}
 
 	third, certificate, key := pair(t, time.Now())
 	folder.update(certificate, key)
-	eventually(t, "the third pair", func() bool { return serves(third) })
+	wait.Until(t, "the third pair", func() bool { return serves(third) })
 	cancel()
 	select {
 	case err := <-ended:

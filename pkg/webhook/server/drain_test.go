@@ -15,6 +15,7 @@ import (
 
 	apiserver "k8s.io/apiserver/pkg/admission"
 
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
@@ -66,14 +67,14 @@ func TestWhileDrainingEverybodyIsAnsweredAndAskedToLeave(t *testing.T) {
 		}
 		late <- answer
 	}()
-	eventually(t, "a review is in flight", func() bool { now, _ := r.observer.flying(); return now == 1 })
+	wait.Until(t, "a review is in flight", func() bool { now, _ := r.observer.flying(); return now == 1 })
 	if err := r.Ready(); err != nil {
 		t.Fatalf("not ready before: %v", err)
 	}
 
 	begin := time.Now()
 	cancel()
-	eventually(t, "the server drains", func() bool { return r.readiness().Draining })
+	wait.Until(t, "the server drains", func() bool { return r.readiness().Draining })
 	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "draining") {
 		t.Errorf("readiness is %v", err)
 	}
@@ -125,7 +126,7 @@ func TestAServerWhoseContextEndsDrainsByItself(t *testing.T) {
 	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), delayed(delay))
 	begin := time.Now()
 	r.stop()
-	eventually(t, "the server drains", func() bool { return r.readiness().Draining })
+	wait.Until(t, "the server drains", func() bool { return r.readiness().Draining })
 	if err := <-r.done; err != nil {
 		t.Error(err)
 	}
@@ -148,7 +149,7 @@ func TestAnAnswerThatNeverFinishesIsCut(t *testing.T) {
 		_, _, err := send(context.Background(), client, r.url+ValidateServicesPath, bytes.NewReader(asked.body))
 		cut <- err
 	}()
-	eventually(t, "a review is in flight", func() bool { now, _ := r.observer.flying(); return now == 1 })
+	wait.Until(t, "a review is in flight", func() bool { now, _ := r.observer.flying(); return now == 1 })
 	r.stop()
 	if err := <-r.done; err != nil {
 		t.Error(err)
@@ -208,7 +209,7 @@ func TestNoReviewIsLostWhenOneServerLeaves(t *testing.T) {
 	}
 	signal, cancel := context.WithCancel(t.Context())
 	serving := leaves.Drain(signal)
-	eventually(t, "both servers answer", func() bool {
+	wait.Until(t, "both servers answer", func() bool {
 		line := "reviewed " + ValidateServicesPath + " allowed"
 		return leaves.observer.count(line) > 20 && stays.observer.count(line) > 20
 	})
@@ -221,7 +222,7 @@ func TestNoReviewIsLostWhenOneServerLeaves(t *testing.T) {
 		t.Error(err)
 	}
 	before := answered.Load()
-	eventually(t, "the other server goes on", func() bool { return answered.Load() > before+20 })
+	wait.Until(t, "the other server goes on", func() bool { return answered.Load() > before+20 })
 	end()
 	clients.Wait()
 	t.Logf("%d reviews", answered.Load())

@@ -18,6 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiserver "k8s.io/apiserver/pkg/admission"
 
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
@@ -46,7 +47,7 @@ func TestAClientThatAnnouncesMuchAndSendsLittleBlocksNoOther(t *testing.T) {
 	for range senders {
 		r.slowSender(t, limits.Body, "{")
 	}
-	eventually(t, "all of them are connected", func() bool { return r.connections.Load() == senders })
+	wait.Until(t, "all of them are connected", func() bool { return r.connections.Load() == senders })
 	client := r.client(t)
 	small, large := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath), largeReview(t)
 	for _, asked := range []asked{small, large, small, large, small, large} { // some while the last of them are still being heard
@@ -209,7 +210,7 @@ func TestConnectionsAreBoundedAndNoClientKeepsTheLastOnes(t *testing.T) {
 	if err := extra.ask(); err == nil || !strings.Contains(err.Error(), "Connection: close is true") {
 		t.Errorf("beyond %d connections the answer is %v, want one that asks to close", keptConnections, err)
 	}
-	eventually(t, "that one is closed", func() bool { return r.connections.Load() == keptConnections })
+	wait.Until(t, "that one is closed", func() bool { return r.connections.Load() == keptConnections })
 
 	// The rest, and more, is taken by some that say nothing. They are cut soon, and until then the next one waits.
 	address := strings.TrimPrefix(r.url, "https://")
@@ -220,7 +221,7 @@ func TestConnectionsAreBoundedAndNoClientKeepsTheLastOnes(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = mute.Close() })
 	}
-	eventually(t, "there are as many connections as may be", func() bool { return r.connections.Load() >= maxConnections })
+	wait.Until(t, "there are as many connections as may be", func() bool { return r.connections.Load() >= maxConnections })
 	time.Sleep(100 * time.Millisecond) // the others would be accepted by now
 	if now := r.connections.Load(); now > maxConnections {
 		t.Errorf("there are %d connections, and %d may be", now, maxConnections)

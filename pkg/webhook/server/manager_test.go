@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
@@ -69,7 +70,7 @@ func TestTheManagersPartsLastAsLongAsReviewsAreAnswered(t *testing.T) {
 	}
 	stop()
 	signalled := time.Now()
-	eventually(t, "the server drains", func() bool { return server.readiness().Draining })
+	wait.Until(t, "the server drains", func() bool { return server.readiness().Draining })
 	answer, err := ask()
 	if err != nil || answer.StatusCode != http.StatusOK || !answer.Close {
 		t.Fatalf("while draining: %v, %v", answer, err)

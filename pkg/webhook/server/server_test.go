@@ -27,6 +27,7 @@ import (
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
@@ -104,17 +105,8 @@ func start(t testing.TB, knowledge Knowledge, limits Limits, change func(*Server
 	r.stop = cancel
 	go func() { r.done <- r.Start(ctx) }()
 	t.Cleanup(cancel)
-	eventually(t, "the server listens", func() bool { return r.StartedChecker()(nil) == nil })
+	wait.Until(t, "the server listens", func() bool { return r.StartedChecker()(nil) == nil })
 	return r
-}
-
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within 20 seconds: %s", what)
-		}
-	}
 }
 
 // client is one with connections of its own.
@@ -399,7 +391,7 @@ func TestMoreReviewsThanMayBeInFlightAreSentAway(t *testing.T) {
 			codes <- answer.StatusCode
 		}()
 	}
-	eventually(t, "64 reviews are in flight", func() bool { now, _ := r.observer.flying(); return now == most })
+	wait.Until(t, "64 reviews are in flight", func() bool { now, _ := r.observer.flying(); return now == most })
 	for range extra {
 		answer, _, err := send(t.Context(), client, url, bytes.NewReader(asked.body))
 		if err != nil {
@@ -419,7 +411,7 @@ func TestMoreReviewsThanMayBeInFlightAreSentAway(t *testing.T) {
 	if n := r.observer.count("refused " + Busy); n != extra {
 		t.Errorf("%d refusals were observed, want %d", n, extra)
 	}
-	eventually(t, "nothing is in flight", func() bool { now, most := r.observer.flying(); return now == 0 && most == 64 })
+	wait.Until(t, "nothing is in flight", func() bool { now, most := r.observer.flying(); return now == 0 && most == 64 })
 }
 
 func TestTheAPIServersClientAsksAgainAfterAMoment(t *testing.T) {
@@ -431,7 +423,7 @@ func TestTheAPIServersClientAsksAgainAfterAMoment(t *testing.T) {
 	go func() {
 		_, _, _ = send(context.Background(), r.client(t), r.url+ValidateServicesPath, bytes.NewReader(asked.body))
 	}()
-	eventually(t, "a review is in flight", func() bool { now, _ := r.observer.flying(); return now == 1 })
+	wait.Until(t, "a review is in flight", func() bool { now, _ := r.observer.flying(); return now == 1 })
 	go func() {
 		for r.observer.count("refused "+Busy) == 0 {
 			time.Sleep(time.Millisecond)
@@ -477,7 +469,7 @@ func TestBodiesAreHeldUpToALimit(t *testing.T) {
 		return answer.StatusCode
 	}
 	connection, asking := slow(), 0
-	eventually(t, "what has arrived of a body counts", func() bool {
+	wait.Until(t, "what has arrived of a body counts", func() bool {
 		if ask() == http.StatusServiceUnavailable {
 			return true
 		}
@@ -491,7 +483,7 @@ func TestBodiesAreHeldUpToALimit(t *testing.T) {
 		t.Error("the observer was not notified of the refusal")
 	}
 	_ = connection.Close()
-	eventually(t, "what was given up counts no more", func() bool { return ask() == http.StatusOK })
+	wait.Until(t, "what was given up counts no more", func() bool { return ask() == http.StatusOK })
 }
 
 func TestAHandshakeThatFailsIsLoggedAndAnEmptyConnectionIsNot(t *testing.T) {
@@ -505,7 +497,7 @@ func TestAHandshakeThatFailsIsLoggedAndAnEmptyConnectionIsNot(t *testing.T) {
 	if _, err := (&tls.Dialer{Config: trusting(valid(t))}).DialContext(t.Context(), "tcp", address); err == nil {
 		t.Fatal("a stranger's certificate is trusted")
 	}
-	eventually(t, "the failure is logged", func() bool { return strings.Contains(r.log.String(), "bad certificate") })
+	wait.Until(t, "the failure is logged", func() bool { return strings.Contains(r.log.String(), "bad certificate") })
 	if strings.Contains(r.log.String(), "EOF") {
 		t.Errorf("the probe is logged: %s", r.log)
 	}

@@ -42,7 +42,7 @@ const explainExamples = `  # every Service, as node-a1 sees it
 
 func newExplain(flags *explainFlags) *cobra.Command {
 	command := &cobra.Command{
-		Use:   "explain [[NAMESPACE/]NAME[:PORT]] [flags]",
+		Use:   "explain [[NAMESPACE/]NAME[:PORT] | ADDRESS:PORT] [flags]",
 		Short: "Print which endpoints each Service port uses on a node, and why",
 		Long: `Print for each Service port and IP family what happens to a new connection on a node: the addresses that can be
 dialled, what happens there and to whom, the endpoints in use, the topology tier that won, the reason, and the endpoints
@@ -61,6 +61,9 @@ alerts. The kernel is not asked and not touched: this is what 'proxy run' with t
 If a proxy runs on this machine for the node that is explained, it is asked at --metrics-bind-address for the Services that
 its kernel refuses. Where labels of other nodes decide, each port says from where it has them (--node-topology).
 
+With ADDRESS:PORT it prints what a connection there does: a ClusterIP, an external address, a node port at an address that
+the Node names, or a node port on loopback, such as 127.0.0.1:30080 or [::1]:30080.
+
 PORT is a port's name or its number. Without NAME all Services are explained, or those of the namespace of -n. NAME without
 NAMESPACE is in that of -n, or in the one of the kubeconfig's context.
 
@@ -74,8 +77,8 @@ read: what is printed lacks it.`,
 			if err := flags.read(); err != nil {
 				return err
 			}
-			query, malformed := flags.query(args, flags.ofContext())
-			if flags.why != "" && len(args) == 0 {
+			query, malformed := flags.asked(args)
+			if flags.why != "" && query.Service.Name == "" && malformed == nil {
 				malformed = errors.New("--why needs a Service, as in 'explain shop/web --why 10.244.3.7'")
 			}
 			if flags.evacuate != "" {
@@ -108,7 +111,7 @@ type explainFlags struct {
 }
 
 func (f *explainFlags) register(flags *pflag.FlagSet) {
-	f.stateFlags.register(flags, orStdin, clientSettings, []settingFlag{
+	f.stateFlags.register(flags, orStdin, clientSettings, nodePortSettings, []settingFlag{
 		{"metrics-bind-address", "metricsBindAddress", "`IP:PORT` at which a running proxy is asked which Services the kernel refuses"},
 	})
 	f.topology.register(flags)
@@ -120,6 +123,16 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.why, "why", "", "an endpoint's address, a pod's name or a node: print why the node does not use this `TARGET`, or "+
 		"which share it has, and the smallest change after which it would")
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
+}
+
+// asked returns what is asked about.
+func (f *explainFlags) asked(args []string) (explain.Query, error) {
+	if len(args) > 0 {
+		if query, isOne := explain.Dialled(args[0]); isOne {
+			return query, nil
+		}
+	}
+	return f.query(args, f.ofContext())
 }
 
 // Validate checks all flags and reports every mistake at once.
@@ -163,7 +176,7 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 		return err
 	}
 	lack := flags.noService()
-	if lack != "" && query.Service.Name != "" {
+	if lack != "" && (query.Service.Name != "" || query.Dialled.IsValid()) {
 		return unreadableError{errors.New(lack)}
 	}
 	nodes := []string{flags.node}

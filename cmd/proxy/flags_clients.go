@@ -37,6 +37,7 @@ var clientSettings = []settingFlag{
 // clients is the same as explain takes it for a node, which is nil while it is unknown.
 func (f *stateFlags) clients(node *model.Node) explain.Clients {
 	clients := explain.Clients{PodsUnknown: map[model.Family]string{}, MasqueradeAll: f.settings.MasqueradeAll, NodesFrom: f.nodesFrom}
+	clients.NodePorts = f.settings.NodePorts
 	for _, family := range model.Families {
 		if why := config.PodsUnknown(f.settings.LocalTraffic, family, node); why != "" {
 			clients.PodsUnknown[family] = why

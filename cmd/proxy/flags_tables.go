@@ -3,7 +3,7 @@ package main
 import "github.com/spf13/pflag"
 
 // tableFlags say what the tables are made from: the state, who the clients are, and where node ports are served.
-// 'explain' does without the last, because no endpoint is chosen by it. Their names and defaults are kube-proxy's.
+// Their names and defaults are kube-proxy's.
 type tableFlags struct{ stateFlags }
 
 var nodePortSettings = []settingFlag{{

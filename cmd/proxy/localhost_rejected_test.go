@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -103,22 +102,9 @@ func TestWhatLoopbackDoesNotServeIsRefusedAndCounted(t *testing.T) {
 // TestNeighboursAreCountedToo, where the node takes what they send to its loopback.
 func TestNeighboursAreCountedToo(t *testing.T) {
 	namespace, neighbour := netns.New(t), netns.New(t)
-	holder := neighbour.Command("sleep", "60")
-	neighbour.Do(func() {
-		if err := holder.Start(); err != nil {
-			t.Fatal(err)
-		}
-	})
-	t.Cleanup(func() { _ = holder.Process.Kill(); _ = holder.Wait() })
-	namespace.Exec("ip", "link", "add", "near", "type", "veth", "peer", "name", "far", "netns", strconv.Itoa(holder.Process.Pid))
-	for _, end := range []struct {
-		*netns.Namespace
-		link, address string
-	}{{namespace, "near", "192.0.2.1/24"}, {neighbour, "far", "192.0.2.2/24"}} {
-		end.Exec("ip", "addr", "add", end.address, "dev", end.link)
-		end.Exec("ip", "link", "set", end.link, "up")
-		end.Exec("sysctl", "-qw", "net.ipv4.conf."+end.link+".route_localnet=1")
-	}
+	joinNodes(t, namespace, neighbour)
+	namespace.Exec("sysctl", "-qw", "net.ipv4.conf.near.route_localnet=1")
+	neighbour.Exec("sysctl", "-qw", "net.ipv4.conf.far.route_localnet=1")
 	neighbour.Exec("ip", "addr", "del", "127.0.0.1/8", "dev", "lo")
 	neighbour.Exec("ip", "route", "add", "127.0.0.1", "via", "192.0.2.1")
 	stranger, other := listenUDP(t, namespace, ":30053"), listenUDP(t, namespace, ":30054")

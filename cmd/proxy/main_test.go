@@ -48,8 +48,8 @@ func TestAWrongCommandLineIsReportedOnceWithItsUsage(t *testing.T) {
 		"an unknown flag":      {words("version --loud"), "unknown flag: --loud", "proxy version [-o json]"},
 		"an unknown shorthand": {words("version -x"), "unknown shorthand flag: 'x' in -x", "proxy version [-o json]"},
 		"a flag without effect on it": {
-			words("explain --nodeport-addresses primary"), "unknown flag: --nodeport-addresses",
-			"proxy explain [[NAMESPACE/]NAME[:PORT]] [flags]",
+			words("explain --sync-period 1s"), "unknown flag: --sync-period",
+			"proxy explain [[NAMESPACE/]NAME[:PORT] | ADDRESS:PORT] [flags]",
 		},
 		"help for an unknown command": {words("help frobnicate"), `unknown command "frobnicate"`, "proxy help [COMMAND]"},
 		"a flag without its value": {
@@ -64,15 +64,15 @@ func TestAWrongCommandLineIsReportedOnceWithItsUsage(t *testing.T) {
 		"too many arguments": {words("version now"), `unexpected argument "now"`, "proxy version [-o json]"},
 		"a second Service": {
 			words("explain --manifests x shop/web shop/api"), `unexpected argument "shop/api"`,
-			"proxy explain [[NAMESPACE/]NAME[:PORT]] [flags]",
+			"proxy explain [[NAMESPACE/]NAME[:PORT] | ADDRESS:PORT] [flags]",
 		},
 		"a malformed Service": {
 			words("explain --manifests x web"), `query "web" is not NAMESPACE/NAME[:PORT]: the namespace is missing, as in default/web`,
-			"proxy explain [[NAMESPACE/]NAME[:PORT]] [flags]",
+			"proxy explain [[NAMESPACE/]NAME[:PORT] | ADDRESS:PORT] [flags]",
 		},
 		"two flags that exclude each other": {
 			words("explain --manifests x --all-nodes --node a"), "--all-nodes and --node exclude each other",
-			"proxy explain [[NAMESPACE/]NAME[:PORT]] [flags]",
+			"proxy explain [[NAMESPACE/]NAME[:PORT] | ADDRESS:PORT] [flags]",
 		},
 	}
 	for name, test := range tests {

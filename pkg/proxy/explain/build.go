@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// build explains a decision that the cluster's own node made.
-func (c Clients) build(cluster *model.Cluster, decision selection.Decision) Port {
+// build explains a decision that the cluster's own node made. Of its frontends it names those that a query is about.
+func (c Clients) build(cluster *model.Cluster, decision selection.Decision, query Query) Port {
 	service := decision.Service
 	port := Port{
 		Node:            decision.Viewpoint.Node.Name,
@@ -32,6 +32,12 @@ func (c Clients) build(cluster *model.Cluster, decision selection.Decision) Port
 	}
 	port.Warnings = warnings(cluster, decision, port.Lost)
 	port.Outcome, port.Message = outcomeOfClusterIP(port.Traffic)
+	if loopback, isAsked := c.loopback(decision, query.Dialled); isAsked {
+		port.Traffic = append(port.Traffic, loopback)
+	}
+	if query.Dialled.IsValid() {
+		query.narrow(&port, decision)
+	}
 	if decision.Selection.Local != nil {
 		local := choice(*decision.Selection.Local)
 		port.Local = &local

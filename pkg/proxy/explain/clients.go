@@ -16,6 +16,8 @@ type Clients struct {
 	MasqueradeAll bool
 	// NodesFrom is the resource from which the labels of other nodes are known; empty if nobody says.
 	NodesFrom string
+	// NodePorts says whether node ports are served on loopback.
+	NodePorts model.NodePortAddresses
 }
 
 // Ports explains every Service port that a query asks for, as the cluster's own node decides it: by Service, then in
@@ -34,10 +36,10 @@ func (c Clients) Ports(cluster *model.Cluster, query Query) []Port {
 		}
 		names, written := newNames(decisions), newSlicesOf(cluster, decisions[0].Service)
 		for _, decision := range decisions {
-			if !query.Match(decision.Service.PortID(decision.Port, decision.Family), decision.Port.Port) || names.isIdle(decision) {
+			if !query.wants(decision) || names.isIdle(decision) {
 				continue
 			}
-			port := c.build(cluster, decision)
+			port := c.build(cluster, decision, query)
 			port.HealthCheck = healthCheck(decisions, decision.Family)
 			names.explain(&port, decision)
 			written.explain(&port, decision)

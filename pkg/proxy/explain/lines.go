@@ -10,11 +10,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// trafficLines says what is dialled, the ClusterIP or everything external, and below it what happens to connections.
+// trafficLines says what is dialled, the ClusterIP, everything external or loopback, and below it what happens to
+// connections.
 func trafficLines(port Port, to string) []string {
+	if !slices.ContainsFunc(port.Traffic, func(traffic Traffic) bool { return traffic.To == to }) {
+		return nil
+	}
 	lines := frontendLines(port.Frontends, to)
 	for _, traffic := range port.Traffic {
 		if traffic.To == to {
+			if to == toLoopback {
+				lines = append(lines, traffic.Frontends...)
+			}
 			lines = append(lines, reasoned(traffic.Message, traffic.Outcome))
 		}
 	}

@@ -78,14 +78,16 @@ type LostFrontend struct {
 
 // Traffic is what happens to new connections of some clients to some frontends.
 type Traffic struct {
-	To string `json:"to"` // ClusterIP, or external: every other kind of frontend
+	// To is ClusterIP, or external: every other kind of frontend; or loopback, where node ports on loopback addresses are
+	// served or refused by a feature gate, and where somebody asks for one.
+	To string `json:"to"`
 	// From says whose connections these are. It is "everybody", unless externalTrafficPolicy Local makes a difference:
 	// then those of this node and of pods come from inside, all others from outside. In a family in which the proxy does
 	// not recognize pods, pods are outside too: the message says so and why, and the source of those from inside is
-	// masqueraded, not keptForPods.
+	// masqueraded, not keptForPods. Those to loopback are of this node.
 	From      string   `json:"from"`
 	Frontends []string `json:"frontends"` // their addresses, never null
-	Outcome   string   `json:"outcome"`   // balance, refuse or drop
+	Outcome   string   `json:"outcome"`   // balance, refuse or drop; of loopback also unserved: the proxy has no part in it
 	Message   string   `json:"message"`   // the outcome as a sentence
 	Choice    string   `json:"choice"`    // cluster or local: where the port lists the endpoints, or why there are none
 	// Source is which source address the endpoint sees: kept, the client's own; masqueraded, one of this node; or

@@ -2,15 +2,20 @@ package explain
 
 import (
 	"fmt"
+	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Query asks for one Service, or for one of its ports. The zero Query asks for everything.
+// Query asks for one Service, or for one of its ports, or for what is dialled. The zero Query asks for everything.
 type Query struct {
+	// Dialled is an address and a port; the others are empty then. Zero: nobody asks for one.
+	Dialled netip.AddrPort
 	// Service is the one; without a name, all in its namespace.
 	Service model.ObjectName
 	// Port is a port's name or its number, as it was written; empty for every port.
@@ -46,6 +51,15 @@ func ParseQuery(arg, usual string) (Query, error) {
 	return query, nil
 }
 
+// Dialled reads ADDRESS:PORT, or [ADDRESS]:PORT over IPv6.
+func Dialled(arg string) (query Query, isOne bool) {
+	dialled, err := netip.ParseAddrPort(arg)
+	if err != nil {
+		return Query{}, false
+	}
+	return Query{Dialled: netip.AddrPortFrom(dialled.Addr().Unmap(), dialled.Port())}, true
+}
+
 func malformed(arg, format string, args ...any) error {
 	return fmt.Errorf("query %q is not NAMESPACE/NAME[:PORT]: %s", arg, fmt.Sprintf(format, args...))
 }
@@ -68,4 +82,42 @@ func (q Query) Match(id model.PortID, number uint16) bool {
 		return false
 	}
 	return q.Port == "" || q.Port == id.Port || q.Port == strconv.Itoa(int(number))
+}
+
+// wants reports whether the query asks for a port: by its name, or because what is dialled leads to it.
+func (q Query) wants(decision selection.Decision) bool {
+	if !q.Dialled.IsValid() {
+		return q.Match(decision.Service.PortID(decision.Port, decision.Family), decision.Port.Port)
+	}
+	return slices.ContainsFunc(decision.Owned, func(frontend model.PortFrontend) bool { return q.dials(decision, frontend) })
+}
+
+// narrow leaves of a port what is about the frontend that is dialled.
+func (q Query) narrow(port *Port, decision selection.Decision) {
+	owned := slices.DeleteFunc(slices.Clone(decision.Owned), func(frontend model.PortFrontend) bool { return !q.dials(decision, frontend) })
+	port.Frontends = frontends(owned)
+	port.Traffic = slices.DeleteFunc(port.Traffic, func(traffic Traffic) bool {
+		isLoopback := traffic.To == toLoopback
+		return isLoopback != q.Dialled.Addr().IsLoopback() || !isLoopback && !slices.Contains(traffic.Frontends, port.Frontends[0].Address)
+	})
+	for i := range port.Traffic {
+		if port.Traffic[i].To != toLoopback {
+			port.Traffic[i].Frontends = []string{port.Frontends[0].Address}
+		}
+	}
+}
+
+// dials reports whether what is dialled is a frontend of a port. A node port is dialled at an address of the node or, be
+// it served there or not, on loopback.
+func (q Query) dials(decision selection.Decision, frontend model.PortFrontend) bool {
+	addr := q.Dialled.Addr()
+	switch {
+	case !q.Dialled.IsValid():
+		return true
+	case frontend.Port != q.Dialled.Port() || model.FamilyOf(addr) != decision.Family:
+		return false
+	case frontend.IsNodePort():
+		return addr.IsLoopback() || slices.Contains(decision.Viewpoint.Node.Addresses, addr)
+	}
+	return frontend.Addr == addr
 }

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
@@ -41,8 +39,8 @@ func TestParseQuery(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got, err := explain.ParseQuery(test.arg, test.usual)
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("query (-want +got):\n%s", diff)
+			if got != test.want {
+				t.Errorf("query %+v, want %+v", got, test.want)
 			}
 			switch {
 			case test.err == "" && err != nil:

@@ -22,6 +22,7 @@ func writePort(page *bytes.Buffer, port Port) {
 	}
 	writeLines(page, toClusterIP, trafficLines(port, toClusterIP))
 	writeLines(page, toExternal, trafficLines(port, toExternal))
+	writeLines(page, toLoopback, trafficLines(port, toLoopback))
 	writeLines(page, "sources", sourceLines(port.AllowedSources))
 	writeLines(page, "affinity", affinityLines(port))
 	writeLines(page, "health", healthLines(port.HealthCheck))

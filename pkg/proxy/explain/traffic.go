@@ -9,10 +9,12 @@ import (
 const (
 	toClusterIP = "ClusterIP"
 	toExternal  = "external"
+	toLoopback  = "loopback"
 
 	fromAll     = "everybody"
 	fromOutside = "outside"
 	fromInside  = "inside"
+	fromNode    = "node"
 
 	choiceCluster = "cluster"
 	choiceLocal   = "local"

@@ -253,6 +253,29 @@ func TestABackendThatIsAwayIsAReset(t *testing.T) {
 	wait.Until(n.t, "all places free again", func() bool { return n.freePlaces() == 100 })
 }
 
+// TestABackendThatDoesNotAnswerIsAResetAfterAWhile, long before the kernel gives up, and holds up nobody.
+func TestABackendThatDoesNotAnswerIsAResetAfterAWhile(t *testing.T) {
+	n := newNode(t, 100)
+	silent := n.backend(loopback4, sayer("silent"))
+	n.namespace.Load("table ip silent {\n chain in {\n type filter hook input priority 0;\n" +
+		fmt.Sprintf("tcp dport %d drop\n}\n}\n", silent.Port()))
+	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{silent}},
+		service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(loopback4, sayer("other"))}})
+	n.listensOn(2, 0)
+	waiting := n.dial(web4)
+	n.says("127.0.0.1:30081", "other")
+	if n.told.count(Unreachable) != 0 {
+		t.Error("the endpoint has not had its time")
+	}
+	if text, err := io.ReadAll(waiting); err == nil || !strings.Contains(err.Error(), "reset") {
+		t.Errorf("got %q, %v, want a reset", text, err)
+	}
+	if got := n.told.count(Unreachable); got != 1 {
+		t.Errorf("%d connections are counted as unreachable, want 1", got)
+	}
+	n.eventually("all places free again", func() bool { return n.freePlaces() == 100 })
+}
+
 func TestABackendThatBreaksIsAReset(t *testing.T) {
 	n := newNode(t, 100)
 	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(loopback4, func(c *net.TCPConn) {

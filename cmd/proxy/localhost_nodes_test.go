@@ -1,0 +1,110 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes, which see the node as their client; with externalTrafficPolicy Local
+// those of this node alone.
+func TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes(t *testing.T) {
+	namespace, other := netns.New(t), netns.New(t)
+	joinNodes(t, namespace, other)
+	for _, family := range []struct{ title, here, there, loopback, sees, by string }{
+		{"IPv4", "10.244.1.5", "10.244.2.5", "127.0.0.1", "192.0.2.1", "192.0.2.2"},
+		{"IPv6", "fd00:244::5", "fd00:244:2::5", "::1", "2001:db8::1", "2001:db8::2"},
+	} {
+		namespace.Exec("ip", "addr", "add", family.here, "dev", "lo", "nodad")
+		other.Exec("ip", "addr", "add", family.there, "dev", "lo", "nodad")
+		namespace.Exec("ip", "route", "add", family.there, "via", family.by)
+		sayWhoAsks(t, namespace, family.here)
+		sayWhoAsks(t, other, family.there)
+		state := strings.ReplaceAll(loopbackState, fmt.Sprintf("[{addresses: [%s], nodeName: node-a, conditions: {ready: true}}]",
+			quotedIPv6(family.here)), fmt.Sprintf("\n  - {addresses: [%q], nodeName: node-a, conditions: {ready: true}}"+
+			"\n  - {addresses: [%q], nodeName: node-b, conditions: {ready: true}}", family.here, family.there))
+		local := strings.Replace(state, "type: NodePort", "type: NodePort\n    externalTrafficPolicy: Local", 1)
+		near, far := family.here+" sees "+family.here, family.there+" sees "+family.sees
+		for title, test := range map[string]struct {
+			state string
+			want  map[string]bool
+		}{
+			"Cluster": {state, map[string]bool{near: true, far: true}},
+			"Local":   {local, map[string]bool{near: true}},
+		} {
+			t.Run(family.title+" "+title, func(t *testing.T) {
+				d := startDaemon(t, namespace, words("--own-tables never --nodeport-addresses primary,localhost --feature-gates "+
+					"KubeProxyNFTablesLocalhostNodePorts=true --manifests "+writeState(t, test.state))...)
+				dialled := net.JoinHostPort(family.loopback, "30080")
+				eventually(t, "it listens", func() bool { return d.listens(dialled) })
+				answers := map[string]bool{}
+				for range 40 {
+					text, err := io.ReadAll(d.dialTCP(t, dialled))
+					if err != nil {
+						t.Fatal(err)
+					}
+					answers[string(text)] = true
+				}
+				if diff := cmp.Diff(test.want, answers); diff != "" {
+					t.Errorf("(-want +got):\n%s", diff)
+				}
+				d.end(t)
+			})
+		}
+	}
+}
+
+// quotedIPv6 writes an address as loopbackState has it.
+func quotedIPv6(addr string) string {
+	if strings.Contains(addr, ":") {
+		return strconv.Quote(addr)
+	}
+	return addr
+}
+
+// joinNodes gives two nodes a link, with an address of each family at either end.
+func joinNodes(t *testing.T, one, other *netns.Namespace) {
+	t.Helper()
+	holder := other.Command("sleep", "60")
+	var err error
+	other.Do(func() { err = holder.Start() })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = holder.Process.Kill(); _ = holder.Wait() })
+	one.Exec("ip", "link", "add", "near", "type", "veth", "peer", "name", "far", "netns", strconv.Itoa(holder.Process.Pid))
+	for i, end := range []struct {
+		*netns.Namespace
+		link string
+	}{{one, "near"}, {other, "far"}} {
+		end.Exec("ip", "addr", "add", fmt.Sprintf("192.0.2.%d/24", i+1), "dev", end.link)
+		end.Exec("ip", "addr", "add", fmt.Sprintf("2001:db8::%d/64", i+1), "dev", end.link, "nodad")
+		end.Exec("ip", "link", "set", end.link, "up")
+	}
+}
+
+// sayWhoAsks answers each connection to port 8080 of an address with that address, and the client's.
+func sayWhoAsks(t *testing.T, namespace *netns.Namespace, addr string) {
+	t.Helper()
+	listener := listenIn(t, namespace, net.JoinHostPort(addr, "8080"))
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			host, _, _ := net.SplitHostPort(connection.RemoteAddr().String())
+			_, _ = fmt.Fprintf(connection, "%s sees %s", addr, host)
+			_ = connection.Close()
+		}
+	}()
+}

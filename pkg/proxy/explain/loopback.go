@@ -1,0 +1,76 @@
+package explain
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// outcomeUnserved is the outcome where the proxy has no part in what is dialled.
+const outcomeUnserved = "unserved"
+
+// loopback says what happens to connections of this node to a node port on loopback; false if the port has none, and
+// while nobody asks for it: without kube-proxy's gate the proxy has no part in it.
+func (c Clients) loopback(decision selection.Decision, dialled netip.AddrPort) (Traffic, bool) {
+	addr, _ := c.NodePorts.Loopback(decision.Family)
+	if dialled.IsValid() {
+		addr = dialled.Addr()
+	}
+	at := slices.IndexFunc(decision.Owned, func(frontend model.PortFrontend) bool { return frontend.Kind == model.NodePort })
+	if at < 0 || !addr.IsLoopback() || !dialled.IsValid() && !c.NodePorts.Localhost {
+		return Traffic{}, false
+	}
+	frontend := netip.AddrPortFrom(addr, decision.Owned[at].Port).String()
+	traffic := Traffic{To: toLoopback, From: fromNode, Frontends: []string{frontend}, Choice: choiceCluster}
+	if decision.Service.ExternalTrafficLocal {
+		traffic.Choice = choiceLocal
+	}
+	traffic.Outcome, traffic.Message = c.notServed(decision, addr)
+	if traffic.Outcome != "" {
+		traffic.Message = fmt.Sprintf("Connections to %s %s.", frontend, traffic.Message)
+		return traffic, true
+	}
+	return servedOnLoopback(traffic, decision), true
+}
+
+// notServed returns why the proxy does not listen for a port on a loopback address, and what happens there instead;
+// nothing if it does listen.
+func (c Clients) notServed(decision selection.Decision, addr netip.Addr) (outcome, why string) {
+	refuse := outcomeNames[selection.Refuse]
+	switch served, isServed := c.NodePorts.Loopback(decision.Family); {
+	case !c.NodePorts.Localhost:
+		return outcomeUnserved, "meet no rule of the proxy: only what listens there answers. Node ports are served there with the feature " +
+			"gate KubeProxyNFTablesLocalhostNodePorts and localhost in nodePortAddresses, over TCP alone"
+	case decision.Port.Protocol != model.TCP:
+		return refuse, "are refused and counted, because the proxy serves TCP alone on loopback"
+	case !isServed:
+		return refuse, fmt.Sprintf("are refused and counted, because nodePortAddresses names no %s loopback address", decision.Family)
+	case addr != served:
+		return outcomeUnserved, fmt.Sprintf("meet no rule of the proxy, which listens on %s alone: only what listens there answers", served)
+	}
+	return "", ""
+}
+
+// servedOnLoopback completes what is known of connections that the proxy itself takes. Without an endpoint it does not
+// listen, so that none of them is dropped.
+func servedOnLoopback(traffic Traffic, decision selection.Decision) Traffic {
+	way := path{subject: "New connections to " + traffic.Frontends[0], source: nodeMasqueraded}
+	if decision.Service.ExternalTrafficLocal {
+		way.policy = "externalTrafficPolicy"
+	}
+	choice, outcome := decision.Selection.External()
+	if outcome == selection.Drop {
+		traffic.Outcome = outcomeNames[selection.Refuse]
+		traffic.Message = way.subject + " are refused at once, because externalTrafficPolicy is Local and every usable endpoint is on " +
+			"another node."
+		return traffic
+	}
+	traffic = way.describe(traffic, choice, outcome)
+	if outcome == selection.Balance {
+		traffic.Message += " They end with the proxy."
+	}
+	return traffic
+}

@@ -2,9 +2,11 @@ package nodecondition_test
 
 import (
 	"context"
+	"os"
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -46,6 +48,8 @@ type node struct {
 	api   *site.Site
 	token *rest.Config
 	proxy *site.Process
+	// program is what startProxy starts: until the upgrade the file that UPGRADE_FROM names, if it is set.
+	program string
 
 	created map[string]string // the versions of pods before they were bound
 
@@ -85,6 +89,22 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		n.awaitBound("second")
 		n.awaitHistory("False", "True")
 	})
+	n.step("an upgrade, from a proxy of other words and other rules", func() {
+		must.Succeed(n.t, n.proxy.Stop(wait.Patience))
+		n.sayInOtherWords()
+		n.addRules("add table ip vicinity\nadd counter ip vicinity other\nadd chain ip vicinity of-another-version\n" +
+			"add rule ip vicinity of-another-version counter name other\n")
+		n.program = site.Program(n.t, "proxy")
+		patches := n.requests("patch")
+		n.startProxy(n.token)
+		n.proxy.Log.Await(n.t, "the first sync is in the kernel")
+		n.pod("upgraded")
+		n.awaitBound("upgraded")
+		n.awaitHistory("False", "True")
+		if got := n.requests("patch"); got != patches {
+			n.t.Errorf("the new proxy patches the Node %d times, and its words alone are others", got-patches)
+		}
+	})
 	n.step("a loss of power", func() {
 		must.Succeed(n.t, n.TurnOff(n.proxyKilled))
 		must.Succeed(n.t, n.TurnOn())
@@ -104,6 +124,7 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		must.Succeed(n.t, n.api.Admin.CoreV1().Nodes().Delete(n.t.Context(), nodeName, metav1.DeleteOptions{}))
 		n.register()
 		n.awaitHistory("False", "True", "False", "True", "True")
+		n.unwritten(0)
 	})
 	n.step("without the right", func() {
 		must.Succeed(n.t, n.TurnOff(n.proxyKilled))
@@ -118,7 +139,12 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		if got := n.proxy.Log.Count("the Node's condition is not written"); got != 1 {
 			n.t.Errorf("it is logged %d times, want once", got)
 		}
+		n.unwritten(1)
 		n.awaitHistory("False", "True", "False", "True", "True")
+		must.Succeed(n.t, n.api.Admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(
+			n.t.Context(), "node-condition.proxy.vicinity.dev", metav1.DeleteOptions{})) // as if the right had come
+		n.awaitHistory("False", "True", "False", "True", "True", "True")
+		n.unwritten(0)
 	})
 }
 
@@ -131,6 +157,9 @@ func newNode(t *testing.T) *node {
 	must.Succeed(t, err)
 	api := site.New(t, site.Config{On: outside.Namespace, Controllers: true, Audit: auditOfTheProxy})
 	n := &node{Node: machine, t: t, api: api, created: map[string]string{}}
+	if n.program = os.Getenv("UPGRADE_FROM"); n.program == "" {
+		n.program = site.Program(t, "proxy")
+	}
 	apply(t, n.api)
 	n.register()
 	n.token = onNode(t, n.api, nodeName)
@@ -163,9 +192,38 @@ func (n *node) register() {
 // startProxy starts the proxy on the node, with a token.
 func (n *node) startProxy(token *rest.Config) {
 	n.t.Helper()
-	n.proxy = site.Start(n.t, n.Namespace, exec.Command(site.Program(n.t, "proxy"), "run", "--node-condition",
+	n.proxy = site.Start(n.t, n.Namespace, exec.Command(n.program, "run", "--node-condition",
 		"--kubeconfig", site.Kubeconfig(n.t, token), "--node", nodeName, "--own-tables", "never",
 		"--cluster-cidr", fabric.PodsIPv4.String()+","+fabric.PodsIPv6.String()))
+}
+
+// sayInOtherWords has the Node say the same of its Services as another version of the proxy would.
+func (n *node) sayInOtherWords() {
+	n.t.Helper()
+	patch := `{"status": {"conditions": [{"type": "vicinity.dev/ServicesReady", "reason": "Other", "message": "In other words"}]}}`
+	_, err := n.api.Admin.CoreV1().Nodes().Patch(
+		n.t.Context(), nodeName, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	must.Succeed(n.t, err)
+}
+
+// addRules has nft load something on the node.
+func (n *node) addRules(text string) {
+	n.t.Helper()
+	must.Succeed(n.t, n.Namespace.Do(func() error {
+		command := exec.Command("nft", "-f", "-")
+		command.Stdin = strings.NewReader(text)
+		return command.Run()
+	}))
+}
+
+// unwritten waits for what the metric says.
+func (n *node) unwritten(want float64) {
+	n.t.Helper()
+	wait.Equal(n.t, "the metric of a condition that cannot be written", want, func() float64 {
+		value, err := n.proxy.Metric("127.0.0.1:10249", "vicinity_node_condition_unwritten")
+		must.Succeed(n.t, err)
+		return value
+	})
 }
 
 // proxyKilled ends the proxy without a word.

@@ -31,6 +31,8 @@ type Writer struct {
 	node  string
 	nodes corev1client.NodeInterface
 	log   *slog.Logger
+	// Failing is told after each try whether it failed; nil: nobody is.
+	Failing func(bool)
 
 	state atomic.Pointer[State] // what the condition is to say; nil: what it says already
 	wake  chan struct{}         // holds one if the Node is to be looked at
@@ -85,7 +87,13 @@ func (w *Writer) Run(ctx context.Context) error {
 func (w *Writer) untilWritten(ctx context.Context) {
 	for pauses, failed := retries, false; ; failed = true {
 		err := w.write(ctx)
-		if err == nil || ctx.Err() != nil {
+		if ctx.Err() != nil {
+			return
+		}
+		if w.Failing != nil {
+			w.Failing(err != nil)
+		}
+		if err == nil {
 			return
 		}
 		if !failed {

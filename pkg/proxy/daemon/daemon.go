@@ -126,6 +126,9 @@ func (d *daemon) connect() error {
 	}
 	d.recorder.EventsDropped(c.recorder.Dropped)
 	d.objects, d.dialled, d.ask, d.condition = c.cluster, c.dialled, c.ask, c.condition
+	if d.condition != nil {
+		d.condition.Failing = d.recorder.NodeConditionFailing
+	}
 	d.reporter = &eventReporter{
 		node: d.options.Node, version: d.options.Build.Version, recorder: c.recorder, cluster: c.cluster,
 	}

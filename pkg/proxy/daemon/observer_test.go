@@ -213,6 +213,7 @@ var movedElsewhere = map[string]string{
 	"vicinity_services_waiting":                            "TestServicesThatWaitForTheirTurnAreInTheMetrics, with a kernel that is slow",
 	"vicinity_localhost_nodeport_connections_total":        "TestNodePortsOnLoopback in cmd/proxy, with a daemon that listens",
 	"kubeproxy_nftables_localhost_nodeport_listeners":      "TestNodePortsOnLoopback, likewise",
+	"vicinity_node_condition_unwritten":                    "TestAPodStartsAfterTheServicesWork in e2e/nodecondition, without the right",
 
 	"kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total": "TestNodePortsOnLoopback, likewise",
 	"kubeproxy_nftables_localhost_nodeport_rejected_packets_total": "TestWhatLoopbackDoesNotServeIsRefusedAndCounted in cmd/proxy, " +

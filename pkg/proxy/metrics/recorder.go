@@ -131,12 +131,17 @@ func (r *Recorder) LocalhostRejected(count func() []Rejected) {
 }
 
 // HealthChecksFailed records whether some healthCheckNodePort cannot be served now.
-func (r *Recorder) HealthChecksFailed(failed bool) {
+func (r *Recorder) HealthChecksFailed(failed bool) { r.setTruth(healthChecksFailed, failed) }
+
+// NodeConditionFailing records whether the Node's condition is not what it should be, because it cannot be written.
+func (r *Recorder) NodeConditionFailing(failing bool) { r.setTruth(nodeConditionUnwritten, failing) }
+
+func (r *Recorder) setTruth(g Gauge, is bool) {
 	value := 0
-	if failed {
+	if is {
 		value = 1
 	}
-	r.Set(healthChecksFailed, value)
+	r.Set(g, value)
 }
 
 // healthAnswers are the counters of health's paths, those that kube-proxy counts.

@@ -249,6 +249,10 @@ var (
 		name: "vicinity_health_check_listeners_failed",
 		help: "1 while some healthCheckNodePort cannot be served; the log says which and why.",
 	})
+	nodeConditionUnwritten = gauge(row{
+		name: "vicinity_node_condition_unwritten",
+		help: "1 while the Node's condition vicinity.dev/ServicesReady cannot be written, and it should say something else; the log says why.",
+	})
 	ServicesRefused = gauge(row{
 		name: "vicinity_services_refused_by_kernel",
 		help: "Services whose newest version the kernel does not take at present; the log, Events and 'explain' say which and why.",

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes, which see the node as their client; with externalTrafficPolicy Local
@@ -45,7 +46,7 @@ func TestNodePortsOnLoopbackReachTheEndpointsOfAllNodes(t *testing.T) {
 				d := startDaemon(t, namespace, words("--own-tables never --nodeport-addresses primary,localhost --feature-gates "+
 					"KubeProxyNFTablesLocalhostNodePorts=true --manifests "+writeState(t, test.state))...)
 				dialled := net.JoinHostPort(family.loopback, "30080")
-				eventually(t, "it listens", func() bool { return d.listens(dialled) })
+				wait.Until(t, "it listens", func() bool { return d.listens(dialled) })
 				answers := map[string]bool{}
 				for range 40 {
 					text, err := io.ReadAll(d.dialTCP(t, dialled))

@@ -273,7 +273,7 @@ func TestABackendThatDoesNotAnswerIsAResetAfterAWhile(t *testing.T) {
 	if got := n.told.count(Unreachable); got != 1 {
 		t.Errorf("%d connections are counted as unreachable, want 1", got)
 	}
-	n.eventually("all places free again", func() bool { return n.freePlaces() == 100 })
+	wait.Until(n.t, "all places free again", func() bool { return n.freePlaces() == 100 })
 }
 
 func TestABackendThatBreaksIsAReset(t *testing.T) {

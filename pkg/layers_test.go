@@ -31,12 +31,13 @@ var rules = []rule{
 	{
 		who: []string{
 			"pkg/policy", "pkg/model", "pkg/selection/...", "pkg/proxy/ruleset", "pkg/proxy/explain", "pkg/proxy/forecast",
-			"pkg/proxy/otherproxy", "pkg/proxy/source/convert", "pkg/webhook/rules", "pkg/printable",
+			"pkg/proxy/otherproxy", "pkg/proxy/source/convert", "pkg/proxy/source/nodes", "pkg/proxy/source/later",
+			"pkg/webhook/rules", "pkg/printable",
 		},
 		never: []string{"pkg/...", "k8s.io/client-go", "k8s.io/klog", "sigs.k8s.io/controller-runtime", "github.com/prometheus"},
 		only: []string{
 			"pkg/policy", "pkg/model", "pkg/selection/...", "pkg/proxy/ruleset", "pkg/proxy/explain", "pkg/proxy/source/convert",
-			"pkg/manifest", "pkg/printable", "pkg/topologyslice",
+			"pkg/proxy/source/nodes", "pkg/proxy/source/later", "pkg/manifest", "pkg/printable", "pkg/topologyslice",
 		},
 		pure: true,
 		why:  "a decision depends on nothing but what it is given",

@@ -82,7 +82,7 @@ func (f *stateFlags) load(ctx context.Context, stderr io.Writer, nodes cluster.N
 	warnOf(stderr, f.refused)
 	f.warnOfSlices(stderr)
 	f.isBare = f.manifests == "" && f.serviceProxyName == "" && len(update.Change.Services)+len(f.refused) == 0
-	return update.Change.WithoutEnded(time.Now()), nil
+	return update.Change, nil
 }
 
 func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes cluster.Nodes) (convert.Update, error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 )
 
@@ -69,7 +70,7 @@ func TestTheManifestsAreWhatTheProxyReads(t *testing.T) {
 			if nodes := len(update.Change.Nodes); nodes != 3 {
 				t.Errorf("the proxy sees %d nodes, want 3", nodes)
 			}
-			if got := slices.Collect(maps.Keys(update.Change.Evacuations)); !slices.Equal(got, []string{"node-b1"}) {
+			if got := slices.Collect(maps.Keys(update.Change.Avoid)); !slices.Equal(got, []model.Against{{Node: "node-b1"}}) {
 				t.Errorf("the proxy sees the evacuation of %v, want that of node-b1", got)
 			}
 			for _, service := range update.Change.Services {

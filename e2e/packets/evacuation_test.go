@@ -42,9 +42,9 @@ func TestAnEvacuationMovesNewConnectionsAndNoOpenOne(t *testing.T) {
 				}
 			}
 			c.apply(model.Change{AllNodes: new(true)}.Then(service(edits...)).Then(endpoints(slices.Concat(leaving, staying)...)))
-			label := func(evacuation *model.Evacuation) (at time.Time) {
+			label := func(avoid *model.Avoid) (at time.Time) {
 				at = time.Now()
-				c.apply(model.Change{Evacuations: map[string]*model.Evacuation{c.nodes[1].Name: evacuation}})
+				c.apply(model.Change{Avoid: map[model.Against]*model.Avoid{{Node: c.nodes[1].Name}: avoid}})
 				return at
 			}
 
@@ -56,7 +56,7 @@ func TestAnEvacuationMovesNewConnectionsAndNoOpenOne(t *testing.T) {
 			}
 			going := startTraffic(clients, flows)
 			time.Sleep(within / 4) // the clients are at work
-			labelled := label(&model.Evacuation{})
+			labelled := label(&model.Avoid{})
 			const each = 500
 			shared := c.measure(clients, staying, each)
 			time.Sleep(time.Until(labelled.Add(within * 5 / 4)))

@@ -13,8 +13,8 @@ type Change struct {
 	Nodes    map[string]*Node
 	// AllNodes reports whether all nodes of the cluster are known. Nil: nothing new is known of that.
 	AllNodes *bool
-	// Evacuations are those of nodes, by name. Nil: it is over.
-	Evacuations map[string]*Evacuation
+	// Avoid is what is held against nodes. Nil: it is over.
+	Avoid map[Against]*Avoid
 	// ServiceCIDRs are the ranges from which ClusterIPs are taken, by the name of their object. Nil: the object is gone.
 	ServiceCIDRs map[string][]netip.Prefix
 	// LocalAddrs are all addresses that this machine's interfaces have now. Nil: nothing new is known of them.
@@ -25,7 +25,7 @@ type Change struct {
 
 // IsEmpty reports whether nothing changed.
 func (c Change) IsEmpty() bool {
-	return len(c.Services)+len(c.Slices)+len(c.Nodes)+len(c.Evacuations)+len(c.ServiceCIDRs) == 0 &&
+	return len(c.Services)+len(c.Slices)+len(c.Nodes)+len(c.Avoid)+len(c.ServiceCIDRs) == 0 &&
 		c.AllNodes == nil && c.LocalAddrs == nil && c.APIServers == nil
 }
 
@@ -35,7 +35,7 @@ func (c Change) Then(later Change) Change {
 		Services:     merge(c.Services, later.Services),
 		Slices:       merge(c.Slices, later.Slices),
 		Nodes:        merge(c.Nodes, later.Nodes),
-		Evacuations:  merge(c.Evacuations, later.Evacuations),
+		Avoid:        merge(c.Avoid, later.Avoid),
 		AllNodes:     cmp.Or(later.AllNodes, c.AllNodes),
 		ServiceCIDRs: merge(c.ServiceCIDRs, later.ServiceCIDRs),
 		LocalAddrs:   later.LocalAddrs,

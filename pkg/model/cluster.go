@@ -22,9 +22,10 @@ type Cluster struct {
 	nodes    map[string]*Node
 	// allNodes: these are all nodes of the cluster.
 	allNodes bool
-	// evacuations are those of nodes, by name.
-	evacuations map[string]*Evacuation
-	claims      claims
+	// against is all that is held against nodes, and avoid what decides of it, by node.
+	against map[Against]*Avoid
+	avoid   map[string]*Avoid
+	claims  claims
 	// readers are the Services whose topology keys name a label, by that label.
 	readers map[policy.Key]map[ObjectName]bool
 	// unzoned are the slices that do not say the zone of each endpoint. Then its Node's counts.
@@ -41,17 +42,18 @@ type Cluster struct {
 // NewCluster returns an empty cluster as seen from a node.
 func NewCluster(self string) *Cluster {
 	return &Cluster{
-		self:        self,
-		services:    map[ObjectName]*Service{},
-		slices:      map[ObjectName]*EndpointSlice{},
-		slicesOf:    map[ObjectName][]*EndpointSlice{},
-		nodes:       map[string]*Node{},
-		evacuations: map[string]*Evacuation{},
-		claims:      claims{byFrontend: map[Frontend][]claim{}, external: map[netip.Addr]map[ObjectName]bool{}},
-		readers:     map[policy.Key]map[ObjectName]bool{},
-		unzoned:     map[*EndpointSlice]bool{},
-		bounded:     newBounded(),
-		virtual:     newVirtualIPs(),
+		self:     self,
+		services: map[ObjectName]*Service{},
+		slices:   map[ObjectName]*EndpointSlice{},
+		slicesOf: map[ObjectName][]*EndpointSlice{},
+		nodes:    map[string]*Node{},
+		against:  map[Against]*Avoid{},
+		avoid:    map[string]*Avoid{},
+		claims:   claims{byFrontend: map[Frontend][]claim{}, external: map[netip.Addr]map[ObjectName]bool{}},
+		readers:  map[policy.Key]map[ObjectName]bool{},
+		unzoned:  map[*EndpointSlice]bool{},
+		bounded:  newBounded(),
+		virtual:  newVirtualIPs(),
 
 		serviceCIDRs: map[string][]netip.Prefix{},
 	}
@@ -110,7 +112,7 @@ func (c *Cluster) NodeLabels(name string) (labels map[string]string, known bool)
 
 // Apply takes a change in and returns the names of the Services that may have to be decided anew, sorted: those that
 // changed, those whose slices changed, those whose topology reads a label that changed on this node, or on one that has
-// their endpoints, those with endpoints on a node whose evacuation begins or ends, those that gain or lose a frontend
+// their endpoints, those with endpoints on a node that is avoided from now on, or no more, those that gain or lose a frontend
 // because of another Service, those with an endpoint that becomes a ClusterIP or no longer is one (see VirtualIP), and, if
 // this node's own addresses changed, those with source ranges (see AllowedSources) and with external IPs.
 func (c *Cluster) Apply(change Change) []ObjectName {
@@ -125,7 +127,7 @@ func (c *Cluster) Apply(change Change) []ObjectName {
 		c.applySlice(name, slice, dirty)
 	}
 	c.applyNodes(change.Nodes, dirty)
-	c.applyEvacuations(change.Evacuations, dirty)
+	c.applyAvoid(change.Avoid, dirty)
 	if all := change.AllNodes; all != nil && *all != c.allNodes {
 		c.allNodes = *all
 		maps.Copy(dirty, c.bounded.services)

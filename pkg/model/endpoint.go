@@ -80,8 +80,8 @@ type Endpoint struct {
 type PortEndpoint struct {
 	Addr netip.AddrPort
 	Endpoint
-	// Evacuation is that of its node; nil if there is none.
-	Evacuation *Evacuation
+	// Avoid is why it is tried last, because of its node; nil if it is not.
+	Avoid *Avoid
 }
 
 // Phase says in which order endpoints are tried, each phase as a whole before the next one. Terminating endpoints that
@@ -95,6 +95,9 @@ const (
 	PhaseNever
 )
 
+// phases is how many there are in which an endpoint is usable.
+const phases = 2
+
 // Phase returns when an endpoint may be used. A pod that publishes its address before it is ready, or a ready one that
 // terminates, is ready because its slice says so.
 func (e *Endpoint) Phase() Phase {
@@ -107,19 +110,15 @@ func (e *Endpoint) Phase() Phase {
 	return PhaseNever
 }
 
-// Rank says in which order endpoints of several nodes are tried, each rank as a whole before the next one: by phase, and
-// all that stay before those of nodes that are being evacuated.
+// Rank says in which order endpoints of several nodes are tried, each rank as a whole before the next one: by what is held
+// against their nodes, and then by phase.
 type Rank uint8
 
 // Ranks is how many ranks there are.
-const Ranks = 4
+const Ranks = phases * (1 + Whys)
 
 // Rank returns the endpoint's rank, and whether it may be used at all.
 func (e *PortEndpoint) Rank() (rank Rank, usable bool) {
 	phase := e.Phase()
-	rank = Rank(phase)
-	if e.Evacuation != nil {
-		rank += Ranks / 2
-	}
-	return rank, phase != PhaseNever
+	return Rank(phase) + phases*e.Avoid.Level(), phase != PhaseNever
 }

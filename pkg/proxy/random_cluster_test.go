@@ -29,11 +29,11 @@ func (h *history) change() model.Change {
 func (h *history) single() model.Change {
 	switch h.random.IntN(16) {
 	case 15:
-		evacuation := &model.Evacuation{}
+		avoid := &model.Avoid{}
 		if h.sometimes() {
-			evacuation = nil
+			avoid = nil
 		}
-		return model.Change{Evacuations: map[string]*model.Evacuation{h.node(): evacuation}}
+		return model.Change{Avoid: map[model.Against]*model.Avoid{{Node: h.node()}: avoid}}
 	case 14:
 		return model.Change{AllNodes: new(!h.sometimes())}
 	case 0:

@@ -38,7 +38,7 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 	}
 	choice := Choice{Share: &share, Reason: reasonOf(&share, service.Topology.MaxLoad), Tier: tierOf(&share), planned: &part}
 	choice.fill(part.slots, endpoints)
-	choice.noteEvacuated()
+	choice.noteAvoided()
 	if service.AffinityTimeout > 0 {
 		choice.Spared = pick(endpoints, func(endpoint *model.PortEndpoint) bool {
 			return hasRank(endpoint, share.Rank) && viewpoint.allows(keys, endpoint)

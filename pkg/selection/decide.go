@@ -60,7 +60,7 @@ func (n *Nodes) Decide(name model.ObjectName, families []model.Family) []Decisio
 			decision.Owned, decision.Lost = cluster.Frontends(service, port, family)
 			decision.Endpoints, decision.LeftOut = joined.Endpoints(port, family)
 			decision.Virtual = cluster.MarkVirtual(name, decision.Endpoints)
-			cluster.MarkEvacuated(decision.Endpoints)
+			cluster.MarkAvoided(decision.Endpoints)
 			decision.Selection = Select(service, service.IsExternal(port, family), decision.Endpoints, viewpoint)
 			decision.noteVirtual()
 			decisions = append(decisions, decision)

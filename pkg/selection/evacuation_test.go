@@ -12,10 +12,10 @@ import (
 )
 
 // evacuated returns the endpoints with the evacuations of some nodes.
-func evacuated(endpoints []model.PortEndpoint, nodes map[string]*model.Evacuation) []model.PortEndpoint {
+func evacuated(endpoints []model.PortEndpoint, nodes map[string]*model.Avoid) []model.PortEndpoint {
 	marked := slices.Clone(endpoints)
 	for i := range marked {
-		marked[i].Evacuation = nodes[marked[i].Node]
+		marked[i].Avoid = nodes[marked[i].Node]
 	}
 	return marked
 }
@@ -29,10 +29,10 @@ func TestEvacuatedEndpointsAreTheLastResort(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-		nodes := map[string]*model.Evacuation{}
+		nodes := map[string]*model.Avoid{}
 		for _, node := range worldNodes[:4] {
 			if random.IntN(2) == 0 {
-				nodes[node] = &model.Evacuation{Until: new(time.Unix(1800000000, 0))}
+				nodes[node] = &model.Avoid{Until: new(time.Unix(1800000000, 0))}
 			}
 		}
 		all := w.endpoints()
@@ -62,7 +62,7 @@ func TestEvacuatedEndpointsAreTheLastResort(t *testing.T) {
 			checkReason(t, exclusion.Reason)
 			seen[exclusion.Reason.Code]++
 			at := slices.IndexFunc(marked, func(endpoint model.PortEndpoint) bool { return endpoint.Addr == exclusion.Endpoint })
-			if exclusion.Reason.Code == NodeEvacuated && marked[at].Evacuation == nil {
+			if exclusion.Reason.Code == NodeEvacuated && marked[at].Avoid == nil {
 				t.Errorf("%v is said to be evacuated", marked[at])
 			}
 		}

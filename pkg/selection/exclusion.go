@@ -37,7 +37,7 @@ func (d Decision) whyExcluded(i int) Reason {
 	case isVirtual:
 		return whyVirtual(endpoint.Addr.Addr(), virtual)
 	case d.isSpared(endpoint):
-		return Reason{Code: NodeEvacuated, Value: endpoint.Node, Until: endpoint.Evacuation.Until}
+		return whySpared(endpoint)
 	case share != nil && hasRank(endpoint, share.Rank) && d.Viewpoint.allows(d.Service.Topology.Keys, endpoint):
 		return d.Selection.whyWithoutSlot(i)
 	}
@@ -51,10 +51,10 @@ func whyVirtual(addr netip.Addr, virtual model.VirtualIP) Reason {
 	return Reason{Code: EndpointIsClusterIP, Key: addr.String(), Value: virtual.Service.String()}
 }
 
-// isSpared reports whether an endpoint could be used, but for its node, which is being evacuated while others stay.
+// isSpared reports whether an endpoint could be used, but for what is held against its node, while others serve.
 func (d Decision) isSpared(endpoint *model.PortEndpoint) bool {
 	chosen := d.Selection.Cluster.Endpoints
-	if endpoint.Evacuation == nil || len(chosen) == 0 || chosen[0].Evacuation != nil {
+	if len(chosen) == 0 || endpoint.Avoid.Level() <= chosen[0].Avoid.Level() {
 		return false
 	}
 	isForLocal := d.Selection.Local != nil && d.Viewpoint.isHere(endpoint)

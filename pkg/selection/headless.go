@@ -25,7 +25,7 @@ func (n *Nodes) decideHeadless(
 }
 
 func (n *Nodes) chooseReady(decision Decision) Decision {
-	n.cluster.MarkEvacuated(decision.Endpoints)
+	n.cluster.MarkAvoided(decision.Endpoints)
 	for i := range decision.Endpoints {
 		endpoint := &decision.Endpoints[i]
 		endpoint.Serving = endpoint.Serving && endpoint.Ready

@@ -37,14 +37,14 @@ func (w headlessWorld) decisions() []selection.Decision {
 			Name: name, IsHeadless: true, Topology: w.topology, Ports: []model.ServicePort{{Name: "pg", Protocol: model.TCP, Port: 5432}},
 		}},
 		Slices: map[model.ObjectName]*model.EndpointSlice{name: slice}, Nodes: map[string]*model.Node{},
-		Evacuations: map[string]*model.Evacuation{}, AllNodes: new(true),
+		Avoid: map[model.Against]*model.Avoid{}, AllNodes: new(true),
 	}
 	for _, zone := range []string{"a", "b", "c"} {
 		node := "n-" + zone
 		change.Nodes[node] = &model.Node{Name: node, Labels: map[string]string{string(policy.Zone): zone}}
 	}
 	for _, node := range w.evacuated {
-		change.Evacuations[node] = &model.Evacuation{}
+		change.Avoid[model.Against{Node: node}] = &model.Avoid{}
 	}
 	cluster := model.NewCluster("n-a")
 	cluster.Apply(change)

@@ -19,7 +19,7 @@ func selectLocal(policyField string, endpoints []model.PortEndpoint, viewpoint V
 	}{{model.PhaseReady, OnThisNode}, {model.PhaseTerminating, OnThisNodeTerminating}} {
 		if chosen := pickOnNode(endpoints, turn.phase, viewpoint); len(chosen) > 0 {
 			choice := &Choice{Endpoints: chosen, Tier: TierNode, Reason: Reason{Code: turn.code, Key: policyField}}
-			choice.noteEvacuated()
+			choice.noteAvoided()
 			return choice
 		}
 	}

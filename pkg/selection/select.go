@@ -37,32 +37,12 @@ func selectCluster(service *model.Service, endpoints []model.PortEndpoint, viewp
 	if service.Topology.MaxLoad > 0 {
 		return selectBounded(service, endpoints, viewpoint)
 	}
-	return preferStaying(endpoints, func(endpoints []model.PortEndpoint) Choice {
+	return preferOthers(endpoints, func(endpoints []model.PortEndpoint) Choice {
 		if len(service.Topology.Keys) > 0 {
 			return selectByKeys(service.Topology.Keys, endpoints, viewpoint)
 		}
 		return selectByHints(endpoints, viewpoint)
 	})
-}
-
-// preferStaying chooses among the endpoints whose nodes are not being evacuated, and among all of them only if that
-// leaves none. So all that keys and hints mean, they mean among those that stay, and a hard key is never widened.
-func preferStaying(endpoints []model.PortEndpoint, choose func([]model.PortEndpoint) Choice) Choice {
-	staying := pick(endpoints, func(endpoint *model.PortEndpoint) bool { return endpoint.Evacuation == nil })
-	choice := choose(staying)
-	if len(staying) == len(endpoints) || len(choice.Endpoints) > 0 {
-		return choice
-	}
-	choice = choose(endpoints)
-	choice.noteEvacuated()
-	return choice
-}
-
-// noteEvacuated has the reason say that all of the endpoints are evacuated, if they are.
-func (c *Choice) noteEvacuated() {
-	if len(c.Endpoints) > 0 && c.Endpoints[0].Evacuation != nil {
-		c.Reason = Reason{Code: OnlyEvacuated, Key: c.Reason.Key, Value: c.Reason.Value}
-	}
 }
 
 func anyUsable(endpoints []model.PortEndpoint) bool {

@@ -59,9 +59,9 @@ func TestTiersFollowTheOwnersOrder(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			service := withKeys(test.service, test.keys)
-			nodes := map[string]*model.Evacuation{}
+			nodes := map[string]*model.Avoid{}
 			for node := range strings.FieldsSeq(test.evacuated) {
-				nodes[node] = &model.Evacuation{}
+				nodes[node] = &model.Avoid{}
 			}
 			endpoints := evacuated(parseZoned(t, test.endpoints), nodes)
 			viewpoint := Viewpoint{Node: model.Node{Name: "node-1", Labels: inZoneA}}
@@ -116,10 +116,10 @@ func TestTiersInRandomWorlds(t *testing.T) {
 		if t.Failed() {
 			return
 		}
-		nodes := map[string]*model.Evacuation{}
+		nodes := map[string]*model.Avoid{}
 		for _, node := range worldNodes[:4] {
 			if random.IntN(4) == 0 {
-				nodes[node] = &model.Evacuation{}
+				nodes[node] = &model.Avoid{}
 			}
 		}
 		endpoints := evacuated(w.endpoints(), nodes)

@@ -50,7 +50,7 @@ func (r *eventReporter) found(found []model.Finding) {
 }
 
 // evacuated reports that the evacuation of this node begins; nil: that it is over.
-func (r *eventReporter) evacuated(evacuation *model.Evacuation) {
+func (r *eventReporter) evacuated(evacuation *model.Avoid) {
 	if r != nil {
 		r.recorder.Report(events.Evacuated(r.node, evacuation))
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
-	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
@@ -28,7 +27,6 @@ type feed struct {
 	started bool // the objects have been reported once
 	own     ownNode
 
-	evacuations evacuations
 	// complete is for objects and interfaces, which come from goroutines of their own.
 	complete *completion
 }
@@ -46,27 +44,23 @@ func newFeed(
 // deliver takes what the objects say. It returns when the proxy has taken the change, so that what arrives meanwhile
 // comes as one change after it.
 func (f *feed) deliver(ctx context.Context, update convert.Update) {
-	f.evacuations.Lock()
-	defer f.evacuations.Unlock()
 	f.findings.change(update.Refused, update.PutRight)
 	f.warn(update.Change)
-	change := f.evacuations.take(update.Change, time.Now())
-	f.judgeNode(change)
+	f.judgeNode(update.Change)
 	f.started = true
-	f.send(ctx, fromObjects, change)
-	f.awaitEnds(ctx)
+	f.send(ctx, fromObjects, update.Change)
 }
 
 // ownNode is what health is told of this node.
 type ownNode struct {
 	node       *model.Node
-	evacuation *model.Evacuation
+	evacuation *model.Avoid
 }
 
 // judgeNode reports to health whether load balancers may send connections through this node. No sync decides that.
 func (f *feed) judgeNode(change model.Change) {
 	node, isNew := change.Nodes[f.node]
-	evacuation, isOther := change.Evacuations[f.node]
+	evacuation, isOther := change.Avoid[model.Against{Node: f.node, Why: model.Evacuated}]
 	if isNew || !f.started {
 		f.own.node = node
 		f.condition.LookAgain()
@@ -81,7 +75,7 @@ func (f *feed) judgeNode(change model.Change) {
 }
 
 // reportEvacuation says that the evacuation of this node begins, or ends.
-func (f *feed) reportEvacuation(now *model.Evacuation) {
+func (f *feed) reportEvacuation(now *model.Avoid) {
 	before := f.own.evacuation
 	switch {
 	case before == nil && now != nil, before != nil && now != nil && before.End() != now.End():

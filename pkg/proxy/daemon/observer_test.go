@@ -300,15 +300,15 @@ func stepsThatMove() []moved {
 			"vicinity_load_bound_slots [1-9]",
 		}},
 		{"two nodes are evacuated, one of them for an hour", func(o *observed) {
-			o.changes <- model.Change{Evacuations: map[string]*model.Evacuation{
-				"node-b": {Until: new(time.Now().Add(time.Hour))}, "node-c": {},
+			o.changes <- model.Change{Avoid: map[model.Against]*model.Avoid{
+				{Node: "node-b"}: {Until: new(time.Now().Add(time.Hour))}, {Node: "node-c"}: {},
 			}}
 		}, []string{
 			`vicinity_evacuated_nodes{end="none"} 1` + "\n", `vicinity_evacuated_nodes{end="time"} 1` + "\n",
 			`vicinity_service_ports_by_reason{ip_family="IPv4",reason="OnlyEvacuated",traffic_policy="internal"} [1-9]`,
 		}},
 		{"both come back", func(o *observed) {
-			o.changes <- model.Change{Evacuations: map[string]*model.Evacuation{"node-b": nil, "node-c": nil}}
+			o.changes <- model.Change{Avoid: map[model.Against]*model.Avoid{{Node: "node-b"}: nil, {Node: "node-c"}: nil}}
 		}, []string{`vicinity_evacuated_nodes{end="none"} 0` + "\n"}},
 		{"two Services want one address", func(o *observed) {
 			greedy, _ := service(5, 2, time.Time{})
@@ -422,11 +422,11 @@ func TestANodeIsEligibleUnlessItIsUnknownOrLeaves(t *testing.T) {
 		"there":   {ownNode{node: &model.Node{Name: "node-a"}}, true, ""},
 		"leaving": {ownNode{node: &model.Node{Name: "node-a", Leaving: "it is being deleted"}}, false, "it is being deleted"},
 		"evacuated": {
-			ownNode{&model.Node{Name: "node-a"}, &model.Evacuation{}}, false,
+			ownNode{&model.Node{Name: "node-a"}, &model.Avoid{}}, false,
 			"it is being evacuated until the label vicinity.dev/evacuate goes",
 		},
 		"evacuated for a while": {
-			ownNode{&model.Node{Name: "node-a"}, &model.Evacuation{Until: new(time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC))}}, false,
+			ownNode{&model.Node{Name: "node-a"}, &model.Avoid{Until: new(time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC))}}, false,
 			"it is being evacuated until 2026-11-22 18:00 UTC",
 		},
 	} {

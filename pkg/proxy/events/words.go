@@ -101,7 +101,7 @@ func OtherProxy(node, says, do string) Event {
 }
 
 // Evacuated says that the evacuation of a node begins; nil: that it is over.
-func Evacuated(node string, evacuation *model.Evacuation) Event {
+func Evacuated(node string, evacuation *model.Avoid) Event {
 	if evacuation == nil {
 		return Event{
 			Regarding: Node(node), Reason: "EvacuationEnded", Action: "Evacuate", Local: true,

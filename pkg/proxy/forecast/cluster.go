@@ -12,6 +12,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -104,22 +105,24 @@ func (c Cluster) ServiceNames() []model.ObjectName {
 	return names
 }
 
-// knownNodes returns the nodes that the proxies would know, which of them are evacuated at a time, and what is refused.
-func (c Cluster) knownNodes(now time.Time) (nodes []model.Node, evacuated map[string]*model.Evacuation, refused []model.Finding) {
-	evacuated = map[string]*model.Evacuation{}
+// knownNodes returns the nodes that the proxies would know, in the order of their objects, what is known of them at a time,
+// and what is refused.
+func (c Cluster) knownNodes(now time.Time) (named []model.Node, known model.Change, refused []model.Finding) {
+	directory := nodes.New("", nil)
+	directory.AllLabels = true
 	for _, object := range c.nodes {
 		node, errs := convert.Node(object)
 		if len(errs) > 0 {
 			refused = append(refused, problems(convert.Nodes, object, errs)...)
 			continue
 		}
-		nodes = append(nodes, *node)
+		named = append(named, *node)
+		directory.PutWhole(node.Name, node, now)
 		refused = append(refused, convert.ObjectKey{Kind: convert.Nodes, Name: nameOf(object)}.Found("", object, nil, c.view)...)
-		if evacuation := convert.Evacuation(node.Labels); evacuation != nil {
-			evacuated[node.Name] = evacuation
-		}
 	}
-	return nodes, model.Change{Evacuations: evacuated}.WithoutEnded(now).Evacuations, refused
+	directory.KnowAll(true)
+	directory.Take(&known)
+	return named, known, refused
 }
 
 func problems(kind *convert.Kind, object convert.Object, errs field.ErrorList) []model.Finding {

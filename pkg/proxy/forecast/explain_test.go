@@ -26,10 +26,10 @@ func change(t *testing.T, objects convert.Objects) model.Change {
 		}
 		kind.Note(&change, model.ObjectName{Namespace: object.GetNamespace(), Name: object.GetName()}, value)
 	}
-	change.Evacuations = map[string]*model.Evacuation{}
+	change.Avoid = map[model.Against]*model.Avoid{}
 	for _, node := range objects.Nodes {
 		put(convert.Nodes, node)
-		change.Evacuations[node.Name] = convert.Evacuation(node.Labels)
+		change.Avoid[model.Against{Node: node.Name}] = convert.Evacuation(node.Labels)
 	}
 	for _, service := range objects.Services {
 		put(convert.Services, service)

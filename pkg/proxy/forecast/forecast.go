@@ -42,9 +42,11 @@ func Make(cluster Cluster, options Options) (Report, []model.Finding) {
 }
 
 func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
-	nodes, evacuated, refused := cluster.knownNodes(options.Now)
+	nodes, known, refused := cluster.knownNodes(options.Now)
+	avoided := model.NewCluster("")
+	avoided.Apply(model.Change{Avoid: known.Avoid})
 	f := forecaster{
-		Cluster: cluster, fleet: fleet.New(nodes, options.Demand), evacuated: evacuated, refused: refused,
+		Cluster: cluster, fleet: fleet.New(nodes, options.Demand), avoided: avoided, refused: refused,
 		controllers: newControllers(cluster.nodes), settings: settingsOf(options.Bounds), judge: options.Judge,
 		onlyEvacuatedOn: map[string]*NodeOnlyEvacuated{},
 	}
@@ -53,7 +55,7 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 	}
 	report := Report{
 		Nodes: len(nodes), Zones: append(f.fleet.Zones(), "other"), ZonesInAll: f.fleet.ZonesInAll(), Demand: options.DemandFrom,
-		Services: []Service{}, NotServed: []NotServed{}, EvacuatedNodes: len(f.evacuated), OnlyEvacuated: []OnlyEvacuated{},
+		Services: []Service{}, NotServed: []NotServed{}, EvacuatedNodes: len(known.Avoid), OnlyEvacuated: []OnlyEvacuated{},
 		OnlyEvacuatedOn: []NodeOnlyEvacuated{},
 	}
 	report.note(nodes)
@@ -92,7 +94,7 @@ func (f *forecaster) forecast(report *Report, options Options) {
 type forecaster struct {
 	Cluster
 	fleet       *fleet.Fleet
-	evacuated   map[string]*model.Evacuation
+	avoided     *model.Cluster // which knows nothing but what is held against nodes
 	controllers controllers
 	settings    []Setting
 	judge       Judge
@@ -227,9 +229,9 @@ func (f *forecaster) portions(service *model.Service, endpointSlices []*model.En
 	joined := model.Join(service, endpointSlices)
 	var portions []portion
 	take := func(endpoints []model.PortEndpoint, of portOf) {
+		f.avoided.MarkAvoided(endpoints)
 		for i := range endpoints {
 			endpoint := &endpoints[i]
-			endpoint.Evacuation = f.evacuated[endpoint.Node]
 			if service.IsHeadless { // as selection does: DNS tells of ready ones alone
 				endpoint.Serving = endpoint.Serving && endpoint.Ready
 			}
@@ -287,7 +289,7 @@ func stateOf(endpoint *model.PortEndpoint) string {
 	switch phase := endpoint.Phase(); {
 	case phase == model.PhaseNever:
 		return "unready"
-	case endpoint.Evacuation != nil:
+	case endpoint.Avoid != nil:
 		return "evacuated"
 	case phase == model.PhaseTerminating:
 		return "terminating"

@@ -36,7 +36,7 @@ func (w *asking) steps(decision selection.Decision, endpoint *model.PortEndpoint
 	if !endpoint.Ready {
 		add(setReady{w.service, map[netip.Addr]bool{endpoint.Addr.Addr(): true}, true}, 1, true, "make %s ready", name)
 	}
-	if endpoint.Evacuation != nil {
+	if endpoint.Avoid != nil {
 		add(relabel{endpoint.Node, policy.EvacuateLabel, ""}, 1, true, "take the label %s from %s", policy.EvacuateLabel, endpoint.Node)
 	}
 	w.labelSteps(decision, endpoint, add)

@@ -169,14 +169,8 @@ func (w *asking) decide(c Cluster) []selection.Decision {
 	if read == nil || len(errs) > 0 {
 		return nil
 	}
-	nodes, evacuated, _ := c.knownNodes(w.now)
-	change := model.Change{
-		Slices: map[model.ObjectName]*model.EndpointSlice{}, Nodes: map[string]*model.Node{}, Evacuations: evacuated,
-		AllNodes: new(true), ServiceCIDRs: c.cidrs,
-	}
-	for i := range nodes {
-		change.Nodes[nodes[i].Name] = &nodes[i]
-	}
+	_, change, _ := c.knownNodes(w.now)
+	change.Slices, change.ServiceCIDRs = map[model.ObjectName]*model.EndpointSlice{}, c.cidrs
 	for _, service := range append(read.Clients(), read.Name) {
 		converted, _ := c.slicesIn(c.slicesOf[service])
 		for _, slice := range converted {

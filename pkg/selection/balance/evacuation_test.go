@@ -14,16 +14,16 @@ import (
 func TestWhatStaysSharesTheLoad(t *testing.T) {
 	served, lastResort := 0, 0
 	check := func(w *world, random *rand.Rand) {
-		nodes := map[string]*model.Evacuation{}
+		nodes := map[string]*model.Avoid{}
 		for _, name := range w.names() {
 			if random.IntN(3) == 0 {
-				nodes[name] = &model.Evacuation{}
+				nodes[name] = &model.Avoid{}
 			}
 		}
 		staying := *w
 		staying.endpoints = slices.DeleteFunc(slices.Clone(w.endpoints), func(e model.PortEndpoint) bool { return nodes[e.Node] != nil })
 		for i := range w.endpoints {
-			w.endpoints[i].Evacuation = nodes[w.endpoints[i].Node]
+			w.endpoints[i].Avoid = nodes[w.endpoints[i].Node]
 		}
 		rows, without := w.rows(), staying.rows()
 		for name, row := range rows {
@@ -31,10 +31,10 @@ func TestWhatStaysSharesTheLoad(t *testing.T) {
 			for i := range w.endpoints {
 				endpoint := &w.endpoints[i]
 				isAlone := row.Rank >= 2 // nobody who stays serves this node
-				if row.Parts[i] > 0 && (endpoint.Evacuation != nil) != isAlone {
-					t.Errorf("%s sends %d to %v, evacuated %t, rank %d", name, row.Parts[i], endpoint.Addr, endpoint.Evacuation != nil, row.Rank)
+				if row.Parts[i] > 0 && (endpoint.Avoid != nil) != isAlone {
+					t.Errorf("%s sends %d to %v, evacuated %t, rank %d", name, row.Parts[i], endpoint.Addr, endpoint.Avoid != nil, row.Rank)
 				}
-				if endpoint.Evacuation != nil {
+				if endpoint.Avoid != nil {
 					continue
 				}
 				if want := without[name].Parts[at]; max(want, row.Parts[i])-min(want, row.Parts[i]) > balance.ONE>>32 { // rounding

@@ -59,7 +59,7 @@ func (t *target) weight(member int) float64 {
 // isEvacuated reports whether the members are on nodes that are being evacuated. They are of one rank, or on one node: it
 // holds for all if it does for the first.
 func (t *target) isEvacuated(endpoints []model.PortEndpoint) bool {
-	return endpoints[t.members[0]].Evacuation != nil
+	return endpoints[t.members[0]].Avoid != nil
 }
 
 func (f *Fleet) decisionsOf(q Question, census *census) *decisions {
@@ -92,8 +92,8 @@ func (d *decisions) byHints() bool { return !d.question.IsLocal && len(d.questio
 type class struct {
 	values         [policy.MaxKeys]int32
 	phase          model.Phase
-	evacuated      bool
-	zones          string // those of its hints
+	level          model.Rank // of what is held against its node
+	zones          string     // those of its hints
 	hasHintedNodes bool
 }
 
@@ -102,7 +102,7 @@ func (d *decisions) classify(view selection.Viewpoint) {
 	numbers := map[class]int{}
 	for i := range d.question.Endpoints {
 		endpoint := &d.question.Endpoints[i]
-		c := class{phase: endpoint.Phase(), evacuated: endpoint.Evacuation != nil}
+		c := class{phase: endpoint.Phase(), level: endpoint.Avoid.Level()}
 		if d.byHints() {
 			for _, node := range endpoint.HintNodes {
 				d.values[0].numberOf(node)

@@ -48,7 +48,7 @@ func newWorld(random *rand.Rand) world {
 		}
 		return word("node-", len(w.nodes)+1)
 	}
-	evacuated := map[string]*model.Evacuation{anyNode(): {}, anyNode(): {}}
+	evacuated := map[string]*model.Avoid{anyNode(): {}, anyNode(): {}}
 	if oneIn(2) {
 		evacuated = nil
 	}
@@ -65,7 +65,7 @@ func newWorld(random *rand.Rand) world {
 		if hintsNodes && !oneIn(20) {
 			endpoint.HintNodes = slices.Compact([]string{word("node-", 9), max(endpoint.Node, "node-0")})
 		}
-		endpoint.Evacuation = evacuated[endpoint.Node]
+		endpoint.Avoid = evacuated[endpoint.Node]
 		w.question.Endpoints = append(w.question.Endpoints, endpoint)
 	}
 	w.question.IsLocal = oneIn(6)
@@ -145,7 +145,7 @@ func nodeByNode(w world, asks func(*model.Node) float64) Spread {
 			}
 			part *= asked
 			out.Loads[e] += part
-			if endpoint.Evacuation != nil && part > 0 && !slices.Contains(out.OnlyEvacuated, node.Name) {
+			if endpoint.Avoid != nil && part > 0 && !slices.Contains(out.OnlyEvacuated, node.Name) {
 				out.OnlyEvacuated = append(out.OnlyEvacuated, node.Name)
 			}
 			zone, _ := viewpoint.ValueOf(endpoint, policy.Zone)

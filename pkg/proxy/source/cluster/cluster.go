@@ -4,12 +4,14 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
 // optionalPatience is how long the start waits for a resource that the API server forbids to list: ServiceCIDRs, which a
@@ -49,14 +51,19 @@ type Watcher struct {
 	publication publication
 	proxies     proxies
 	outages     *outages
-	streams     []*stream // of convert.Kinds, and of evacuations
+	streams     []*stream // of convert.Kinds, and nodes.Reasons
 	lastGood    map[model.Subject]any
+	// nodesVersion is as of when a Node was missed last.
+	nodesVersion atomic.Pointer[string]
 
 	mu    sync.Mutex
 	state *state
+	// timer is set to when the state has something to do later, which is waking; zero if it has not.
+	timer  *time.Timer
+	waking time.Time
 	// fresh holds a token while there may be something to deliver, need while other nodes may have come into need or gone
-	// out of it, and needHeadless while the slices of headless Services may have.
-	fresh, need, needHeadless chan struct{}
+	// out of it, needHeadless while the slices of headless Services may have, and missed while nodes may have gone.
+	fresh, need, needHeadless, missed chan struct{}
 }
 
 // New returns a Watcher of the cluster at an API server. It sends no request yet.
@@ -80,6 +87,7 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 		need:        make(chan struct{}, 1),
 
 		needHeadless: make(chan struct{}, 1),
+		missed:       make(chan struct{}, 1),
 	}
 	for _, kind := range convert.Kinds {
 		resource := kind.Resource
@@ -88,7 +96,9 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 		}
 		w.streams = append(w.streams, w.newStream(asked{kind, resource, listWatches.byKind[kind]}))
 	}
-	w.streams = append(w.streams, w.newStream(asked{convert.Evacuations, evacuatedNodes, listWatches.evacuated}))
+	for _, reason := range nodes.Reasons {
+		w.streams = append(w.streams, w.newStream(asked{reason.Kind, reason.Resource, listWatches.byKind[reason.Kind]}))
+	}
 	return w
 }
 
@@ -115,6 +125,7 @@ func (w *Watcher) Run(ctx context.Context, deliver func(convert.Update)) error {
 	defer cancel()
 	watching.Go(func() { w.watchNodes(ctx) })
 	watching.Go(func() { w.watchHeadless(ctx) })
+	watching.Go(func() { w.lookForNodes(ctx) })
 	for started := false; ; {
 		update, isNew := w.next(started)
 		if isNew && ctx.Err() == nil {
@@ -165,31 +176,60 @@ func (w *Watcher) change(decide func(*state)) {
 }
 
 // decide lets the state decide, and returns whom that concerns: there may be something to deliver, or other nodes, or the
-// slices of headless Services, have come into need or gone out of it.
+// slices of headless Services, have come into need or gone out of it, or it must be known whether a node is there.
 func (w *Watcher) decide(decide func(*state)) (concerned []chan<- struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	others, labels, headless := w.state.needsOthers(), w.state.needsLabels(), w.state.needsHeadless()
+	others, labels, headless := w.state.nodes.NeedsOthers(), w.state.nodes.NeedsLabels(), w.state.needsHeadless()
+	w.state.now = time.Now()
 	decide(w.state)
-	if departed := w.state.takeDeparture(); departed != nil {
-		time.AfterFunc(lingering, func() { w.change(func(s *state) { s.end(departed) }) })
-	}
-	if wait := w.state.takeKeyWait(); wait != nil {
-		time.AfterFunc(nodePatience, func() { w.change(func(s *state) { s.endKeyWait(wait) }) })
-	}
-	if orphaned := w.state.takeOrphans(); orphaned != nil {
-		time.AfterFunc(orphanPatience, func() { w.change(func(s *state) { s.endOrphans(orphaned) }) })
-	}
+	w.wakeLater()
 	if w.state.mayHaveNews() {
 		concerned = append(concerned, w.fresh)
 	}
-	if w.state.needsOthers() != others || w.state.needsLabels() != labels {
+	if w.state.nodes.NeedsOthers() != others || w.state.nodes.NeedsLabels() != labels {
 		concerned = append(concerned, w.need)
 	}
 	if w.state.needsHeadless() != headless {
 		concerned = append(concerned, w.needHeadless)
 	}
+	if w.state.nodes.HasQuestions() {
+		concerned = append(concerned, w.missed)
+	}
 	return concerned
+}
+
+// longestRest is how long the timer rests at most: who sets the clock changes when an evacuation ends.
+const longestRest = time.Minute
+
+// wakeLater sets the timer to when something is to happen next. The caller holds mu.
+func (w *Watcher) wakeLater() {
+	at, some := w.state.next()
+	if !some {
+		at = time.Time{}
+	}
+	if at.Equal(w.waking) {
+		return
+	}
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	if w.waking = at; some {
+		w.timer = time.AfterFunc(min(time.Until(at), longestRest), w.expire)
+	}
+}
+
+// expire lets happen what is due.
+func (w *Watcher) expire() {
+	var vain *nodes.Vain
+	w.change(func(s *state) {
+		w.waking = time.Time{} // so that the timer is set anew
+		vain = s.expire()
+	})
+	if vain != nil {
+		w.options.Log.Warn("timed out listing other nodes; until it succeeds, endpoints on unknown nodes match only `*`",
+			"keys", vain.Keys, "services", vain.Services, "after", nodes.Patience)
+	}
 }
 
 // wake leaves a token, unless one lies there already.

@@ -28,15 +28,29 @@ func (s *state) needsHeadless() bool { return len(s.headless) > 0 }
 
 // decideSlice delivers a slice. One that gets or loses the label of headless Services moves from one watch to the other:
 // what is gone from one may be in the other already.
-func (s *state) decideSlice(kind *convert.Kind, name model.ObjectName, value any) {
+func (s *state) decideSlice(key convert.ObjectKey, before, value any) {
 	if value == nil {
 		other := convert.HeadlessSlices
-		if kind == other {
+		if key.Kind == other {
 			other = convert.EndpointSlices
 		}
-		value = s.objects[other][name].value
+		value = s.objects[other][key.Name].value
 	}
-	kind.Note(&s.change, name, value)
+	key.Kind.Note(&s.change, key.Name, value)
+	was, _ := before.(*model.EndpointSlice)
+	now, _ := value.(*model.EndpointSlice)
+	s.nodes.NoteSlice(was, now)
+}
+
+// endpoints yields all slices.
+func (s *state) endpoints(yield func(*model.EndpointSlice) bool) {
+	for _, kind := range []*convert.Kind{convert.EndpointSlices, convert.HeadlessSlices} {
+		for _, kept := range s.objects[kind] {
+			if slice, isGood := kept.value.(*model.EndpointSlice); isGood && !yield(slice) {
+				return
+			}
+		}
+	}
 }
 
 // dropHeadless takes the slices of headless Services back, unless a Service needs them again. It reports whether it has.

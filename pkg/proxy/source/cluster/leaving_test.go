@@ -83,7 +83,7 @@ func live(t *testing.T, proxyName string, moments []moment) {
 }
 
 // problems are counted, with a mark.
-func problems(mark string, of []convert.Problem) string { return strings.Repeat(" "+mark, len(of)) }
+func problems(mark string, of []model.Finding) string { return strings.Repeat(" "+mark, len(of)) }
 
 const almost = lingering - time.Millisecond
 
@@ -185,22 +185,19 @@ func TestAListShowsWhichServicesLeft(t *testing.T) {
 		}
 		return o
 	}
-	var departed *departure
 	history(t,
 		step{"a list", func(w *world) {
 			w.replace(convert.Services, []*object{of("a", false), of("b", false), of("c", false), of("d", false)})
 		}, "service/a:1 service/b:1 service/c:1 service/d:1"},
 		step{"in the next one two are another proxy's, and one is gone", func(w *world) {
 			w.replace(convert.Services, []*object{of("a", true), of("b", true), of("c", false)})
-			if departed = w.takeDeparture(); departed == nil || w.takeDeparture() != nil {
-				t.Error("they do not leave together")
-			}
+			w.wait(lingering / 2)
 		}, "-service/d"},
 		step{"one of the two is deleted", func(w *world) { w.replace(convert.Services, []*object{of("b", true), of("c", false)}) }, "-service/a"},
-		step{"their time is over", func(w *world) { w.end(departed) }, "-service/b"},
+		step{"their time is over", func(w *world) { w.wait(lingering / 2) }, "-service/b"},
 		step{"nothing is left of them", func(w *world) {
-			if len(w.leaving) > 0 || len(w.objects[convert.Services]) != 1 {
-				t.Errorf("left are %v and %v", w.leaving, w.objects[convert.Services])
+			if w.leaving.Len() > 0 || len(w.objects[convert.Services]) != 1 {
+				t.Errorf("left are %v and %v", w.leaving.Len(), w.objects[convert.Services])
 			}
 		}, ""},
 	)

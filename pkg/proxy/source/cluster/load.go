@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,9 +26,9 @@ const (
 
 // Load lists everything once and returns it as Run would deliver it first. Unlike Run it does not try again: an error
 // names what could not be listed.
-func (w *Watcher) Load(ctx context.Context, nodes Nodes) (convert.Update, error) {
+func (w *Watcher) Load(ctx context.Context, which Nodes) (convert.Update, error) {
 	s := newState(w.options.Node)
-	s.allLabels = nodes == AllNodes
+	s.now, s.nodes.AllLabels = time.Now(), which == AllNodes
 	w.state, w.lastGood = s, convert.LastGood(w.options.LastGood)
 	for _, stream := range w.streams {
 		if err := stream.load(ctx, s); err != nil {
@@ -39,7 +40,7 @@ func (w *Watcher) Load(ctx context.Context, nodes Nodes) (convert.Update, error)
 			return convert.Update{}, err
 		}
 	}
-	if err := w.loadOthers(ctx, s, nodes); err != nil {
+	if err := w.loadOthers(ctx, s, which); err != nil {
 		return convert.Update{}, err
 	}
 	update, _ := s.take()
@@ -47,12 +48,12 @@ func (w *Watcher) Load(ctx context.Context, nodes Nodes) (convert.Update, error)
 }
 
 // loadOthers loads the other nodes as far as they are asked for or needed, after the Services.
-func (w *Watcher) loadOthers(ctx context.Context, s *state, nodes Nodes) error {
-	if nodes != AllNodes && !s.needsOthers() {
+func (w *Watcher) loadOthers(ctx context.Context, s *state, which Nodes) error {
+	if which != AllNodes && !s.nodes.NeedsOthers() {
 		return nil
 	}
 	from := w.nodesSource()
-	if nodes == AllNodes {
+	if which == AllNodes {
 		// Read in full, as this node is: the caller wants to see the cluster from each of them.
 		from.asked[0].kind, from.asked[0].listWatch = convert.Nodes, w.listWatches.allNodes
 	} else {
@@ -65,9 +66,9 @@ func (w *Watcher) loadOthers(ctx context.Context, s *state, nodes Nodes) error {
 		if err := w.newStream(one).load(ctx, s); err != nil {
 			return err
 		}
-		s.list(one.kind)
+		s.nodes.Listed(one.kind, s.now)
 	}
-	s.knowOthers(true)
+	s.nodes.KnowAll(true)
 	s.serveHeld()
 	if w.options.TopologyFrom != nil {
 		w.options.TopologyFrom(from.resource)

@@ -126,7 +126,8 @@ func cached(t *testing.T, services, slices func() kruntime.Object) (convert.Upda
 	c := newWatcher(listWatches{byKind: map[*convert.Kind]*cache.ListWatch{
 		convert.Services: serve(services), convert.EndpointSlices: serve(slices),
 		convert.ServiceCIDRs: none(&networkingv1.ServiceCIDRList{ListMeta: version}), convert.Nodes: none(&corev1.NodeList{ListMeta: version}),
-	}, evacuated: none(&metav1.PartialObjectMetadataList{ListMeta: version})},
+		convert.Evacuations: none(&metav1.PartialObjectMetadataList{ListMeta: version}),
+	}},
 		Options{View: convert.View{Node: "self"}, Log: slog.New(slog.DiscardHandler)})
 	before := heap()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -5,43 +5,86 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 )
-
-// evacuatedNodes is the resource of the nodes that are being evacuated, likewise.
-const evacuatedNodes = "nodes/evacuated"
-
-// nodePatience is how long Services wait at most for the labels of the other nodes, from when those are asked for.
-// Usually it takes less than a second. If the list does not come at all, because the proxy lacks the permission to
-// list nodes, waiting would keep every change of those Services from their clients, and at the start every Service. So
-// after this time they are served with what is known: an endpoint on an unknown node matches only `*`.
-const nodePatience = 10 * time.Second
 
 // watchNodes follows the other nodes while a Service needs them, until the context ends.
 func (w *Watcher) watchNodes(ctx context.Context) {
 	(&onDemand{
-		watcher: w, choose: w.chooseSource, need: w.need, begin: (*state).begin,
-		isNeeded: (*state).needsOthers, drop: (*state).dropOthers, waitNoLonger: w.waitNoLonger,
+		watcher: w, choose: w.chooseSource, need: w.need,
+		await: func(s *state) { s.nodes.Await(s.now) }, begin: (*state).begin,
+		isNeeded: func(s *state) bool { return s.nodes.NeedsOthers() }, drop: (*state).dropOthers,
 		tell: w.options.TopologyFrom,
 	}).watch(ctx)
 }
 
-// waitNoLonger serves the Services that wait for the other nodes, and says so.
-func (w *Watcher) waitNoLonger() {
-	var services int
-	var keys []string
-	isListed := false
-	w.change(func(s *state) {
-		if isListed = s.knowsOthers; isListed { // just now
+// How it is asked whether nodes are there that lost their label: about so many at once, and no more than once in lookEvery,
+// whatever happens to labels. Each of 5,000 proxies asks when 300 nodes lose theirs within 15 s: some 16 times.
+const (
+	mostLookedFor = 100
+	lookEvery     = time.Second
+)
+
+// lookForNodes finds out whether the nodes are there that lost the label by which they were followed: to a client that
+// selects by label, one that goes looks the same. It runs until the context ends.
+func (w *Watcher) lookForNodes(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
 			return
+		case <-w.missed:
 		}
-		for _, key := range slices.Sorted(maps.Keys(s.uses)) {
-			keys = append(keys, string(key))
+		var hostnames map[string]string
+		w.change(func(s *state) { hostnames = s.nodes.Questions() })
+		for names := range slices.Chunk(slices.Sorted(maps.Keys(hostnames)), mostLookedFor) {
+			w.lookFor(ctx, names, hostnames)
 		}
-		services = s.waitNoLonger()
-	})
-	if isListed {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(lookEvery):
+		}
+	}
+}
+
+// lookFor asks whether some nodes are there, by their labels for hostnames: a list by these comes from the API server's
+// cache, as of when they were missed. If there is no answer they count as there, in a while.
+func (w *Watcher) lookFor(ctx context.Context, names []string, hostnames map[string]string) {
+	areThere := map[string]bool{}
+	var values []string
+	for _, name := range names {
+		areThere[name] = hostnames[name] == ""
+		if hostnames[name] != "" {
+			values = append(values, hostnames[name])
+		}
+	}
+	isOne, err := labels.NewRequirement(corev1.LabelHostname, selection.In, values)
+	if err != nil { // there are none
+		w.change(func(s *state) { s.nodes.Answer(areThere) })
 		return
 	}
-	w.options.Log.Warn("timed out listing other nodes; until it succeeds, endpoints on unknown nodes match only `*`",
-		"keys", keys, "services", services, "after", nodePatience)
+	version := "0"
+	if newest := w.nodesVersion.Load(); newest != nil {
+		version = *newest
+	}
+	ctx, cancel := context.WithTimeout(ctx, leasePatience)
+	defer cancel()
+	list, err := w.listWatches.nodes.List(ctx, metav1.ListOptions{
+		LabelSelector:   labels.NewSelector().Add(*isOne).String(),
+		ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+	})
+	if err != nil {
+		w.options.Log.Debug("looking for nodes that lost a label failed; they count as there", "nodes", names, "error", err)
+		return
+	}
+	for i := range list.Items {
+		if _, isAsked := hostnames[list.Items[i].Name]; isAsked {
+			areThere[list.Items[i].Name] = true
+		}
+	}
+	w.change(func(s *state) { s.nodes.Answer(areThere) })
 }

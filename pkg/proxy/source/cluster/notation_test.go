@@ -6,10 +6,12 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
 const (
@@ -23,6 +25,12 @@ func nameOf(name string) model.ObjectName { return model.ObjectName{Namespace: "
 type world struct{ *state }
 
 func newWorld() *world { return &world{newState("")} }
+
+// wait lets time pass.
+func (s *state) wait(duration time.Duration) *nodes.Vain {
+	s.now = s.now.Add(duration)
+	return s.expire()
+}
 
 // service puts a version of a Service with topology keys; its port distinguishes versions.
 func (w *world) service(name string, port uint16, keys ...policy.Key) {
@@ -40,7 +48,7 @@ func (w *world) bounded(port uint16) {
 }
 
 // putVersion puts a version of a Service; nil: it is not ours to serve, or refused.
-func (w *world) putVersion(name string, value *model.Service, refused ...convert.Problem) {
+func (w *world) putVersion(name string, value *model.Service, refused ...model.Finding) {
 	now := &object{name: nameOf(name), refused: refused}
 	if value != nil {
 		now.value = value
@@ -105,12 +113,12 @@ func inWords(update convert.Update) string {
 		}
 		words = append(words, "node/"+name+"{"+strings.Join(labels, ",")+"}")
 	}
-	for name, evacuation := range update.Change.Evacuations {
-		if evacuation == nil {
-			words = append(words, "-evacuation/"+name)
+	for against, avoid := range update.Change.Avoid {
+		if avoid == nil {
+			words = append(words, "-avoid/"+against.Node)
 			continue
 		}
-		words = append(words, "evacuation/"+name)
+		words = append(words, "avoid/"+against.Node)
 	}
 	for name, prefixes := range update.Change.ServiceCIDRs {
 		words = append(words, fmt.Sprintf("range/%s:%v", name, prefixes))

@@ -22,14 +22,14 @@ type onDemand struct {
 	// need holds a token when it may have come into need, or gone out of it.
 	need     <-chan struct{}
 	isNeeded func(*state) bool
-	// begin tells the state of a source before anything comes from it; nil if there is one only.
+	// await tells the state that it is asked for from now on, and begin of a source before anything comes from it; both nil
+	// if nothing waits for it, and there is one source only.
+	await func(*state)
 	begin func(*state, *source)
 	// drop takes back what was delivered, unless it is needed again, and reports whether it has.
 	drop func(*state) bool
 	// tell is called with the resource that is followed from now on, or an empty one; it may be nil.
 	tell func(resource string)
-	// waitNoLonger is called if the first list does not come within nodePatience; nil if nothing waits for it.
-	waitNoLonger func()
 }
 
 // watch follows the resource while a Service needs it, until the context ends.
@@ -52,8 +52,10 @@ func (d *onDemand) watch(ctx context.Context) {
 func (d *onDemand) follow(ctx context.Context, lingers time.Duration) {
 	var now following
 	defer func() { now.end() }()
-	patience, linger := time.NewTimer(nodePatience), time.NewTimer(lingers)
-	defer patience.Stop()
+	if d.await != nil {
+		d.watcher.change(d.await)
+	}
+	linger := time.NewTimer(lingers)
 	defer linger.Stop()
 	linger.Stop()
 	choice := time.NewTimer(0)
@@ -65,13 +67,6 @@ func (d *onDemand) follow(ctx context.Context, lingers time.Duration) {
 		case <-choice.C:
 			now = d.followFrom(ctx, now)
 			choice.Reset(untilNextChoice(now.source))
-		case <-now.listed:
-			patience.Stop()
-			now.listed = nil
-		case <-patience.C:
-			if d.waitNoLonger != nil {
-				d.waitNoLonger()
-			}
 		case <-d.need:
 			linger.Stop()
 			switch isNeeded, isOutgrown := d.look(now.source); {
@@ -93,7 +88,6 @@ func (d *onDemand) follow(ctx context.Context, lingers time.Duration) {
 // following is what is followed now. The zero value is nothing.
 type following struct {
 	source *source
-	listed <-chan struct{} // closed when the first lists are there; nil after that
 	cancel context.CancelFunc
 }
 
@@ -128,22 +122,11 @@ func (d *onDemand) followFrom(ctx context.Context, now following) following {
 		d.watcher.change(func(s *state) { d.begin(s, chosen) })
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	listed, streams := make(chan struct{}), []*stream(nil)
 	for _, one := range chosen.asked {
-		followed := d.watcher.newStream(one)
-		followed.follow(ctx)
-		streams = append(streams, followed)
+		d.watcher.newStream(one).follow(ctx)
 	}
-	go func() {
-		for _, followed := range streams {
-			if !followed.await(ctx) {
-				return
-			}
-		}
-		close(listed)
-	}()
 	d.told(chosen.resource)
-	return following{chosen, listed, cancel}
+	return following{chosen, cancel}
 }
 
 func (d *onDemand) told(resource string) {

@@ -20,14 +20,14 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
 // listWatches are the requests to the API server: which objects are asked for.
 type listWatches struct {
 	byKind map[*convert.Kind]*cache.ListWatch
-	// others has the metadata of the other nodes, evacuated that of nodes with the label, allNodes all of all nodes;
-	// headless has the slices of headless Services.
-	others, evacuated, allNodes, headless *cache.ListWatch
+	// others has the metadata of the other nodes, allNodes all of all nodes; headless has the slices of headless Services.
+	others, allNodes, headless *cache.ListWatch
 	// topology has the TopologySlices; leases and nodes tell whether they are to be believed.
 	topology *cache.ListWatch
 	// proxies has the slices of the Service over the proxies' pods; demanding and controlPlane the nodes that those do not
@@ -76,12 +76,14 @@ func newListWatches(config *rest.Config, options Options) (listWatches, error) {
 	if err != nil {
 		return listWatches{}, fmt.Errorf("making a client for metadata of %s: %w", config.Host, err)
 	}
-	nodes := metadataClient.Resource(convert.OtherNodes.Group.WithResource(convert.OtherNodes.Resource))
-	all.nodes = nodes
-	all.others = metadataListWatch(nodes, selectorOf(convert.OtherNodes, view))
-	all.evacuated = metadataListWatch(nodes, selectorOf(convert.Evacuations, view))
-	all.demanding = metadataListWatch(nodes, selectorOf(convert.NodesWithDemand, view))
-	all.controlPlane = metadataListWatch(nodes, selectorOf(convert.ControlPlaneNodes, view))
+	metadataOf := metadataClient.Resource(convert.OtherNodes.Group.WithResource(convert.OtherNodes.Resource))
+	all.nodes = metadataOf
+	all.others = metadataListWatch(metadataOf, selectorOf(convert.OtherNodes, view))
+	for _, reason := range nodes.Reasons {
+		all.byKind[reason.Kind] = metadataListWatch(metadataOf, selectorOf(reason.Kind, view))
+	}
+	all.demanding = metadataListWatch(metadataOf, selectorOf(convert.NodesWithDemand, view))
+	all.controlPlane = metadataListWatch(metadataOf, selectorOf(convert.ControlPlaneNodes, view))
 	return all, nil
 }
 

@@ -26,6 +26,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
 // longestPause is more than client-go lets pass between two attempts.
@@ -63,8 +64,8 @@ func newAPI(takes time.Duration, services ...corev1.Service) *api {
 		}
 		return watch.NewProxyWatcher(a.services), nil
 	}
-	nodes := always(&metav1.PartialObjectMetadataList{ListMeta: version})
-	a.evacuated = always(&metav1.PartialObjectMetadataList{ListMeta: version})
+	others := always(&metav1.PartialObjectMetadataList{ListMeta: version})
+	a.byKind[convert.Evacuations] = always(&metav1.PartialObjectMetadataList{ListMeta: version})
 	a.others = &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			a.nodeLists.Add(1)
@@ -72,11 +73,11 @@ func newAPI(takes time.Duration, services ...corev1.Service) *api {
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			case <-time.After(takes):
-				return nodes.ListWithContext(ctx, options)
+				return others.ListWithContext(ctx, options)
 			}
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			watched, err := nodes.WatchWithContext(ctx, options)
+			watched, err := others.WatchWithContext(ctx, options)
 			if err != nil {
 				return nil, err
 			}
@@ -213,15 +214,15 @@ func startDuringAttack(t *testing.T, takes time.Duration) {
 		}
 		synctest.Wait()
 	}
-	attack(nodePatience + tick)
+	attack(nodes.Patience + tick)
 	if r.count() == 0 {
-		t.Errorf("after %v there is no first update", nodePatience)
+		t.Errorf("after %v there is no first update", nodes.Patience)
 	}
 	victim := keyedService("victim", version, rack)
 	api.services <- watch.Event{Type: watch.Added, Object: &victim}
-	attack(nodePatience + tick)
+	attack(nodes.Patience + tick)
 	if !r.delivers("victim") {
-		t.Errorf("the Service of another user waits for more than %v", nodePatience)
+		t.Errorf("the Service of another user waits for more than %v", nodes.Patience)
 	}
 	attack(2 * demandLinger)
 	if got := api.nodeLists.Load(); got != 1 {
@@ -375,7 +376,7 @@ func TestAServiceIsServedAfterItsPatienceWhileNoListComes(t *testing.T) {
 		time.Sleep(time.Minute)
 		first, second := keyedService("first", 2, rack), keyedService("second", 3, row)
 		api.services <- watch.Event{Type: watch.Added, Object: &first}
-		time.Sleep(nodePatience - tick)
+		time.Sleep(nodes.Patience - tick)
 		api.services <- watch.Event{Type: watch.Added, Object: &second}
 		synctest.Wait()
 		if r.delivers("first") || r.delivers("second") {

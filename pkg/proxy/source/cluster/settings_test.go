@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -21,6 +22,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
 // values are, of a setting, one that means something, and some that are wrong; or another one, where none can be wrong.
@@ -50,18 +52,18 @@ var valuesOf = map[string]values{
 // settled is what a source has brought to the proxy.
 type settled struct {
 	Change   model.Change
-	problems []convert.Problem
+	problems []model.Finding
 }
 
 func (s *settled) take(update convert.Update) {
 	s.Change = s.Change.Then(update.Change)
-	s.problems = convert.SortProblems(slices.DeleteFunc(append(s.problems, update.Refused...), func(p convert.Problem) bool {
+	s.problems = convert.SortProblems(slices.DeleteFunc(append(s.problems, update.Refused...), func(p model.Finding) bool {
 		return slices.Contains(update.PutRight, p)
 	}))
 	maps.DeleteFunc(s.Change.Services, func(_ model.ObjectName, now *model.Service) bool { return now == nil })
 	maps.DeleteFunc(s.Change.Slices, func(_ model.ObjectName, now *model.EndpointSlice) bool { return now == nil })
 	maps.DeleteFunc(s.Change.Nodes, func(_ string, now *model.Node) bool { return now == nil })
-	maps.DeleteFunc(s.Change.Evacuations, func(_ string, now *model.Evacuation) bool { return now == nil })
+	maps.DeleteFunc(s.Change.Avoid, func(_ model.Against, now *model.Avoid) bool { return now == nil })
 }
 
 // takesIn takes in the versions of one object, one after the other.
@@ -71,8 +73,9 @@ type takesIn func(t *testing.T, view convert.View, kind *convert.Kind, versions 
 func fromAPIServer(t *testing.T, view convert.View, kind *convert.Kind, versions ...convert.Object) (now settled) {
 	t.Helper()
 	w := newWatcher(listWatches{}, Options{View: view, Log: slog.New(slog.DiscardHandler)})
-	w.state.allLabels = true
-	w.state.waitNoLonger() // for other nodes, which nobody lists here
+	w.state.nodes.AllLabels = true
+	w.state.nodes.Await(w.state.now)
+	w.state.wait(nodes.Patience) // for other nodes, which nobody lists here
 	streams := map[*convert.Kind]*stream{}
 	for _, stream := range w.streams {
 		streams[stream.kind] = stream
@@ -87,9 +90,7 @@ func fromAPIServer(t *testing.T, view convert.View, kind *convert.Kind, versions
 				_ = streams[convert.Evacuations].Delete(evacuated)
 			}
 		}
-		for _, departed := range w.state.leaving { // what another proxy serves goes a moment later
-			w.state.end(departed)
-		}
+		w.state.wait(time.Hour) // what another proxy serves goes a moment later
 		update, _ := w.next(true)
 		now.take(update)
 	}
@@ -242,7 +243,7 @@ func judge(
 		if len(fresh.problems) == 0 && !isMeaningless(setting.Key, object()) {
 			t.Errorf("%q: nobody is told that it is wrong", bad)
 		}
-		if !slices.ContainsFunc(fresh.problems, func(p convert.Problem) bool { return p.Code.IsUnread() }) {
+		if !slices.ContainsFunc(fresh.problems, func(p model.Finding) bool { return p.Code.IsUnread() }) {
 			continue // what is wrong with the annotations of a Service that is served, it has taken into account
 		}
 		absent := source(t, view, kind, without(object(), setting))

@@ -2,47 +2,35 @@ package cluster
 
 import (
 	"slices"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/later"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
 // state decides what becomes of each object that arrives: it is delivered, refused, or held back until the labels of
 // other nodes are known. It knows no API server and no clock, and is for one goroutine at a time.
 type state struct {
+	// now is what time it is, as the last one said who let it decide.
+	now time.Time
 	// objects are those that exist and are ours, or have problems.
 	objects map[*convert.Kind]map[model.ObjectName]kept
-	// leaving are those of them that are another proxy's now, with the departure that ends them; departed is that of the
-	// change that is being taken in.
-	leaving  map[convert.ObjectKey]*departure
-	departed *departure
+	// leaving are those of them that are another proxy's now, until they go.
+	leaving later.Queue[convert.ObjectKey]
 
-	// change is what was not delivered yet.
+	// change is what was not delivered yet, but for nodes.
 	change model.Change
 	// problems are those of the objects that are refused, or count without a label or annotation, and judged those that
 	// were delivered last of the objects of which they are others now.
-	problems, judged map[convert.ObjectKey][]convert.Problem
+	problems, judged map[convert.ObjectKey][]model.Finding
 
-	// keys are those of nodeKeys that a Service names, in its newest good version, uses how many Services name each, and
-	// held those versions that wait for nodes.
-	keys map[model.ObjectName][]policy.Key
-	uses map[policy.Key]int
-	held map[model.ObjectName]*model.Service
-
+	// nodes is what is known of nodes, and held are the newest good versions of the Services that wait for it.
+	nodes *nodes.Directory
+	held  map[model.ObjectName]*model.Service
 	// headless are the headless Services that are ours.
 	headless map[model.ObjectName]bool
-
-	// nodes are the nodes as they were delivered: with all labels, or those in use.
-	nodes     map[string]*model.Node
-	allLabels bool
-	// own is the name of this node, and topology what slices say of the others.
-	own      string
-	topology topology
-	// from are the kinds from which the other nodes are known, as soon as none of their lists is missing any more.
-	from, missing []*convert.Kind
-	// knowsOthers: all other nodes are listed. isOverdue: no Service waits for that any more.
-	knowsOthers, isOverdue bool
 }
 
 // kept is what is kept of an object.
@@ -53,36 +41,16 @@ type kept struct {
 }
 
 func newState(own string) *state {
-	return &state{
+	s := &state{
 		objects:  map[*convert.Kind]map[model.ObjectName]kept{},
-		leaving:  map[convert.ObjectKey]*departure{},
-		problems: map[convert.ObjectKey][]convert.Problem{},
-		judged:   map[convert.ObjectKey][]convert.Problem{},
-		keys:     map[model.ObjectName][]policy.Key{},
-		uses:     map[policy.Key]int{},
+		problems: map[convert.ObjectKey][]model.Finding{},
+		judged:   map[convert.ObjectKey][]model.Finding{},
 		held:     map[model.ObjectName]*model.Service{},
-
 		headless: map[model.ObjectName]bool{},
-		nodes:    map[string]*model.Node{},
-		own:      own,
-		topology: newTopology(),
 	}
+	s.nodes = nodes.New(own, s.endpoints)
+	return s
 }
-
-// take returns what is new since the last call, and whether anything is.
-func (s *state) take() (convert.Update, bool) {
-	var before, after []convert.Problem
-	for key, problems := range s.judged {
-		before, after = append(before, problems...), append(after, s.problems[key]...)
-	}
-	update := convert.NewUpdate(s.change, before, after)
-	s.change = model.Change{}
-	clear(s.judged)
-	return update, !update.IsEmpty()
-}
-
-// mayHaveNews reports whether there may be something to deliver: what was refused may have been put right meanwhile.
-func (s *state) mayHaveNews() bool { return len(s.judged) > 0 || !s.change.IsEmpty() }
 
 // put takes in a version of an object. A bad one leaves the last good one in force.
 func (s *state) put(kind *convert.Kind, now *object) {
@@ -91,15 +59,15 @@ func (s *state) put(kind *convert.Kind, now *object) {
 	if now.isOthers && s.leave(key, now.uid) {
 		return
 	}
-	delete(s.leaving, key)
-	last := s.objects[kind][now.name].value
-	isNew := len(now.refused) == 0 && !kind.IsSame(last, now.value)
+	s.leaving.Cancel(key)
+	before := s.objects[kind][now.name].value
+	isNew, inForce := len(now.refused) == 0 && !kind.IsSame(before, now.value), before
 	if isNew {
-		last = now.value
+		inForce = now.value
 	}
-	s.keep(key, kept{now.uid, last})
+	s.keep(key, kept{now.uid, inForce})
 	if isNew {
-		s.decide(kind, now.name, now.value)
+		s.decide(key, before, now.value)
 	}
 }
 
@@ -119,11 +87,11 @@ func (s *state) keep(key convert.ObjectKey, object kept) {
 func (s *state) remove(kind *convert.Kind, name model.ObjectName) {
 	key := convert.ObjectKey{Kind: kind, Name: name}
 	s.judge(key, nil)
-	delete(s.leaving, key)
-	last := s.objects[kind][name].value
+	s.leaving.Cancel(key)
+	before := s.objects[kind][name].value
 	delete(s.objects[kind], name)
-	if last != nil {
-		s.decide(kind, name, nil)
+	if before != nil {
+		s.decide(key, before, nil)
 	}
 }
 
@@ -139,11 +107,12 @@ func (s *state) replace(kind *convert.Kind, all []*object) {
 			s.remove(kind, name)
 		}
 	}
-	s.list(kind)
+	s.nodes.Listed(kind, s.now)
+	s.serve()
 }
 
 // judge takes in the problems of an object.
-func (s *state) judge(key convert.ObjectKey, problems []convert.Problem) {
+func (s *state) judge(key convert.ObjectKey, problems []model.Finding) {
 	before := s.problems[key]
 	if slices.Equal(before, problems) {
 		return
@@ -157,39 +126,18 @@ func (s *state) judge(key convert.ObjectKey, problems []convert.Problem) {
 	}
 }
 
-// refusals returns the objects that are refused, with their last good versions.
-func (s *state) refusals() []convert.Refusal {
-	var refusals []convert.Refusal
-	for key, problems := range s.problems {
-		if slices.ContainsFunc(problems, convert.Problem.IsRefusal) {
-			refusals = append(refusals, convert.Refusal{Kind: key.Kind.Name, Name: key.Name, InForce: s.objects[key.Kind][key.Name].value})
-		}
-	}
-	return refusals
-}
-
-// decide decides about a value that is new, or nil.
-func (s *state) decide(kind *convert.Kind, name model.ObjectName, value any) {
-	if slices.Contains(s.missing, kind) && kind != convert.OtherNodes {
-		return // it is looked at when all lists are there
-	}
-	switch kind {
-	case convert.Services:
+// decide decides about a value that is new, or nil, and the one before.
+func (s *state) decide(key convert.ObjectKey, before, value any) {
+	switch kind := key.Kind; {
+	case nodes.Speaks(kind):
+		s.nodes.Put(kind, key.Name, value, s.now)
+		s.serve()
+	case kind == convert.Services:
 		service, _ := value.(*model.Service)
-		s.decideService(name, service)
-	case convert.Nodes, convert.OtherNodes:
-		node, _ := value.(*model.Node)
-		s.decideNode(kind, name, node)
-	case convert.TopologySlices, convert.ProxySlices:
-		slice, _ := value.(*model.TopologySlice)
-		s.decideTopologySlice(name.Name, slice)
-	case convert.NodesWithDemand, convert.ControlPlaneNodes:
-		if s.topology.node(name.Name) != nil {
-			s.describe(name.Name, false)
-		}
-	case convert.EndpointSlices, convert.HeadlessSlices:
-		s.decideSlice(kind, name, value)
+		s.decideService(key.Name, service)
+	case kind == convert.EndpointSlices, kind == convert.HeadlessSlices:
+		s.decideSlice(key, before, value)
 	default:
-		kind.Note(&s.change, name, value)
+		kind.Note(&s.change, key.Name, value)
 	}
 }

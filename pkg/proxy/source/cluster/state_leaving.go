@@ -13,9 +13,6 @@ import (
 // Service, new connections fail; while both do, each is served by whichever comes first in the kernel.
 const lingering = 5 * time.Second
 
-// departure are the objects that became another proxy's in one change. They go together.
-type departure struct{ objects []convert.ObjectKey }
-
 // leave takes in that an object is another proxy's now, and reports whether its last good version stays in force for a
 // while. What happens to the object meanwhile is not taken in, but that it is deleted or comes back. An object of that
 // name with another UID shows that ours was deleted.
@@ -24,38 +21,18 @@ type departure struct{ objects []convert.ObjectKey }
 // kube-proxy tries again only with a later sync.
 func (s *state) leave(key convert.ObjectKey, uid string) (stays bool) {
 	last := s.objects[key.Kind][key.Name]
-	if last.value == nil || last.uid != uid {
+	switch {
+	case last.value == nil || last.uid != uid:
 		return false
-	}
-	if s.leaving[key] != nil {
+	case s.leaving.Has(key):
 		return true
 	}
-	if s.departed == nil {
-		s.departed = &departure{}
-	}
-	s.departed.objects = append(s.departed.objects, key)
-	s.leaving[key] = s.departed
+	s.leaving.At(key, s.now.Add(lingering))
 	if service, isService := last.value.(*model.Service); isService && service.HealthCheckNodePort != 0 {
 		unchecked := *service
 		unchecked.HealthCheckNodePort = 0
 		s.objects[key.Kind][key.Name] = kept{uid, &unchecked}
-		s.decide(key.Kind, key.Name, &unchecked)
+		s.decide(key, last.value, &unchecked)
 	}
 	return true
-}
-
-// takeDeparture returns the objects that left since the last call; nil if none did.
-func (s *state) takeDeparture() *departure {
-	departed := s.departed
-	s.departed = nil
-	return departed
-}
-
-// end takes those away that left then and have not come back since.
-func (s *state) end(departed *departure) {
-	for _, key := range departed.objects {
-		if s.leaving[key] == departed {
-			s.remove(key.Kind, key.Name)
-		}
-	}
 }

@@ -2,11 +2,13 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
 func TestAServiceWaitsForNodesThatAreNotKnownYet(t *testing.T) {
@@ -66,8 +68,12 @@ func TestAListThatDoesNotComeIsWaitedForNoLonger(t *testing.T) {
 	history(t,
 		step{"Services wait", func(w *world) { w.service("web", 80, rack); w.service("shop", 80, row) }, ""},
 		step{"the list is overdue", func(w *world) {
-			if got := w.waitNoLonger(); got != 2 {
-				t.Errorf("%d Services waited, want 2", got)
+			w.nodes.Await(w.now)
+			if vain := w.wait(nodes.Patience - 1); vain != nil {
+				t.Errorf("they do not wait for all of the time: %+v", vain)
+			}
+			if vain := w.wait(1); vain == nil || vain.Services != 2 || !slices.Equal(vain.Keys, []string{rack, row}) {
+				t.Errorf("in vain waited %+v, want 2 Services for %s and %s", vain, rack, row)
 			}
 		}, "service/shop:80 service/web:80"},
 		step{"no Service waits for it any more", func(w *world) { w.service("web", 81, rack) }, "service/web:81"},
@@ -89,8 +95,8 @@ func TestWhoNamesOneKeyAfterTheOtherCostsNothing(t *testing.T) {
 			t.Fatalf("edit %d delivers %q, want the Service alone", i, got)
 		}
 	}
-	if len(w.uses) != 1 || len(w.keys) != 1 || len(w.held) != 0 {
-		t.Errorf("%d keys of %d Services are known and %d wait, want one, one and none", len(w.uses), len(w.keys), len(w.held))
+	if at, some := w.next(); some || len(w.held) != 0 {
+		t.Errorf("%d Services wait, and something happens at %v: %v", len(w.held), at, some)
 	}
 	w.service("victim", 80, rack)
 	if got, want := w.delivered(), "node/n1{rack=1} service/victim:80"; got != want {
@@ -105,12 +111,12 @@ func TestManyServicesMayWaitForOneList(t *testing.T) {
 	for i := range services {
 		w.service(fmt.Sprintf("s%d", i), 80, rack)
 	}
-	if len(w.held) != services || w.uses[rack] != services {
-		t.Fatalf("%d Services wait and %d name the key, want %d", len(w.held), w.uses[rack], services)
+	if len(w.held) != services {
+		t.Fatalf("%d Services wait, want %d", len(w.held), services)
 	}
 	w.list()
 	update, _ := w.take()
-	if len(update.Change.Services) != services || len(w.held) != 0 || w.uses[rack] != services {
+	if len(update.Change.Services) != services || len(w.held) != 0 {
 		t.Errorf("%d Services were delivered and %d wait, want all and none", len(update.Change.Services), len(w.held))
 	}
 }
@@ -128,8 +134,9 @@ func TestABoundNeedsAllNodes(t *testing.T) {
 	}
 	knowsAll := func(want bool) func(*world) {
 		return func(w *world) {
-			if got := w.change.AllNodes; got == nil || *got != want {
-				t.Errorf("delivered is that all nodes are known: %v, want %t", got, want)
+			var change model.Change
+			if w.nodes.Clone(nil).Take(&change); change.AllNodes == nil || *change.AllNodes != want {
+				t.Errorf("delivered is that all nodes are known: %v, want %t", change.AllNodes, want)
 			}
 		}
 	}

@@ -32,8 +32,8 @@ func history(t *testing.T, steps ...step) {
 	}
 }
 
-func problem(name, reason string) convert.Problem {
-	return convert.Problem{Kind: convert.ServiceKind, Name: nameOf(name), Code: model.Refused, Reason: reason}
+func problem(name, reason string) model.Finding {
+	return model.Finding{Kind: convert.ServiceKind, Name: nameOf(name), Code: model.Refused, Reason: reason}
 }
 
 func TestAServiceIsDeliveredWhenWhatIsUsedOfItChanges(t *testing.T) {
@@ -91,8 +91,8 @@ func TestAListTakesTheWholeStateOver(t *testing.T) {
 	of := func(name string, port uint16) *object {
 		return &object{name: nameOf(name), value: &model.Service{Name: nameOf(name), Ports: []model.ServicePort{{Port: port}}}}
 	}
-	bad := &object{name: nameOf("bad"), refused: []convert.Problem{problem("bad", "why")}}
-	ignored := &object{name: nameOf("not ours"), ignored: []convert.Problem{problem("not ours", "why")}}
+	bad := &object{name: nameOf("bad"), refused: []model.Finding{problem("bad", "why")}}
+	ignored := &object{name: nameOf("not ours"), ignored: []model.Finding{problem("not ours", "why")}}
 	history(t,
 		step{"a list", func(w *world) {
 			w.replace(convert.Services, []*object{of("a", 1), of("b", 1), of("c", 1), bad, ignored})
@@ -130,7 +130,7 @@ func TestThisNodeIsDeliveredWithTheLabelsInUse(t *testing.T) {
 
 func TestProblemsAreDeliveredSortedAndWhenTheyChange(t *testing.T) {
 	w := newWorld()
-	type problems []convert.Problem
+	type problems []model.Finding
 	expect := func(what string, refused, putRight problems) {
 		t.Helper()
 		update, isNew := w.take()

@@ -13,6 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
 // topologySlice describes nodes by their racks.
@@ -40,20 +41,30 @@ func delivered(s *state) string {
 	return fmt.Sprint(names)
 }
 
-// racksOf are the nodes as they were delivered.
-func racksOf(s *state) map[string]string {
-	racks := map[string]string{}
-	for name, node := range s.nodes {
-		racks[name] = node.Labels[string(rack)]
+// racked is a state, and the racks of the nodes that it has delivered.
+type racked struct {
+	*state
+	racks map[string]string
+}
+
+func newRacked() racked { return racked{newState("node-0"), map[string]string{}} }
+
+// now takes what is new, and returns the racks.
+func (r racked) now() map[string]string {
+	update, _ := r.take()
+	for name, node := range update.Change.Nodes {
+		if delete(r.racks, name); node != nil {
+			r.racks[name] = node.Labels[string(rack)]
+		}
 	}
-	return racks
+	return r.racks
 }
 
 // TestNodesAreWhatAllSlicesSay: after any history of slices, also of those that contradict each other.
 func TestNodesAreWhatAllSlicesSay(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		s := newState("node-0")
+		s := newRacked()
 		s.put(convert.Services, serviceOf("racked", rack))
 		now := map[string]map[string]string{}
 		for step := range 30 {
@@ -77,18 +88,16 @@ func TestNodesAreWhatAllSlicesSay(t *testing.T) {
 				now[name] = someRacks(random)
 				s.put(convert.TopologySlices, topologySlice(name, []policy.Key{rack}, now[name]))
 			}
-			if orphaned := s.takeOrphans(); orphaned != nil {
-				s.endOrphans(orphaned)
-			}
+			s.wait(nodes.Remembrance)
 			want := map[string]string{}
 			for _, name := range slices.Backward(slices.Sorted(maps.Keys(now))) {
 				maps.Copy(want, now[name])
 			}
-			if s.described() != len(want) {
-				t.Fatalf("seed %d, step %d: %d nodes are described, want %d", seed, step, s.described(), len(want))
+			if s.nodes.Described() != len(want) {
+				t.Fatalf("seed %d, step %d: %d nodes are described, want %d", seed, step, s.nodes.Described(), len(want))
 			}
 			delete(want, "node-0") // speaks for itself
-			if diff := cmp.Diff(want, racksOf(s)); diff != "" {
+			if diff := cmp.Diff(want, s.now()); diff != "" {
 				t.Fatalf("seed %d, step %d: nodes (-want +got):\n%s", seed, step, diff)
 			}
 		}
@@ -105,7 +114,7 @@ func someRacks(random *rand.Rand) map[string]string {
 
 // TestNodesOutliveTheirSlicesForAWhile: but for those that a slice leaves out.
 func TestNodesOutliveTheirSlicesForAWhile(t *testing.T) {
-	s := newState("node-0")
+	s := newRacked()
 	s.put(convert.Services, serviceOf("racked", rack))
 	keys := []policy.Key{rack}
 	s.replace(convert.TopologySlices, []*object{
@@ -113,7 +122,7 @@ func TestNodesOutliveTheirSlicesForAWhile(t *testing.T) {
 	})
 	check := func(what string, want map[string]string) {
 		t.Helper()
-		if diff := cmp.Diff(want, racksOf(s)); diff != "" {
+		if diff := cmp.Diff(want, s.now()); diff != "" {
 			t.Errorf("%s: nodes (-want +got):\n%s", what, diff)
 		}
 	}
@@ -121,11 +130,10 @@ func TestNodesOutliveTheirSlicesForAWhile(t *testing.T) {
 	check("a slice leaves one out", map[string]string{"node-1": "r1", "node-3": "r3"})
 	s.remove(convert.TopologySlices, model.ObjectName{Name: "a"})
 	s.remove(convert.TopologySlices, model.ObjectName{Name: "b"})
-	orphaned := s.takeOrphans()
 	check("all slices are gone", map[string]string{"node-1": "r1", "node-3": "r3"})
 	s.put(convert.TopologySlices, topologySlice("c", keys, map[string]string{"node-3": "r4"}))
 	check("one is published again", map[string]string{"node-1": "r1", "node-3": "r4"})
-	s.endOrphans(orphaned)
+	s.wait(nodes.Remembrance)
 	check("some time later", map[string]string{"node-3": "r4"})
 	s.replace(convert.TopologySlices, nil)
 	check("a complete list without any", map[string]string{"node-3": "r4"})
@@ -152,23 +160,20 @@ func TestAServiceWaitsUntilItsLabelIsPublishedOfAllNodes(t *testing.T) {
 	s.remove(convert.Services, model.ObjectName{Namespace: "default", Name: "racked"})
 	step("a Service that is gone", "[racked]")
 	s.put(convert.Services, serviceOf("racked", rack))
-	wait := s.takeKeyWait()
+	s.wait(nodes.Patience - 1)
 	step("a label that came into use", "[]")
-	if wait == nil || !slices.Equal(wait.keys, []policy.Key{rack}) {
-		t.Fatalf("it waits for %+v, want for %s", wait, rack)
-	}
 	s.put(convert.Services, serviceOf("other"))
 	s.put(convert.TopologySlices, topologySlice("a", []policy.Key{rack, policy.Zone}, one))
 	step("one of two slices has it", "[other]")
 	s.put(convert.TopologySlices, topologySlice("b", []policy.Key{rack, policy.Zone}, two))
 	step("both have it", "[racked]")
-	s.endKeyWait(wait)
+	s.wait(1)
 	step("the end of the wait", "[]")
 
 	s.put(convert.Services, serviceOf("vain", "example.com/nobody"))
-	wait = s.takeKeyWait()
+	s.wait(nodes.Patience - 1)
 	step("a label that nobody publishes", "[]")
-	s.endKeyWait(wait)
+	s.wait(1)
 	step("it was waited for", "[vain]")
 	s.put(convert.Services, serviceOf("vain-too", "example.com/nobody"))
 	step("it is not waited for again", "[vain-too]")
@@ -176,7 +181,7 @@ func TestAServiceWaitsUntilItsLabelIsPublishedOfAllNodes(t *testing.T) {
 
 // TestAnotherSourceOfNodesChangesNothingByItself: until all is listed, what was known stays.
 func TestAnotherSourceOfNodesChangesNothingByItself(t *testing.T) {
-	s := newState("node-0")
+	s := newRacked()
 	s.put(convert.Services, serviceOf("racked", rack))
 	node := func(name, value string) *object {
 		labels := map[string]string{rack: value, "other": "x"}
@@ -186,17 +191,15 @@ func TestAnotherSourceOfNodesChangesNothingByItself(t *testing.T) {
 	want := map[string]string{"node-1": "r1", "node-2": "r2"}
 	check := func(what string) {
 		t.Helper()
-		if diff := cmp.Diff(want, racksOf(s)); diff != "" {
+		if diff := cmp.Diff(want, s.now()); diff != "" {
 			t.Errorf("%s: nodes (-want +got):\n%s", what, diff)
 		}
 	}
 	check("by Nodes")
-	s.take()
 	s.begin(sourceFrom(convert.TopologySlices))
 	s.replace(convert.TopologySlices, []*object{topologySlice("a", []policy.Key{rack}, want)})
-	check("by slices that say the same")
 	if update, isNew := s.take(); isNew {
-		t.Errorf("that delivers %+v", update)
+		t.Errorf("slices that say the same deliver %+v", update)
 	}
 	want = map[string]string{"node-2": "r3"}
 	s.put(convert.TopologySlices, topologySlice("a", []policy.Key{rack}, want))
@@ -295,14 +298,14 @@ func TestAProxyThatDoesNotComeBackIsANodeThatIsGone(t *testing.T) {
 		return &object{name: model.ObjectName{Name: "proxies-1"}, value: described}
 	}
 	w.replace(convert.ProxySlices, []*object{slice("n1", "n2", "n3")})
+	w.wait(nodes.Patience) // for what nodes ask, which nobody says here
 	w.delivered()
 	w.put(convert.ProxySlices, slice("n1"))
-	orphaned := w.takeOrphans()
-	if got := w.delivered(); got != "" || w.knownNodes() != 4 {
-		t.Errorf("two proxies are gone: %q is delivered, %d nodes are known", got, w.knownNodes())
+	if got := w.delivered(); got != "" || w.nodes.Known() != 4 {
+		t.Errorf("two proxies are gone: %q is delivered, %d nodes are known", got, w.nodes.Known())
 	}
 	w.put(convert.ProxySlices, slice("n1", "n2"))
-	w.endOrphans(orphaned)
+	w.wait(nodes.Remembrance)
 	if got := w.delivered(); got != "-node/n3" {
 		t.Errorf("one of them came back: %q is delivered", got)
 	}

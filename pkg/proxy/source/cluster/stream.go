@@ -14,6 +14,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
 // refusals are the pauses between two attempts to list and watch, and refusalReset is after how long they begin anew:
@@ -32,8 +33,8 @@ type object struct {
 	name    model.ObjectName // without a namespace if the kind is cluster-scoped
 	uid     string
 	value   any               // nil if the object is not ours to serve, or refused
-	refused []convert.Problem // why the object is refused; none if it is not
-	ignored []convert.Problem // what of it has no effect
+	refused []model.Finding // why the object is refused; none if it is not
+	ignored []model.Finding // what of it has no effect
 	// isOthers: another proxy serves it.
 	isOthers bool
 }
@@ -163,14 +164,16 @@ func (s *stream) Update(sent any) error {
 // Delete takes in that an object is gone.
 func (s *stream) Delete(sent any) error {
 	from := sent.(metav1.Object)
+	s.noteVersion(from.GetResourceVersion())
 	name := model.ObjectName{Namespace: from.GetNamespace(), Name: from.GetName()}
 	s.change(func(state *state) { state.remove(s.kind, name) })
 	return nil
 }
 
 // Replace takes in a complete list, as one change.
-func (s *stream) Replace(list []any, _ string) error {
+func (s *stream) Replace(list []any, version string) error {
 	s.exists.Store(true)
+	s.noteVersion(version)
 	objects := make([]*object, len(list))
 	for i, sent := range list {
 		objects[i] = s.strip(sent)
@@ -178,6 +181,13 @@ func (s *stream) Replace(list []any, _ string) error {
 	s.change(func(state *state) { state.replace(s.kind, objects) })
 	s.closeListed()
 	return nil
+}
+
+// noteVersion notes as of which version a Node has lost the label by which it was followed, or is gone.
+func (s *stream) noteVersion(version string) {
+	if version != "" && nodes.IsReason(s.kind) {
+		s.watcher.nodesVersion.Store(&version)
+	}
 }
 
 // Resync is for stores that hand over again what did not change.

@@ -46,7 +46,7 @@ func TestWhatIsRefusedIsKeptAsItsProblems(t *testing.T) {
 	bad := webService()
 	bad.Spec.Ports[0].Port = 70000
 	got := streamOf(convert.Services).strip(bad)
-	want := []convert.Problem{{Kind: convert.ServiceKind, Name: nameOf("web"), UID: "u", Code: model.Refused,
+	want := []model.Finding{{Kind: convert.ServiceKind, Name: nameOf("web"), UID: "u", Code: model.Refused,
 		Field: "spec.ports[0].port", Reason: "Invalid value: 70000: must be between 1 and 65535, inclusive"}}
 	if diff := cmp.Diff(want, got.refused); diff != "" || got.value != nil {
 		t.Errorf("value %v, refused (-want +got):\n%s", got.value, diff)

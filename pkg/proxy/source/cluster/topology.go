@@ -68,7 +68,7 @@ func (w *Watcher) slicesSource() source {
 
 func (w *Watcher) proxiesSource() source {
 	return source{
-		resource: model.FromProxySlices, isOutgrown: (*state).needsLabels,
+		resource: model.FromProxySlices, isOutgrown: func(s *state) bool { return s.nodes.NeedsLabels() },
 		asked: []asked{
 			{convert.ProxySlices, model.FromProxySlices, w.listWatches.proxies},
 			{convert.NodesWithDemand, nodesWithDemand, w.listWatches.demanding},
@@ -162,7 +162,7 @@ func (w *Watcher) chooseSource(ctx context.Context, now *source) *source {
 func (w *Watcher) describedNodes() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.state.described()
+	return w.state.nodes.Described()
 }
 
 // untilNextChoice is how long a choice holds.

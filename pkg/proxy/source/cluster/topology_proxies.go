@@ -40,7 +40,7 @@ type proxies struct {
 func (w *Watcher) areProxiesEnough(ctx context.Context, areFollowed bool) bool {
 	p, now := &w.proxies, time.Now()
 	w.mu.Lock()
-	needsLabels, known := w.state.needsLabels(), w.state.knownNodes()
+	needsLabels, known := w.state.nodes.NeedsLabels(), w.state.nodes.Known()
 	w.mu.Unlock()
 	if needsLabels {
 		p.outgrown = now

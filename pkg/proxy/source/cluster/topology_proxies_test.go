@@ -140,7 +140,7 @@ func TestLostProxiesAreCountedAtOnce(t *testing.T) {
 // TestAnotherSourceIsChosenAtOnce when a Service asks for more than the proxies know, and not again for each change.
 func TestAnotherSourceIsChosenAtOnce(t *testing.T) {
 	from := (&Watcher{}).proxiesSource()
-	d := &onDemand{watcher: newWatcher(listWatches{}, Options{}), isNeeded: (*state).needsOthers}
+	d := &onDemand{watcher: newWatcher(listWatches{}, Options{}), isNeeded: func(s *state) bool { return s.nodes.NeedsOthers() }}
 	s := d.watcher.state
 	look := func(what string, now *source, wantNeeded, wantOutgrown bool) {
 		t.Helper()

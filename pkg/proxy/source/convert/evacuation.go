@@ -7,7 +7,7 @@ import (
 
 // Evacuation reads from a node's labels whether it is being evacuated; nil: it is not. One that has ended is an evacuation
 // still: the clock is others' matter.
-func Evacuation(labels map[string]string) *model.Evacuation {
+func Evacuation(labels map[string]string) *model.Avoid {
 	value, labelled := labels[policy.EvacuateLabel]
 	if !labelled {
 		return nil
@@ -16,5 +16,5 @@ func Evacuation(labels map[string]string) *model.Evacuation {
 	if err != nil || !evacuated {
 		return nil // of what cannot be read, Kind.Ignored says why
 	}
-	return &model.Evacuation{Until: until}
+	return &model.Avoid{Why: model.Evacuated, Until: until}
 }

@@ -119,10 +119,10 @@ var Evacuations = describe(
 		Settings: evacuateSettings,
 		Ignored:  ignoredEvacuation,
 	},
-	func(node *metav1.PartialObjectMetadata, _ View) (*model.Evacuation, field.ErrorList) {
-		return Evacuation(node.Labels), nil
+	func(node *metav1.PartialObjectMetadata, _ View) (*model.Node, field.ErrorList) {
+		return &model.Node{Name: node.Name, Labels: node.Labels}, nil
 	},
-	func(change *model.Change) *map[string]*model.Evacuation { return &change.Evacuations }, plainName,
+	nodesOf, plainName,
 )
 
 func nodesOf(change *model.Change) *map[string]*model.Node { return &change.Nodes }

@@ -8,9 +8,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Problem is a finding that a source has of an object, or a file.
-type Problem = model.Finding
-
 // Refused returns what is wrong with an object of the cluster: a finding for each validation error.
 func Refused(kind *Kind, name model.ObjectName, uid string, errs field.ErrorList) []model.Finding {
 	problems := ObjectKey{kind, name}.Problems("", errs)

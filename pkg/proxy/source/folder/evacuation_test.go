@@ -3,6 +3,8 @@ package folder
 import (
 	"fmt"
 	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
 // TestALabelOfANodeEvacuatesIt until it goes, with the Node or without it; one that nobody can read counts as absent.
@@ -24,7 +26,8 @@ func TestALabelOfANodeEvacuatesIt(t *testing.T) {
 		{"it is off", node("false"), false, false, 0},
 		{"nobody can read it, and it was off", node("yes"), false, false, 1},
 		{"it is on again", node("True"), true, true, 0},
-		{"it ended before the zero time of Go", node("00010101T0000Z"), true, true, 0},
+		{"it ended before the zero time of Go", node("00010101T0000Z"), true, false, 0},
+		{"it is on once more", node("true"), true, true, 0},
 		{"the Node goes", "# nothing\n", true, false, 0},
 	} {
 		f.write("a.yaml", step.text)
@@ -32,7 +35,7 @@ func TestALabelOfANodeEvacuatesIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		evacuation, told := update.Change.Evacuations["n1"]
+		evacuation, told := update.Change.Avoid[model.Against{Node: "n1"}]
 		if told != step.told || (evacuation != nil) != step.isEvacuated || len(update.Refused) != step.problems {
 			t.Errorf("after %s, it is told %t: %v; %d problems: %v", step.does, told, evacuation, len(update.Refused), update.Refused)
 		}

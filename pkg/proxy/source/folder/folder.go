@@ -9,6 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
 // Folder is a folder of manifests, as it was loaded last. The zero value has loaded nothing yet.
@@ -25,8 +26,8 @@ type Folder struct {
 	files    map[string]*file // by path relative to the folder
 	inForce  map[convert.ObjectKey]entry
 	problems []model.Finding
-	// evacuations are those of the nodes, as they were said last.
-	evacuations map[string]*model.Evacuation
+	// nodes is what is known of nodes by that.
+	nodes *nodes.Directory
 }
 
 // Load reads what changed in the folder since the last load, and returns what that makes different. The first load
@@ -45,7 +46,7 @@ func (f *Folder) loadAt(dir string, now time.Time) (convert.Update, error) {
 		_, problems := resolve(f.inForce, f.files)
 		return f.update(model.Change{}, append(problems, unreadableProblem(".", err))), nil
 	}
-	return f.take(f.read(found, now), found.Unreadable), nil
+	return f.take(f.read(found, now), found.Unreadable, now), nil
 }
 
 // Stream is manifests that can be read once, such as standard input.
@@ -57,14 +58,16 @@ type Stream struct {
 // LoadStream is Load, of a stream.
 func (f *Folder) LoadStream(stream *Stream) convert.Update {
 	read := version{contents: decode(stream.Name, stream.Text, f.View)}
-	return f.take(map[string]*file{stream.Name: {version: read}}, nil)
+	return f.take(map[string]*file{stream.Name: {version: read}}, nil, time.Now())
 }
 
 // take makes files the state of the folder, and returns what that makes different. unreadable are what cannot be looked at.
-func (f *Folder) take(files map[string]*file, unreadable map[string]error) convert.Update {
+func (f *Folder) take(files map[string]*file, unreadable map[string]error, now time.Time) convert.Update {
 	before := f.inForce
 	if !f.isLoaded {
 		before = f.lastGood()
+		f.nodes = nodes.New(f.View.Node, nil)
+		f.nodes.AllLabels = true
 	}
 	inForce, problems := resolve(before, files)
 	for name, failure := range unreadable {
@@ -72,8 +75,8 @@ func (f *Folder) take(files map[string]*file, unreadable map[string]error) conve
 			problems = append(problems, unreadableProblem(name, failure))
 		}
 	}
-	change := changeBetween(f.inForce, inForce)
-	f.evacuations = noteEvacuations(&change, f.evacuations)
+	f.nodes = f.nodes.Clone(slicesIn(inForce)) // a load that is not believed leaves no trace
+	change := changeBetween(f.inForce, inForce, f.nodes, now)
 	if !f.isLoaded {
 		change.AllNodes = new(true) // what there is, is in the folder
 	}
@@ -121,6 +124,14 @@ func (f *Folder) read(found manifest.Tree, now time.Time) map[string]*file {
 		}
 	}
 	return files
+}
+
+// next returns when something is different though no file is, and whether anything is.
+func (f *Folder) next() (at time.Time, some bool) {
+	if f.nodes == nil {
+		return time.Time{}, false
+	}
+	return f.nodes.Next()
 }
 
 // isWaiting reports whether a file is not believed yet and has to be looked at again.

@@ -80,6 +80,7 @@ func (m *Manifests) run(ctx context.Context, watch *watch, deliver func(convert.
 			deliver(update)
 		}
 		watch.again = m.folder.isWaiting()
+		watch.until, _ = m.folder.next()
 		if !watch.wait(ctx) {
 			return nil
 		}

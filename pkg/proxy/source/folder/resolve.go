@@ -2,15 +2,18 @@ package folder
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
 // entry is an object in force, and the file it comes from.
@@ -174,42 +177,49 @@ func orphans(inForce map[convert.ObjectKey]entry, claims map[convert.ObjectKey][
 }
 
 // changeBetween returns what is different after, for those who look at what is served: an object that is not ours to
-// serve is as good as gone.
-func changeBetween(before, after map[convert.ObjectKey]entry) model.Change {
+// serve is as good as gone. What it means of nodes is for the directory.
+func changeBetween(before, after map[convert.ObjectKey]entry, known *nodes.Directory, now time.Time) model.Change {
 	var change model.Change
+	note := func(key convert.ObjectKey, was, is any) {
+		switch key.Kind {
+		case convert.Nodes:
+			node, _ := is.(*model.Node)
+			known.PutWhole(key.Name.Name, node, now)
+			return
+		case convert.EndpointSlices:
+			was, _ := was.(*model.EndpointSlice)
+			is, _ := is.(*model.EndpointSlice)
+			known.NoteSlice(was, is)
+		}
+		key.Kind.Note(&change, key.Name, is)
+	}
 	for key, was := range before {
 		if _, stays := after[key]; !stays && was.value != nil {
-			key.Kind.Note(&change, key.Name, nil)
+			note(key, was.value, nil)
 		}
 	}
 	for key, is := range after {
-		if !key.Kind.IsSame(before[key].value, is.value) {
-			key.Kind.Note(&change, key.Name, is.value)
+		if was := before[key].value; !key.Kind.IsSame(was, is.value) {
+			note(key, was, is.value)
 		}
 	}
+	areThere := map[string]bool{}
+	for node := range known.Questions() {
+		areThere[node] = false
+	}
+	known.Answer(areThere)
+	known.Expire(now)
+	known.Take(&change)
 	return change
 }
 
-// noteEvacuations notes in a change which nodes are evacuated otherwise than before, and returns those that are evacuated
-// then. Of an API server evacuations come on their own.
-func noteEvacuations(change *model.Change, before map[string]*model.Evacuation) map[string]*model.Evacuation {
-	after := maps.Clone(before)
-	for name, node := range change.Nodes {
-		var labels map[string]string
-		if node != nil {
-			labels = node.Labels
-		}
-		evacuation := convert.Evacuation(labels)
-		if convert.Evacuations.IsSame(before[name], evacuation) {
-			continue
-		}
-		convert.Evacuations.Note(change, model.ObjectName{Name: name}, evacuation)
-		if after == nil {
-			after = map[string]*model.Evacuation{}
-		}
-		if after[name] = evacuation; evacuation == nil {
-			delete(after, name)
+// slicesIn yields the slices in force.
+func slicesIn(inForce map[convert.ObjectKey]entry) iter.Seq[*model.EndpointSlice] {
+	return func(yield func(*model.EndpointSlice) bool) {
+		for _, current := range inForce {
+			if slice, isSlice := current.value.(*model.EndpointSlice); isSlice && !yield(slice) {
+				return
+			}
 		}
 	}
-	return after
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -46,8 +47,10 @@ type watch struct {
 	places map[string]inode
 	// isBlind: the folder is away just now, and with it everything that could be watched.
 	isBlind bool
-	// again: look again after a while, whether or not anything happens.
+	// again: look again after a while, whether or not anything happens. until is when to look at the latest; zero: at no
+	// given time.
 	again bool
+	until time.Time
 }
 
 // newWatch returns a watch that watches nothing yet. Without inotify (each user may have 128 instances by default) it
@@ -151,10 +154,12 @@ func (w *watch) add(dir string) bool {
 // wait returns true after something may have changed, and false when the context has ended.
 func (w *watch) wait(ctx context.Context) bool {
 	if w.watcher == nil {
-		return sleep(ctx, w.poll)
+		return sleep(ctx, min(w.poll, w.rest()))
 	}
 	looks := time.NewTicker(lookInterval)
 	defer looks.Stop()
+	rest := time.NewTimer(w.rest())
+	defer rest.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -165,12 +170,23 @@ func (w *watch) wait(ctx context.Context) bool {
 			// Above all an overflow of the kernel's queue: anything may have happened.
 			w.log.Warn("changes may have been missed; reading the folder again", "folder", w.dir, "error", err)
 			return w.settle(ctx)
+		case <-rest.C:
+			return true
 		case <-looks.C:
 			if w.isBlind || w.again || w.isTurned() {
 				return w.settle(ctx)
 			}
 		}
 	}
+}
+
+// rest returns how long to wait at most: until it is time, but not for long, since somebody may set the clock, and not so
+// shortly that a folder that never rests is read all the time.
+func (w *watch) rest() time.Duration {
+	if w.until.IsZero() {
+		return math.MaxInt64
+	}
+	return min(max(time.Until(w.until), quietTime), time.Minute)
 }
 
 // settle waits for the end of a burst, and returns false when the context has ended.

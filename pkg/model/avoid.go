@@ -1,0 +1,110 @@
+package model
+
+import (
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// Why is why the endpoints on a node are tried last. Where several reasons are given for a node, the one furthest down
+// this list decides, and its endpoints are tried after those of nodes with a reason further up.
+type Why uint8
+
+const (
+	// Evacuated: the node has a label that says so.
+	Evacuated Why = iota
+	// Whys is how many there are.
+	Whys = iota
+)
+
+// Avoid takes the endpoints on a node out of new connections, as long as others may serve in their place.
+type Avoid struct {
+	Why Why
+	// Until is when it ends; nil: nobody said. Who watches the clock makes a change of it.
+	Until *time.Time
+}
+
+// Against is what is held against a node: each reason comes and goes on its own.
+type Against struct {
+	Node string
+	Why  Why
+}
+
+// End says when an evacuation ends, for people.
+func (a *Avoid) End() string {
+	if a.Until == nil {
+		return "the label " + policy.EvacuateLabel + " goes"
+	}
+	return a.Until.UTC().Format("2006-01-02 15:04 UTC")
+}
+
+// Level is 0 for a node against which there is nothing, and more the later its endpoints are tried.
+func (a *Avoid) Level() Rank {
+	if a == nil {
+		return 0
+	}
+	return 1 + Rank(a.Why)
+}
+
+// Avoid returns why the endpoints on a node are tried last; nil if they are not.
+func (c *Cluster) Avoid(node string) *Avoid { return c.avoid[node] }
+
+// Evacuated counts the nodes that are being evacuated: until a time, or until their label goes.
+func (c *Cluster) Evacuated() (timed, open int) {
+	for against, avoid := range c.against {
+		switch {
+		case against.Why != Evacuated:
+		case avoid.Until == nil:
+			open++
+		default:
+			timed++
+		}
+	}
+	return timed, open
+}
+
+// MarkAvoided notes of which endpoints the nodes are avoided.
+func (c *Cluster) MarkAvoided(endpoints []PortEndpoint) {
+	if len(c.avoid) == 0 {
+		return
+	}
+	for i := range endpoints {
+		endpoints[i].Avoid = c.avoid[endpoints[i].Node]
+	}
+}
+
+// applyAvoid marks the Services that have endpoints on nodes that are avoided for another reason than before, or no more.
+func (c *Cluster) applyAvoid(changes map[Against]*Avoid, dirty map[ObjectName]bool) {
+	before := map[string]Rank{}
+	for against, avoid := range changes {
+		if _, noted := before[against.Node]; !noted {
+			before[against.Node] = c.avoid[against.Node].Level()
+		}
+		if c.against[against] = avoid; avoid == nil {
+			delete(c.against, against)
+		}
+	}
+	changed := map[string]bool{}
+	for node, level := range before {
+		delete(c.avoid, node)
+		for why := range Why(Whys) {
+			if avoid := c.against[Against{node, why}]; avoid != nil {
+				c.avoid[node] = avoid
+			}
+		}
+		if c.avoid[node].Level() != level {
+			changed[node] = true
+		}
+	}
+	if len(changed) == 0 {
+		return
+	}
+	for _, slice := range c.slices {
+		if !dirty[slice.Service] && slice.isOn(changed) {
+			dirty[slice.Service] = true
+		}
+	}
+}
+
+// IsOver reports whether it has ended by a time.
+func (a *Avoid) IsOver(now time.Time) bool { return a.Until != nil && !now.Before(*a.Until) }

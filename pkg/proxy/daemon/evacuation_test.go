@@ -1,0 +1,43 @@
+package daemon
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+)
+
+// TestHealthSaysThatThisNodeIsBeingEvacuated, and until when; of other nodes, and other reasons to avoid this one, it says
+// nothing.
+func TestHealthSaysThatThisNodeIsBeingEvacuated(t *testing.T) {
+	changes, health := make(chan model.Change, 10), &status.Status{}
+	f := aFeed(changes, slog.New(slog.DiscardHandler), health)
+	f.deliverAddrs(t.Context(), nil)
+	end := time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC)
+	for _, step := range []struct {
+		what   string
+		change model.Change
+		want   string // in the page; with "no" before it: not
+	}{
+		{"at the start", nodeChange(&model.Node{Name: "node-a"}), "no evacuated"},
+		{"another one is", model.Change{Avoid: map[model.Against]*model.Avoid{{Node: "node-b"}: {}}}, "no evacuated"},
+		{"this one is", model.Change{Avoid: map[model.Against]*model.Avoid{{Node: "node-a"}: {}}}, "until the label"},
+		{"it gets an end", model.Change{Avoid: map[model.Against]*model.Avoid{{Node: "node-a"}: {Until: &end}}}, "until 2026-11-22 18:00 UTC"},
+		{"it is avoided for another reason", model.Change{Avoid: map[model.Against]*model.Avoid{{Node: "node-a", Why: model.Whys}: {}}}, "until 2026"},
+		{"it ends", model.Change{Avoid: map[model.Against]*model.Avoid{{Node: "node-a"}: nil}}, "no evacuated"},
+	} {
+		f.deliver(t.Context(), convert.Update{Change: step.change})
+		answer := httptest.NewRecorder()
+		health.Handler(time.Now).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/healthz", nil))
+		unwanted, isUnwanted := strings.CutPrefix(step.want, "no ")
+		if page := answer.Body.String(); isUnwanted && strings.Contains(page, unwanted) || !isUnwanted && !strings.Contains(page, step.want) {
+			t.Errorf("%s: /healthz says %s, want %s", step.what, page, step.want)
+		}
+	}
+}

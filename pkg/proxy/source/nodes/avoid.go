@@ -1,0 +1,264 @@
+package nodes
+
+import (
+	"maps"
+	"net/netip"
+	"reflect"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// avoided is what is held against nodes.
+type avoided struct {
+	// against is what is in force, by reason, and said the labels of the Node that say it; nil once they do no more.
+	against map[model.Against]*model.Avoid
+	said    map[model.Against]map[string]string
+	// asked are the nodes of which it must be known whether they are there, by the label with their hostname; isAsked: they
+	// were handed over.
+	asked map[string]*question
+	// gone are the nodes that went while they were avoided, with the usable endpoints that were listed there then.
+	gone map[string]map[endpoint]listing
+}
+
+// question is whether a node is there.
+type question struct {
+	hostname string
+	isAsked  bool
+}
+
+// endpoint is one of a Service. Slices may pass it on to each other.
+type endpoint struct {
+	node    string
+	service model.ObjectName
+	addr    netip.Addr
+}
+
+// listing is as what an endpoint is listed, and in how many slices.
+type listing struct {
+	phase  model.Phase
+	slices int
+}
+
+func newAvoided() avoided {
+	return avoided{
+		against: map[model.Against]*model.Avoid{}, said: map[model.Against]map[string]string{},
+		asked: map[string]*question{}, gone: map[string]map[endpoint]listing{},
+	}
+}
+
+func (a *avoided) clone() avoided {
+	clone := avoided{maps.Clone(a.against), maps.Clone(a.said), maps.Clone(a.asked), maps.Clone(a.gone)}
+	for node, left := range clone.gone {
+		clone.gone[node] = maps.Clone(left)
+	}
+	return clone
+}
+
+// hold takes in what a Node says of itself for one reason; nil: it says nothing any more, or is gone.
+func (d *Directory) hold(from *provider, name string, node *model.Node, now time.Time) {
+	var avoid *model.Avoid
+	if node != nil {
+		if avoid = from.avoid(node.Labels); avoid != nil && avoid.IsOver(now) {
+			avoid = nil
+		}
+	}
+	against := model.Against{Node: name, Why: from.why}
+	labels, isSaid := d.said[against]
+	delete(d.said, against)
+	switch {
+	case avoid != nil:
+		d.said[against] = node.Labels
+		d.settle(name)
+		d.setAvoid(against, avoid)
+	case node != nil:
+		d.settle(name)
+	case isSaid && d.against[against] != nil && d.asked[name] == nil:
+		d.asked[name] = &question{hostname: labels[corev1.LabelHostname]}
+		d.later.At(matter{giveUpAsk, name}, now.Add(answerPatience))
+	}
+}
+
+// setAvoid puts in force what is held against a node for one reason.
+func (d *Directory) setAvoid(against model.Against, avoid *model.Avoid) {
+	before := d.against[against]
+	end := matter{endAvoid, against.Node}
+	if avoid == nil {
+		delete(d.against, against)
+	} else {
+		d.against[against] = avoid
+	}
+	d.later.Cancel(end)
+	if at, some := d.nextEnd(against.Node); some {
+		d.later.At(end, at)
+	}
+	if reflect.DeepEqual(before, avoid) {
+		return
+	}
+	if d.change.Avoid == nil {
+		d.change.Avoid = map[model.Against]*model.Avoid{}
+	}
+	d.change.Avoid[against] = avoid
+}
+
+// nextEnd returns when something that a Node says against itself ends next.
+func (a *avoided) nextEnd(node string) (at time.Time, some bool) {
+	for why := range model.Why(model.Whys) {
+		against := model.Against{Node: node, Why: why}
+		if avoid := a.against[against]; avoid != nil && avoid.Until != nil && a.said[against] != nil && (!some || avoid.Until.Before(at)) {
+			at, some = *avoid.Until, true
+		}
+	}
+	return at, some
+}
+
+// end lifts what has ended by now of what is held against a node.
+func (d *Directory) end(node string, now time.Time) {
+	for why := range model.Why(model.Whys) {
+		against := model.Against{Node: node, Why: why}
+		if avoid := d.against[against]; avoid != nil && d.said[against] != nil && avoid.IsOver(now) {
+			d.setAvoid(against, nil)
+		}
+	}
+}
+
+// Questions returns of which nodes it must be known whether they are there, each by the value of its label for the
+// hostname, since the last call.
+func (d *Directory) Questions() map[string]string {
+	var questions map[string]string
+	for node, question := range d.asked {
+		if question.isAsked {
+			continue
+		}
+		if questions == nil {
+			questions = map[string]string{}
+		}
+		question.isAsked, questions[node] = true, question.hostname
+	}
+	return questions
+}
+
+// HasQuestions reports whether there are any.
+func (d *Directory) HasQuestions() bool {
+	for _, question := range d.asked {
+		if !question.isAsked {
+			return true
+		}
+	}
+	return false
+}
+
+// Answer takes in which of the nodes that were asked for are there, and which are gone.
+func (d *Directory) Answer(areThere map[string]bool) {
+	gone := map[string]bool{}
+	for node, isThere := range areThere {
+		switch {
+		case d.asked[node] == nil: // it says it again
+		case isThere:
+			d.settle(node)
+		default:
+			gone[node] = true
+		}
+	}
+	for node, left := range d.listed(gone) {
+		d.forget(node)
+		if d.gone[node] = left; len(left) == 0 {
+			d.settle(node)
+		}
+	}
+}
+
+// settle lifts what is held against a node that is there, and what it does not say of itself any more.
+func (d *Directory) settle(node string) {
+	d.forget(node)
+	for why := range model.Why(model.Whys) {
+		if against := (model.Against{Node: node, Why: why}); d.said[against] == nil {
+			d.setAvoid(against, nil)
+		}
+	}
+}
+
+// forget forgets that a node is asked for, or gone.
+func (d *Directory) forget(node string) {
+	delete(d.asked, node)
+	delete(d.gone, node)
+	d.later.Cancel(matter{giveUpAsk, node})
+}
+
+// listed returns the usable endpoints that all slices list on some nodes, by node.
+func (d *Directory) listed(nodes map[string]bool) map[string]map[endpoint]listing {
+	listed := make(map[string]map[endpoint]listing, len(nodes))
+	for node := range nodes {
+		listed[node] = map[endpoint]listing{}
+	}
+	if len(nodes) == 0 {
+		return listed
+	}
+	for slice := range d.endpoints {
+		for one, phase := range usable(slice, func(node string) bool { return nodes[node] }) {
+			was, isListed := listed[one.node][one]
+			if !isListed {
+				was.phase = phase
+			}
+			listed[one.node][one] = listing{min(was.phase, phase), was.slices + 1}
+		}
+	}
+	return listed
+}
+
+// usable returns the usable endpoints of a slice on some nodes. The slice may be nil.
+func usable(slice *model.EndpointSlice, isOn func(node string) bool) map[endpoint]model.Phase {
+	var found map[endpoint]model.Phase
+	if slice == nil {
+		return nil
+	}
+	for i := range slice.Endpoints {
+		entry := &slice.Endpoints[i]
+		if entry.Phase() == model.PhaseNever || !isOn(entry.Node) {
+			continue
+		}
+		if found == nil {
+			found = map[endpoint]model.Phase{}
+		}
+		found[endpoint{entry.Node, slice.Service, entry.Addr}] = entry.Phase()
+	}
+	return found
+}
+
+// NoteSlice takes in that an EndpointSlice is another one, or gone. It costs nothing while no node is gone that was avoided.
+func (d *Directory) NoteSlice(before, now *model.EndpointSlice) {
+	if len(d.gone) == 0 {
+		return
+	}
+	isGone := func(node string) bool { return d.gone[node] != nil }
+	had, has := usable(before, isGone), usable(now, isGone)
+	alive := map[string]bool{}
+	for one, phase := range has {
+		listing, isListed := d.gone[one.node][one]
+		if !isListed || phase < listing.phase {
+			alive[one.node] = true
+		}
+		if _, hadIt := had[one]; !hadIt {
+			listing.slices++
+		}
+		listing.phase = phase
+		d.gone[one.node][one] = listing
+	}
+	for one := range had {
+		if _, stays := has[one]; stays {
+			continue
+		}
+		left := d.gone[one.node]
+		listing := left[one]
+		if listing.slices--; listing.slices > 0 {
+			left[one] = listing
+		} else if delete(left, one); len(left) == 0 {
+			alive[one.node] = true // or forgotten by all
+		}
+	}
+	for node := range alive {
+		d.settle(node)
+	}
+}

@@ -1,0 +1,291 @@
+package nodes
+
+import (
+	"iter"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/later"
+)
+
+// Directory is what is known of nodes. It is for one goroutine at a time.
+type Directory struct {
+	own string // the name of this node
+	// AllLabels: nodes are handed over with all of their labels, instead of those in use.
+	AllLabels bool
+	// endpoints yields the EndpointSlices that there are.
+	endpoints iter.Seq[*model.EndpointSlice]
+
+	// now is what the source says that is in force, and next what one says that takes its place as soon as it is complete;
+	// nil if there is none.
+	now, next *sayings
+	// wholes are the Nodes that were read in full, and known the other nodes.
+	wholes, known map[string]*model.Node
+	// shown are the nodes as they were handed over.
+	shown map[string]*model.Node
+	// knowsAll: all other nodes are known.
+	knowsAll bool
+
+	waiting
+	avoided
+	later  later.Queue[matter]
+	change model.Change // what was not handed over yet: of nodes alone
+}
+
+// matter is something that is to happen later to what has a name.
+type matter struct {
+	what what
+	name string
+}
+
+type what int
+
+const (
+	giveUp     what = iota // on the lists: nobody waits for them any more
+	giveUpKey              // on a label: nobody waits for it any more
+	forgetNode             // of which nobody says anything any more
+	endAvoid               // of a node and reason
+	giveUpAsk              // on the answer whether a node is there
+)
+
+// New returns an empty directory of the node that is called own. endpoints yields the EndpointSlices that there are.
+func New(own string, endpoints iter.Seq[*model.EndpointSlice]) *Directory {
+	return &Directory{
+		own: own, endpoints: endpoints, now: newSayings(nil),
+		wholes: map[string]*model.Node{}, known: map[string]*model.Node{}, shown: map[string]*model.Node{},
+		waiting: newWaiting(), avoided: newAvoided(),
+	}
+}
+
+// Put takes in an object of a kind that speaks of nodes; nil: it is gone.
+func (d *Directory) Put(kind *convert.Kind, name model.ObjectName, value any, now time.Time) {
+	from := providerOf(kind)
+	switch {
+	case from.role == whole:
+		putNode(d.wholes, name.Name, value)
+		d.show(name.Name)
+	case from.role == reason:
+		node, _ := value.(*model.Node)
+		d.hold(from, name.Name, node, now)
+	case d.next != nil && slices.Contains(d.next.kinds, kind):
+		d.next.put(from, name, value) // it is looked at when all lists are there
+	default:
+		if slice, _ := value.(*model.TopologySlice); slice != nil {
+			for _, key := range slice.Keys {
+				delete(d.inVain, key)
+			}
+		}
+		isLeftOut := from.leavesOut && (value != nil || from.role == single)
+		for node := range d.now.put(from, name, value) {
+			d.look(node, isLeftOut, now)
+		}
+		d.release()
+	}
+}
+
+// PutWhole takes in a Node in full, from which all is read that is said of it; nil: it is gone. Questions are then only of
+// nodes that are gone.
+func (d *Directory) PutWhole(name string, node *model.Node, now time.Time) {
+	var value any
+	if node != nil {
+		value = node
+	}
+	d.Put(convert.Nodes, model.ObjectName{Name: name}, value, now)
+	for i := range providers {
+		if providers[i].role == reason {
+			d.hold(&providers[i], name, node, now)
+		}
+	}
+}
+
+// look takes over what is said of a node. If nobody says anything any more, it goes at once if that is meant so, and else
+// it is remembered for a while.
+func (d *Directory) look(name string, isLeftOut bool, now time.Time) {
+	if name == d.own {
+		return // it speaks for itself
+	}
+	node, forget := d.now.node(name), matter{forgetNode, name}
+	switch {
+	case node != nil:
+		d.known[name] = node
+	case isLeftOut:
+		delete(d.known, name)
+	case d.known[name] != nil:
+		d.later.At(forget, now.Add(Remembrance))
+		return
+	}
+	d.later.Cancel(forget)
+	d.show(name)
+}
+
+// show hands a node over with the labels in use, if that differs from what was handed over. A label that went out of use
+// may be old until it is used again.
+func (d *Directory) show(name string) {
+	node, before := d.known[name], d.shown[name]
+	if whole := d.wholes[name]; whole != nil {
+		node = whole
+	}
+	if node == nil {
+		if before != nil {
+			delete(d.shown, name)
+			d.note(name, nil)
+		}
+		return
+	}
+	used := d.inUse(node)
+	if before != nil && reflect.DeepEqual(d.inUse(before), used) {
+		return
+	}
+	d.shown[name] = used
+	d.note(name, used)
+}
+
+// inUse returns a node with the labels that Services name, and of this node the zone, which hints read; or all.
+func (d *Directory) inUse(node *model.Node) *model.Node {
+	if d.AllLabels {
+		return node
+	}
+	used := *node
+	used.Labels = map[string]string{} // never nil: a node without any of them is known nonetheless
+	take := func(key policy.Key) {
+		if value, has := node.Labels[string(key)]; has {
+			used.Labels[string(key)] = value
+		}
+	}
+	for key := range d.uses {
+		take(key)
+	}
+	if d.wholes[node.Name] != nil {
+		take(policy.Zone)
+	}
+	return &used
+}
+
+func (d *Directory) note(name string, node *model.Node) {
+	if d.change.Nodes == nil {
+		d.change.Nodes = map[string]*model.Node{}
+	}
+	d.change.Nodes[name] = node
+}
+
+// Begin takes in that the other nodes are to be known from objects of some kinds. Until all of those are listed, what is
+// known stays in force, and who waits goes on waiting.
+func (d *Directory) Begin(kinds ...*convert.Kind) { d.next = newSayings(kinds) }
+
+// Listed takes in that all objects of a kind are there. As soon as that is so of all from which the other nodes are to be
+// known, they are.
+func (d *Directory) Listed(kind *convert.Kind, now time.Time) {
+	from := providerOf(kind)
+	if !AreOthers(kind) {
+		return
+	}
+	if d.next != nil {
+		if at := slices.Index(d.next.missing, kind); at >= 0 {
+			d.next.missing = slices.Delete(d.next.missing, at, at+1)
+		}
+		if len(d.next.missing) > 0 {
+			return
+		}
+		d.takeOver(now)
+	}
+	for name := range d.known {
+		d.look(name, from.leavesOut && from.role == single, now)
+	}
+	if from.isFinal {
+		d.waiveKeys()
+	}
+	d.KnowAll(true)
+	d.waitForKeys(now) // another source has what they wait for
+}
+
+// takeOver begins anew with what all objects say together, of which nothing was decided yet.
+func (d *Directory) takeOver(now time.Time) {
+	d.now, d.next = d.next, nil
+	clear(d.inVain)
+	for name := range d.known {
+		d.later.Cancel(matter{forgetNode, name})
+	}
+	for name := range d.now.names {
+		d.look(name, false, now)
+	}
+}
+
+// KnowAll takes in whether all nodes are known.
+func (d *Directory) KnowAll(known bool) {
+	if d.knowsAll != known {
+		d.knowsAll, d.change.AllNodes = known, &known
+	}
+	if known {
+		d.later.Cancel(matter{giveUp, ""})
+	}
+	d.release()
+}
+
+// Drop takes the other nodes back, unless a Service needs them again. It reports whether it has.
+func (d *Directory) Drop() bool {
+	if d.NeedsOthers() {
+		return false
+	}
+	d.now, d.next = newSayings(nil), nil
+	clear(d.inVain)
+	for name := range d.known {
+		delete(d.known, name)
+		d.later.Cancel(matter{forgetNode, name})
+		d.show(name)
+	}
+	d.later.Cancel(matter{giveUp, ""})
+	d.isOverdue = false
+	d.KnowAll(false)
+	return true
+}
+
+// Described is how many nodes the slices describe, and Known how many are known, this one included.
+func (d *Directory) Described() int { return len(d.now.holders) }
+func (d *Directory) Known() int     { return len(d.known) + 1 }
+
+// Next returns when something is to happen next, and whether anything is.
+func (d *Directory) Next() (at time.Time, some bool) { return d.later.Next() }
+
+// Expire lets happen what is due. If Services waited for lists in vain, it returns what for.
+func (d *Directory) Expire(now time.Time) (vain *Vain) {
+	for _, due := range d.later.Due(now) {
+		switch due.what {
+		case giveUp:
+			vain = d.giveUp()
+		case giveUpKey:
+			d.giveUpKey(policy.Key(due.name))
+		case forgetNode:
+			delete(d.known, due.name)
+			d.show(due.name)
+		case endAvoid:
+			d.end(due.name, now)
+		case giveUpAsk:
+			d.settle(due.name)
+		}
+	}
+	d.release()
+	return vain
+}
+
+// HasNews reports whether there is something to take.
+func (d *Directory) HasNews() bool { return !d.change.IsEmpty() }
+
+// Take moves what is new into a change.
+func (d *Directory) Take(into *model.Change) {
+	into.Nodes, into.AllNodes, into.Avoid = d.change.Nodes, d.change.AllNodes, d.change.Avoid
+	d.change = model.Change{}
+}
+
+// Clone returns a directory that shares nothing with this one but what was put in.
+func (d *Directory) Clone(endpoints iter.Seq[*model.EndpointSlice]) *Directory {
+	clone := *d
+	clone.endpoints = endpoints
+	clone.wholes, clone.known, clone.shown = maps.Clone(d.wholes), maps.Clone(d.known), maps.Clone(d.shown)
+	clone.avoided, clone.later = d.avoided.clone(), d.later.Clone()
+	return &clone
+}

@@ -1,0 +1,37 @@
+// Package nodes is what is known of nodes, whoever says it: the labels of this node and of others, whether all nodes are
+// known, and what is held against a node.
+//
+//	providers.go   who says something of nodes: a row for each
+//	directory.go   what they say, put together, node by node; what of it is handed over
+//	slices.go      objects that describe several nodes each
+//	waiting.go     which labels are in use, and who waits for them
+//	avoid.go       what is held against nodes, until when, and what becomes of it when a Node goes
+//
+// It is pure: it knows no API server, no folder and no clock. What is to happen later (give up waiting, forget, the end of
+// an evacuation) is in one queue; a source asks with Next when to come back, and then calls Expire.
+//
+// # Who uses it
+//
+// The watches of an API server, a folder of manifests, and a forecast each have a Directory. They put in what they read,
+// and take out the parts of a model.Change that concern nodes. A provider that reads no object, as one that observes
+// whether nodes answer, needs none: it makes changes of model.Change.Avoid with a reason of its own, and the model puts
+// all reasons together.
+//
+// # Nodes that went while they were avoided
+//
+// A Node that goes takes its label with it. What EndpointSlices still list there would count as usable again, for up to a
+// minute, until they are brought up to date. So what was held against such a node is kept until no slice lists a usable
+// endpoint there any more, or until one lists an endpoint there that is new or better than it was: ready, and it was
+// terminating, or unready. Then somebody has seen the node alive. A Node of that name that comes back with the label is
+// avoided by it.
+//
+// What is remembered is an entry for each endpoint that slices list on such a node, and so at most what the slices hold.
+//
+// To a watch that selects by label, a label that is taken away looks like a Node that goes. Who watches so is asked to
+// find out (Questions, Answer); until he has, for answerPatience at most, what was held stays.
+//
+// Nothing is remembered over a restart: a proxy that starts does not know of the Node, and takes the endpoints for usable,
+// as all proxies did before. Equal nodes may so differ until the slices are up to date. The alternative is to believe no
+// endpoint whose Node does not exist; but no proxy knows that unless it follows all nodes, and an unknown node must never
+// be worse than no setting.
+package nodes

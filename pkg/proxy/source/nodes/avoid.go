@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/netip"
 	"reflect"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,10 +37,30 @@ type endpoint struct {
 	addr    netip.Addr
 }
 
-// listing is as what an endpoint is listed, and in how many slices.
-type listing struct {
-	phase  model.Phase
-	slices int
+// listing is which slices list an endpoint, and as what: mostly one does.
+type listing []entry
+
+type entry struct {
+	slice model.ObjectName
+	phase model.Phase
+}
+
+// best returns the earliest phase in which any slice has the endpoint.
+func (l listing) best() model.Phase {
+	best := model.PhaseNever
+	for _, entry := range l {
+		best = min(best, entry.phase)
+	}
+	return best
+}
+
+// with and without return the listing with what a slice says, and without it.
+func (l listing) with(slice model.ObjectName, phase model.Phase) listing {
+	return append(l.without(slice), entry{slice, phase})
+}
+
+func (l listing) without(slice model.ObjectName) listing {
+	return slices.DeleteFunc(slices.Clone(l), func(e entry) bool { return e.slice == slice })
 }
 
 func newAvoided() avoided {
@@ -198,11 +219,7 @@ func (d *Directory) listed(nodes map[string]bool) map[string]map[endpoint]listin
 	}
 	for slice := range d.endpoints {
 		for one, phase := range usable(slice, func(node string) bool { return nodes[node] }) {
-			was, isListed := listed[one.node][one]
-			if !isListed {
-				was.phase = phase
-			}
-			listed[one.node][one] = listing{min(was.phase, phase), was.slices + 1}
+			listed[one.node][one] = append(listed[one.node][one], entry{slice.Name, phase})
 		}
 	}
 	return listed
@@ -222,7 +239,11 @@ func usable(slice *model.EndpointSlice, isOn func(node string) bool) map[endpoin
 		if found == nil {
 			found = map[endpoint]model.Phase{}
 		}
-		found[endpoint{entry.Node, slice.Service, entry.Addr}] = entry.Phase()
+		one, phase := endpoint{entry.Node, slice.Service, entry.Addr}, entry.Phase()
+		if was, isTwice := found[one]; isTwice {
+			phase = min(phase, was)
+		}
+		found[one] = phase
 	}
 	return found
 }
@@ -236,25 +257,21 @@ func (d *Directory) NoteSlice(before, now *model.EndpointSlice) {
 	had, has := usable(before, isGone), usable(now, isGone)
 	alive := map[string]bool{}
 	for one, phase := range has {
-		listing, isListed := d.gone[one.node][one]
-		if !isListed || phase < listing.phase {
+		left := d.gone[one.node]
+		if phase < left[one].best() {
 			alive[one.node] = true
 		}
-		if _, hadIt := had[one]; !hadIt {
-			listing.slices++
-		}
-		listing.phase = phase
-		d.gone[one.node][one] = listing
+		left[one] = left[one].with(now.Name, phase)
 	}
 	for one := range had {
 		if _, stays := has[one]; stays {
 			continue
 		}
 		left := d.gone[one.node]
-		listing := left[one]
-		if listing.slices--; listing.slices > 0 {
-			left[one] = listing
-		} else if delete(left, one); len(left) == 0 {
+		if left[one] = left[one].without(before.Name); len(left[one]) > 0 {
+			continue
+		}
+		if delete(left, one); len(left) == 0 {
 			alive[one.node] = true // or forgotten by all
 		}
 	}

@@ -1,0 +1,211 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// county has Nodes that lose labels, and go. It answers who asks for some by their hostnames.
+type county struct {
+	metadata.Getter
+	mu     sync.Mutex
+	there  map[string]bool
+	isAway bool
+	asked  []metav1.ListOptions
+
+	evacuated, slices chan watch.Event
+}
+
+func newCounty() *county {
+	return &county{there: map[string]bool{}, evacuated: make(chan watch.Event), slices: make(chan watch.Event)}
+}
+
+func (c *county) List(_ context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked = append(c.asked, options)
+	if c.isAway {
+		return nil, errAway
+	}
+	selector, err := labels.Parse(options.LabelSelector)
+	if err != nil {
+		return nil, err
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	for name, isThere := range c.there {
+		if isThere && selector.Matches(labels.Set{corev1.LabelHostname: "host-of-" + name}) {
+			list.Items = append(list.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name}})
+		}
+	}
+	return list, nil
+}
+
+// watcher returns a Watcher of it.
+func (c *county) watcher(options Options) *Watcher {
+	a := newAPI(time.Millisecond)
+	a.nodes = c
+	watched := func(list *cache.ListWatch, events chan watch.Event) *cache.ListWatch {
+		list.WatchFuncWithContext = func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			if options.SendInitialEvents != nil {
+				return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
+			}
+			return watch.NewProxyWatcher(events), nil
+		}
+		return list
+	}
+	a.byKind[convert.Evacuations] = watched(a.byKind[convert.Evacuations], c.evacuated)
+	a.byKind[convert.EndpointSlices] = watched(a.byKind[convert.EndpointSlices], c.slices)
+	return a.watcher(options)
+}
+
+// label tells that a Node has the label from now on, or is not selected by it any more.
+func (c *county) label(event watch.EventType, name, version string) {
+	c.evacuated <- watch.Event{Type: event, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Name: name, ResourceVersion: version,
+		Labels: map[string]string{policy.EvacuateLabel: "true", corev1.LabelHostname: "host-of-" + name},
+	}}}
+}
+
+// list tells of a slice with an endpoint on each of some nodes.
+func (c *county) list(event watch.EventType, nodes ...string) {
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Namespace: "default", Name: "web-1", ResourceVersion: "1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+	}
+	for i, node := range nodes {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)}, NodeName: &node})
+	}
+	c.slices <- watch.Event{Type: event, Object: runtime.Object(slice)}
+}
+
+// TestANodeThatGoesIsToldFromOneThatLosesItsLabel: the watch by the label tells the same of both. What is held against one
+// that is gone stays until its slices change.
+func TestANodeThatGoesIsToldFromOneThatLosesItsLabel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounty()
+		r := run(t, c.watcher)
+		time.Sleep(time.Second)
+		seen := 0
+		expect := func(what string, pause time.Duration, want string) {
+			t.Helper()
+			time.Sleep(pause)
+			synctest.Wait()
+			var words []string
+			for _, update := range r.delivered()[seen:] {
+				words, seen = append(words, strings.Fields(inWords(update))...), seen+1
+			}
+			words = slices.DeleteFunc(words, func(word string) bool { return !strings.Contains(word, "avoid/") })
+			if slices.Sort(words); strings.Join(words, " ") != want {
+				t.Errorf("%s: delivered %q, want %q", what, words, want)
+			}
+		}
+		c.list(watch.Added, "n1", "n2", "n3", "n4")
+		for _, node := range []string{"n1", "n2", "n3", "n4"} {
+			c.there[node] = true
+			c.label(watch.Added, node, "5")
+		}
+		expect("four get the label", time.Millisecond, "avoid/n1 avoid/n2 avoid/n3 avoid/n4")
+		c.label(watch.Deleted, "n1", "7")
+		expect("one loses it", time.Millisecond, "-avoid/n1")
+		if got := c.asked[0]; got.ResourceVersion != "7" || got.ResourceVersionMatch != metav1.ResourceVersionMatchNotOlderThan {
+			t.Errorf("it was asked with %+v, want an answer that is not older than what was told", got)
+		}
+		c.there["n2"] = false
+		c.label(watch.Deleted, "n2", "8")
+		expect("one goes", time.Hour, "")
+		c.list(watch.Modified, "n1", "n2", "n3", "n4")
+		expect("the slice is written as it was", time.Minute, "")
+		c.isAway = true
+		c.label(watch.Deleted, "n3", "9")
+		expect("nobody answers", time.Second, "")
+		expect("nobody answers for long", 3*time.Second, "-avoid/n3")
+		c.isAway = false
+		c.list(watch.Modified, "n1", "n3", "n4")
+		expect("no slice lists the one that went", time.Millisecond, "-avoid/n2")
+		r.end(t)
+	})
+}
+
+// TestManyNodesThatLoseTheirLabelsAreAskedForTogether, and at most once a second.
+func TestManyNodesThatLoseTheirLabelsAreAskedForTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounty()
+		r := run(t, c.watcher)
+		time.Sleep(time.Second)
+		var names []string
+		for i := range 300 {
+			names = append(names, fmt.Sprintf("n%03d", i))
+		}
+		c.list(watch.Added, names...)
+		for i, name := range names {
+			c.there[name] = i%2 == 0
+			c.label(watch.Added, name, "5")
+		}
+		synctest.Wait()
+		for _, name := range names { // as kubectl does, 20 a second
+			c.label(watch.Deleted, name, "7")
+			time.Sleep(50 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		avoided := map[string]bool{}
+		for _, update := range r.delivered() {
+			for against, avoid := range update.Change.Avoid {
+				avoided[against.Node] = avoid != nil
+			}
+		}
+		for i, name := range names {
+			if avoided[name] != (i%2 == 1) {
+				t.Errorf("%s is avoided: %v", name, avoided[name])
+			}
+		}
+		if got := len(c.asked); got > 17 {
+			t.Errorf("in 15 s it was asked %d times", got)
+		}
+		r.end(t)
+	})
+}
+
+// TestAnEvacuationEndsWithoutTheAPIServer, at its time.
+func TestAnEvacuationEndsWithoutTheAPIServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCounty()
+		r := run(t, c.watcher)
+		time.Sleep(time.Second)
+		end := time.Now().Truncate(time.Minute).Add(3 * time.Hour)
+		c.evacuated <- watch.Event{Type: watch.Added, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Name: "n1", ResourceVersion: "5", Labels: map[string]string{policy.EvacuateLabel: end.UTC().Format(policy.EvacuateEnd)},
+		}}}
+		time.Sleep(time.Until(end) - time.Millisecond)
+		synctest.Wait()
+		if got := inWords(r.delivered()[r.count()-1]); got != "avoid/n1" {
+			t.Errorf("before the end %q was delivered last", got)
+		}
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		if got := inWords(r.delivered()[r.count()-1]); got != "-avoid/n1" {
+			t.Errorf("at the end %q was delivered last", got)
+		}
+		r.end(t)
+	})
+}

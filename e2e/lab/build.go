@@ -18,13 +18,13 @@ func newBuild() *cobra.Command {
 		Use:   "build",
 		Short: "Build the cluster's programs, which up does by itself",
 		Long: `Build the cluster's programs and keep them in your cache folder (vicinity/lab), as "lab up" does by itself. Also built is
-what tests ask which endpoints kube-proxy chooses.
+what tests ask which endpoints kube-proxy chooses, and clients of xDS.
 
 Each set of programs is built once for each version of its module in e2e/lab/build and of Go. runc needs a C compiler and
 the headers of libseccomp (on Debian: gcc, libc6-dev and libseccomp-dev).`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := binaries.Build(cmd.Context(), cmd.ErrOrStderr(), append(binaries.All, binaries.Categorize)...)
+			_, err := binaries.Build(cmd.Context(), cmd.ErrOrStderr(), append(binaries.All, binaries.Categorize, binaries.XDS)...)
 			return err
 		},
 	}

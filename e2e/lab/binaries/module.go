@@ -150,6 +150,13 @@ var (
 		packages: []string{"."},
 		patience: "2 minutes",
 	}
+	// XDS are programs of ours: Envoy's own types, and clients that dial by xDS with grpc-go.
+	XDS = Module{
+		name:     "xds",
+		of:       "google.golang.org/grpc",
+		packages: []string{"."},
+		patience: "1 minute",
+	}
 )
 
 // All are the modules of a whole cluster, without tests, the quick ones first: what is wrong with the machine shows soon.

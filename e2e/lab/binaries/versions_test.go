@@ -32,7 +32,7 @@ func versionsIn(t *testing.T, file string) map[string]string {
 // TestWhatProgramsShareWithOursIsCompiledOnce: Go keeps what it compiled by the versions of all that is imported.
 func TestWhatProgramsShareWithOursIsCompiledOnce(t *testing.T) {
 	ours := versionsIn(t, "../../../go.mod")
-	for _, module := range []Module{Kubernetes, Etcd, CoreDNS, Categorize, Flannel, KubeRouter} {
+	for _, module := range []Module{Kubernetes, Etcd, CoreDNS, Categorize, XDS, Flannel, KubeRouter} {
 		theirs, shared := versionsIn(t, filepath.Join("..", "build", module.name, "go.mod")), 0
 		for path, version := range theirs {
 			want, isOurs := ours[path]

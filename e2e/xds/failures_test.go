@@ -1,0 +1,145 @@
+package xds
+
+import (
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+var zoneThenAll = []policy.Key{policy.Hostname, policy.Zone, policy.AnyNode}
+
+// TestAClientGoesOnByItself: to the next tier when its own fails, and back when it recovers; without anybody telling it.
+func TestAClientGoesOnByItself(t *testing.T) {
+	s := newSite(t)
+	here, zone, far := s.backend("node-1", "a"), s.backend("node-2", "a"), s.backend("node-3", "b")
+	s.serve(zoneThenAll, here, zone, far)
+	s.open()
+	c := s.client()
+	c.reaches("the first tier", 0, here)
+	s.fail(here)
+	c.reachesAfter("the second tier", 1, 500, zone) // a call that was on its way may fail
+	s.fail(zone)
+	c.reachesAfter("the third tier", 1, 500, far)
+	s.recover(here)
+	c.reaches("the first tier again", 3000, here)
+	if rejected := s.counts.get("rejected EDS") + s.counts.get("rejected CDS") + s.counts.get("rejected LDS"); rejected > 0 {
+		t.Errorf("%d responses were rejected", rejected)
+	}
+}
+
+// TestAClientFollowsChanges without an error.
+func TestAClientFollowsChanges(t *testing.T) {
+	s := newSite(t)
+	here, far := s.backend("node-1", "a"), s.backend("node-3", "b")
+	s.serve(zoneThenAll, here, far)
+	s.open()
+	c := s.client()
+	c.reaches("the first tier", 0, here)
+	for range 5 {
+		s.serve(zoneThenAll, far)
+		c.reaches("the first tier is gone", 200, far)
+		s.serve(zoneThenAll, here, far)
+		c.reaches("the first tier is back", 200, here)
+	}
+}
+
+// TestAHardKeyFailsAtOnce, as connections do in the kernel.
+func TestAHardKeyFailsAtOnce(t *testing.T) {
+	s := newSite(t)
+	far := s.backend("node-3", "b")
+	s.serve([]policy.Key{policy.Zone}, far)
+	s.open()
+	got := s.client().do(command{Calls: 3, Timeout: 10_000})
+	if inShort(got.Errors) == "" || len(got.Answers) > 0 || got.Longest > 1_000_000 {
+		t.Errorf("errors %s, answers %s, the longest call took %d us", inShort(got.Errors), inShort(got.Answers), got.Longest)
+	}
+}
+
+// TestNobodyIsAnsweredTooEarly: a client that comes before the first sync waits for it.
+func TestNobodyIsAnsweredTooEarly(t *testing.T) {
+	s := newSite(t)
+	here := s.backend("node-1", "a")
+	s.serve(zoneThenAll, here)
+	c := s.client()
+	if got := c.do(command{Calls: 1, Timeout: 500, Wait: true}); len(got.Answers) > 0 || s.counts.get("answered LDS") > 0 {
+		t.Errorf("before the first sync %s", inShort(got.Answers))
+	}
+	s.open()
+	c.reaches("after it", 0, here)
+}
+
+// TestAnIdleChannelIsUsedAgain: it has unsubscribed from everything, and subscribes again.
+func TestAnIdleChannelIsUsedAgain(t *testing.T) {
+	s := newSite(t)
+	here, far := s.backend("node-1", "a"), s.backend("node-3", "b")
+	s.serve(zoneThenAll, here, far)
+	s.open()
+	c := s.client()
+	for range 3 {
+		if got := c.do(command{IdleAfter: 200, Calls: 3}); got.Answers[here.addr.String()] != 3 {
+			t.Errorf("answers %s, errors %s", inShort(got.Answers), inShort(got.Errors))
+		}
+		wait.Until(t, "the channel is idle", func() bool {
+			s.counts.mutex.Lock()
+			defer s.counts.mutex.Unlock()
+			return s.counts.names == 0
+		})
+	}
+}
+
+// TestARestartUnderLoad: channels that exist keep what they know, and follow the new server.
+func TestARestartUnderLoad(t *testing.T) {
+	s := newSite(t)
+	here, zone := s.backend("node-1", "a"), s.backend("node-2", "a")
+	s.serve(zoneThenAll, here)
+	s.open()
+	c := s.client()
+	c.reaches("the first tier", 0, here)
+	c.do(command{Load: 1000, Timeout: 5000})
+	time.Sleep(200 * time.Millisecond)
+	for range 3 {
+		s.stop()
+		time.Sleep(300 * time.Millisecond)
+		s.start()
+		time.Sleep(100 * time.Millisecond)
+		s.open()
+		time.Sleep(300 * time.Millisecond)
+	}
+	got := c.do(command{Stop: true})
+	if len(got.Errors) > 0 || got.Answers[here.addr.String()] < 1000 {
+		t.Errorf("under load: errors %s, answers %s", inShort(got.Errors), inShort(got.Answers))
+	}
+	s.stop()
+	s.serve(zoneThenAll, zone)
+	s.start()
+	s.open()
+	c.reaches("the server is back with other endpoints", 5000, zone)
+}
+
+// TestEveryChannelHasAStream: grpc-go opens one for each target, and none may push out another.
+func TestEveryChannelHasAStream(t *testing.T) {
+	s := newSite(t)
+	here := s.backend("node-1", "a")
+	const channels = 20
+	for i := range channels {
+		s.serveAs(&model.Service{
+			Name: model.ObjectName{Namespace: "shop", Name: "web-" + string(rune('a'+i))}, ClusterIPs: webService().ClusterIPs, Ports: webService().Ports,
+		}, here)
+	}
+	s.open()
+	c := s.client()
+	for range 2 {
+		for i := range channels {
+			name := "web-" + string(rune('a'+i))
+			if got := c.do(command{Channel: name, Target: "xds:///" + name + ".shop:80", Calls: 2}); got.Answers[here.addr.String()] != 2 {
+				t.Errorf("%s: errors %s", name, inShort(got.Errors))
+			}
+		}
+	}
+	if s.counts.streams != channels || s.counts.names != 3*channels {
+		t.Errorf("%d streams with %d names", s.counts.streams, s.counts.names)
+	}
+}

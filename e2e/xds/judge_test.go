@@ -1,0 +1,251 @@
+package xds
+
+import (
+	"bufio"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/xds"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+const (
+	clusterType    = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+	assignmentType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+	listenerType   = "type.googleapis.com/envoy.config.listener.v3.Listener"
+)
+
+// judge holds responses against Envoy's types.
+func judge(t *testing.T, responses [][]byte) []judged {
+	t.Helper()
+	built, err := programs()
+	must.Succeed(t, err)
+	cmd := exec.Command(built.Path(binaries.XDS, "xds"), "judge")
+	input, err := cmd.StdinPipe()
+	must.Succeed(t, err)
+	output, err := cmd.StdoutPipe()
+	must.Succeed(t, err)
+	must.Succeed(t, cmd.Start())
+	go func() {
+		defer func() { _ = input.Close() }() // the reader sees that lines are missing
+		for _, response := range responses {
+			_, _ = fmt.Fprintln(input, base64.StdEncoding.EncodeToString(response))
+		}
+	}()
+	decoder := json.NewDecoder(bufio.NewReader(output))
+	all := make([]judged, len(responses))
+	for i := range all {
+		must.Succeed(t, decoder.Decode(&all[i]))
+	}
+	must.Succeed(t, cmd.Wait())
+	return all
+}
+
+// plain is a client that reads and writes bytes.
+type plain struct {
+	t      *testing.T
+	conn   *grpc.ClientConn
+	stream grpc.ClientStream
+}
+
+type bytesCodec struct{}
+
+func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
+}
+
+func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	*v.(*[]byte) = data.Materialize()
+	return nil
+}
+
+func (bytesCodec) Name() string { return "proto" }
+
+// adsMethod and edsMethod are what clients call.
+const (
+	adsMethod = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+	edsMethod = "/envoy.service.endpoint.v3.EndpointDiscoveryService/StreamEndpoints"
+)
+
+func (s *site) dial(method string) *plain {
+	s.t.Helper()
+	conn, err := grpc.NewClient(xds.SocketPrefix+s.socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{})))
+	must.Succeed(s.t, err)
+	p := &plain{t: s.t, conn: conn}
+	s.t.Cleanup(func() { _ = conn.Close() })
+	p.open(method)
+	return p
+}
+
+func (p *plain) open(method string) {
+	p.t.Helper()
+	stream, err := p.conn.NewStream(p.t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method,
+		grpc.WaitForReady(true))
+	must.Succeed(p.t, err)
+	p.stream = stream
+}
+
+// requestOf writes a DiscoveryRequest.
+func requestOf(typeURL, nonce string, names ...string) []byte {
+	var m []byte
+	for _, name := range names {
+		m = protowire.AppendString(protowire.AppendTag(m, 3, protowire.BytesType), name)
+	}
+	m = protowire.AppendString(protowire.AppendTag(m, 4, protowire.BytesType), typeURL)
+	return protowire.AppendString(protowire.AppendTag(m, 5, protowire.BytesType), nonce)
+}
+
+func (p *plain) send(message []byte) {
+	p.t.Helper()
+	must.Succeed(p.t, p.stream.SendMsg(message))
+}
+
+func (p *plain) receive() []byte {
+	p.t.Helper()
+	var message []byte
+	must.Succeed(p.t, p.stream.RecvMsg(&message))
+	return message
+}
+
+// assignmentJSON is what protojson makes of a ClusterLoadAssignment.
+type assignmentJSON struct {
+	ClusterName string
+	Endpoints   []struct {
+		Locality struct{ Zone, SubZone string }
+		Priority int
+		Weight   int `json:"loadBalancingWeight"`
+		Members  []struct {
+			Weight   int `json:"loadBalancingWeight"`
+			Endpoint struct {
+				Address struct {
+					SocketAddress struct {
+						Address   string
+						PortValue int
+					}
+				}
+			}
+		} `json:"lbEndpoints"`
+	}
+}
+
+// TestEnvoysTypesTakeEveryResponse: of random Services, with clusters and listeners; and the rules hold that clients
+// enforce (gRPC's unmarshal_eds.go): priorities without a gap, no locality twice in one, no address twice at all, no
+// weight of 0.
+func TestEnvoysTypesTakeEveryResponse(t *testing.T) {
+	s := newSite(t)
+	random := rand.New(rand.NewPCG(36, 36))
+	const services = 300
+	var names []string
+	for i := range services {
+		service, places := randomService(random, i)
+		s.serveAs(service, places...)
+		names = append(names, fmt.Sprintf("web-%d.shop:80", i))
+	}
+	s.open()
+	p := s.dial(adsMethod)
+	var responses [][]byte
+	for _, typeURL := range []string{clusterType, listenerType, assignmentType} {
+		p.send(requestOf(typeURL, "", names...))
+	}
+	seen := map[string]int{}
+	for seen[assignmentType] < services || seen[clusterType] < services || seen[listenerType] < services {
+		response := p.receive()
+		responses = append(responses, response)
+		one := judge(t, [][]byte{response})[0]
+		if one.Wrong != "" {
+			t.Fatalf("%s: %s", one.Type, one.Wrong)
+		}
+		seen[one.Type] += len(one.Resources)
+		if one.Type == assignmentType {
+			for _, text := range one.Resources {
+				checkAssignment(t, text)
+			}
+		}
+	}
+	if len(responses) < 3 {
+		t.Errorf("%d responses", len(responses))
+	}
+}
+
+func randomService(random *rand.Rand, i int) (*model.Service, []place) {
+	service := webService()
+	service.Name.Name = fmt.Sprintf("web-%d", i)
+	service.ClusterIPs = []netip.Addr{netip.AddrFrom4([4]byte{10, 97, byte(i >> 8), byte(i)})}
+	keys := []policy.Key{policy.Hostname, policy.Zone, policy.AnyNode}
+	service.Topology.Keys = keys[random.IntN(4):]
+	if len(service.Topology.Keys) > 0 && random.IntN(3) == 0 {
+		service.Topology.MaxLoad = 100 + random.Uint64N(100)
+	}
+	service.InternalTrafficLocal = random.IntN(6) == 0
+	var places []place
+	for e := range random.IntN(12) {
+		addr := netip.AddrFrom4([4]byte{10, 1, byte(i), byte(e)})
+		if random.IntN(8) == 0 {
+			addr = netip.AddrFrom16([16]byte{0xfd, 1, byte(i), 15: byte(e)})
+		}
+		zone := []string{"a", "b", "c", ""}[random.IntN(4)]
+		places = append(places, place{netip.AddrPortFrom(addr, uint16(1+random.IntN(60_000))), fmt.Sprintf("node-%d", 1+random.IntN(5)), zone})
+	}
+	return service, places
+}
+
+func checkAssignment(t *testing.T, text []byte) {
+	t.Helper()
+	var assignment assignmentJSON
+	must.Succeed(t, json.Unmarshal(text, &assignment))
+	priorities, localities, addresses := []int{}, map[string]bool{}, map[string]bool{}
+	for _, locality := range assignment.Endpoints {
+		if !slices.Contains(priorities, locality.Priority) {
+			priorities = append(priorities, locality.Priority)
+		}
+		id := fmt.Sprint(locality.Priority, locality.Locality)
+		sum := 0
+		for _, member := range locality.Members {
+			address := fmt.Sprint(member.Endpoint.Address.SocketAddress)
+			if addresses[address] {
+				t.Errorf("%s has %s twice: %s", assignment.ClusterName, address, text)
+			}
+			addresses[address] = true
+			sum += max(1, member.Weight)
+		}
+		if localities[id] || len(locality.Members) == 0 || locality.Weight != sum {
+			t.Errorf("%s has a locality %s of weight %d, with members of %d: %s", assignment.ClusterName, id, locality.Weight, sum, text)
+		}
+		localities[id] = true
+	}
+	slices.Sort(priorities)
+	for i, priority := range priorities {
+		if priority != i {
+			t.Errorf("%s has the priorities %v", assignment.ClusterName, priorities)
+		}
+	}
+}
+
+// TestEndpointsAloneHaveAStreamOfTheirOwn, which need not say its type.
+func TestEndpointsAloneHaveAStreamOfTheirOwn(t *testing.T) {
+	s := newSite(t)
+	s.serve(zoneThenAll, place{netip.MustParseAddrPort("10.1.0.1:8080"), "node-1", "a"})
+	s.open()
+	p := s.dial(edsMethod)
+	p.send(requestOf("", "", "outbound|80||web.shop.svc.cluster.local"))
+	got := judge(t, [][]byte{p.receive()})[0]
+	if got.Wrong != "" || got.Type != assignmentType || len(got.Resources) != 1 {
+		t.Fatalf("got %+v", got)
+	}
+	checkAssignment(t, got.Resources[0])
+}

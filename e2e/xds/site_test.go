@@ -1,0 +1,324 @@
+package xds
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/xds"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+// site is a cluster as node-1 in zone a sees it, a server that tells of it, and servers that answer calls. Everything is on
+// loopback addresses: the endpoints are real, and kernel and network have no part in it.
+type site struct {
+	t        *testing.T
+	cluster  *model.Cluster
+	nodes    *selection.Nodes
+	table    *xds.Table
+	socket   string
+	counts   *counts
+	stop     func()
+	backends map[netip.AddrPort]*grpc.Server
+}
+
+// newSite is in the state before the first sync.
+func newSite(t *testing.T) *site {
+	t.Helper()
+	cluster := model.NewCluster("node-1")
+	s := &site{
+		t: t, cluster: cluster, nodes: selection.NewNodes(cluster), backends: map[netip.AddrPort]*grpc.Server{},
+		socket: filepath.Join(t.TempDir(), "xds.sock"),
+	}
+	s.apply(model.Change{Nodes: map[string]*model.Node{"node-1": node("node-1", "a")}, AllNodes: new(true)})
+	s.start()
+	t.Cleanup(func() { s.stop() })
+	return s
+}
+
+func node(name, zone string) *model.Node {
+	return &model.Node{Name: name, Labels: map[string]string{string(policy.Zone): zone}}
+}
+
+// start starts a server with a table of its own, as a proxy that starts does.
+func (s *site) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.table, s.counts = xds.NewTable("cluster.local"), &counts{of: map[string]int{}}
+	server := xds.Server{
+		Table: s.table, Observer: s.counts, Log: slog.New(slog.DiscardHandler),
+		IsOfNode: func(netip.Addr) (bool, error) { return true, nil },
+	}
+	var running sync.WaitGroup
+	running.Go(func() { _ = server.Run(ctx, []string{xds.SocketPrefix + s.socket}) }) // it fails never
+	s.stop = func() { cancel(); running.Wait() }
+	for _, name := range s.cluster.ServiceNames() {
+		s.accept(name)
+	}
+}
+
+// open says that the first sync is over.
+func (s *site) open() { s.table.Synced(selection.Sync{}) }
+
+func (s *site) apply(change model.Change) {
+	dirty := s.cluster.Apply(change)
+	s.nodes.Note(change)
+	if s.table == nil {
+		return
+	}
+	for _, name := range dirty {
+		s.accept(name)
+	}
+}
+
+func (s *site) accept(name model.ObjectName) {
+	var digest any
+	if decisions := s.nodes.Decide(name, model.Families); len(decisions) > 0 {
+		digest = s.table.Digest(decisions)
+	}
+	s.table.Accept(name, digest)
+}
+
+// place is an endpoint: an address, which answers or not, on a node.
+type place struct {
+	addr       netip.AddrPort
+	node, zone string
+}
+
+var web = model.ObjectName{Namespace: "shop", Name: "web"}
+
+const webTarget = "xds:///web.shop.svc.cluster.local:80"
+
+// serve has the Service web have topology keys and endpoints.
+func (s *site) serve(keys []policy.Key, places ...place) {
+	service := webService()
+	service.Topology.Keys = keys
+	s.serveAs(service, places...)
+}
+
+// serveAs is serve for a Service with other settings. Endpoints have ports of their own, so each has its own slice.
+func (s *site) serveAs(service *model.Service, places ...place) {
+	change := model.Change{
+		Services: map[model.ObjectName]*model.Service{service.Name: service}, Slices: map[model.ObjectName]*model.EndpointSlice{},
+	}
+	for _, old := range s.cluster.SlicesOf(service.Name) {
+		change.Slices[old.Name] = nil
+	}
+	for _, place := range places {
+		slice := &model.EndpointSlice{
+			Name: model.ObjectName{Namespace: service.Name.Namespace, Name: service.Name.Name + "-" + place.addr.String()}, Service: service.Name,
+			Ports: []model.SlicePort{{Protocol: model.TCP, Port: place.addr.Port()}},
+			Endpoints: []model.SliceEndpoint{{
+				Addr: place.addr.Addr(), Endpoint: model.Endpoint{Node: place.node, Zone: place.zone, Ready: true, Serving: true},
+			}},
+		}
+		change.Slices[slice.Name] = slice
+	}
+	s.apply(change)
+}
+
+// backend makes a server that answers calls, on an address of its own.
+func (s *site) backend(node, zone string) place {
+	s.t.Helper()
+	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:0", 2+len(s.backends)))
+	must.Succeed(s.t, err)
+	addr := netip.MustParseAddrPort(listener.Addr().String())
+	s.answer(addr, listener)
+	return place{addr, node, zone}
+}
+
+func (s *site) answer(addr netip.AddrPort, listener net.Listener) {
+	server := grpc.NewServer()
+	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
+	go func() { _ = server.Serve(listener) }() // until it is stopped
+	s.backends[addr] = server
+	s.t.Cleanup(server.Stop)
+}
+
+// fail has a backend refuse connections, and end those that it has.
+func (s *site) fail(p place) { s.backends[p.addr].Stop() }
+
+// recover has it answer again.
+func (s *site) recover(p place) {
+	s.t.Helper()
+	listener, err := net.Listen("tcp", p.addr.String())
+	must.Succeed(s.t, err)
+	s.answer(p.addr, listener)
+}
+
+// counts is what the server tells its observer.
+type counts struct {
+	mutex          sync.Mutex
+	of             map[string]int
+	streams, names int
+}
+
+func (c *counts) add(what string) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.of[what]++
+}
+
+func (c *counts) get(what string) int {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return c.of[what]
+}
+
+func (c *counts) Clients(streams, names int) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	c.streams, c.names = streams, names
+}
+func (c *counts) Answered(kind string)    { c.add("answered " + kind) }
+func (c *counts) Rejected(kind string)    { c.add("rejected " + kind) }
+func (c *counts) Unknown()                { c.add("unknown") }
+func (c *counts) Refused(why xds.Refusal) { c.add("refused " + string(why)) }
+
+// programs are built once.
+var programs = sync.OnceValues(func() (binaries.Programs, error) {
+	return binaries.Build(context.Background(), os.Stderr, binaries.XDS)
+})
+
+// client is a process with applications that dial by xDS: one for each name of a channel.
+type client struct {
+	t       *testing.T
+	input   io.Writer
+	encoder *json.Encoder
+	decoder *json.Decoder
+}
+
+// command and answer are those of e2e/lab/build/xds/client.
+type command struct {
+	Channel   string   `json:"channel"`
+	Target    string   `json:"target"`
+	IdleAfter int      `json:"idleAfter,omitempty"`
+	Calls     int      `json:"calls,omitempty"`
+	Timeout   int      `json:"timeout,omitempty"`
+	Wait      bool     `json:"wait,omitempty"`
+	Load      int      `json:"load,omitempty"`
+	Stop      bool     `json:"stop,omitempty"`
+	Until     []string `json:"until,omitempty"`
+	Close     bool     `json:"close,omitempty"`
+}
+
+type answer struct {
+	Wrong               string
+	Answers, Errors     map[string]int
+	Took, Longest, Last int64
+}
+
+func (s *site) client() *client {
+	s.t.Helper()
+	return startClient(s.t, xds.SocketPrefix+s.socket)
+}
+
+// startClient starts a process of clients of a server.
+func startClient(t *testing.T, server string) *client {
+	t.Helper()
+	built, err := programs()
+	must.Succeed(t, err)
+	cmd := exec.Command(built.Path(binaries.XDS, "xds"), "client")
+	bootstrap := fmt.Sprintf(`{"xds_servers":[{"server_uri":%q,"channel_creds":[{"type":"insecure"}],`+
+		`"server_features":["xds_v3"]}],"node":{"id":"test"}}`, server)
+	cmd.Env = append(os.Environ(), "GRPC_XDS_BOOTSTRAP_CONFIG="+bootstrap)
+	input, err := cmd.StdinPipe()
+	must.Succeed(t, err)
+	output, err := cmd.StdoutPipe()
+	must.Succeed(t, err)
+	cmd.Stderr = os.Stderr
+	must.Succeed(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = input.Close() // it ends then
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("the client: %v", err)
+		}
+	})
+	return &client{t: t, input: input, encoder: json.NewEncoder(input), decoder: json.NewDecoder(bufio.NewReader(output))}
+}
+
+func (c *client) do(next command) answer {
+	c.t.Helper()
+	if next.Channel == "" {
+		next.Channel = "web"
+	}
+	if next.Target == "" {
+		next.Target = webTarget
+	}
+	must.Succeed(c.t, c.encoder.Encode(next))
+	var got answer
+	must.Succeed(c.t, c.decoder.Decode(&got))
+	return got
+}
+
+// reaches wants some servers to answer within so many milliseconds, and nobody else after that; and no errors.
+func (c *client) reaches(why string, within int64, want ...place) {
+	c.t.Helper()
+	c.reachesAfter(why, 0, within, want...)
+}
+
+// reachesAfter is reaches after so many errors at most.
+func (c *client) reachesAfter(why string, errors int, within int64, want ...place) {
+	c.t.Helper()
+	got := c.do(command{Until: addrs(want), Calls: 20 * len(want), Timeout: 15_000, Wait: true})
+	failed := 0
+	for _, count := range got.Errors {
+		failed += count
+	}
+	if got.Wrong != "" || failed > errors {
+		c.t.Errorf("%s: %s; errors %v, answers %v", why, got.Wrong, got.Errors, got.Answers)
+	}
+	if last := got.Last / 1000; last > within {
+		c.t.Errorf("%s: others answered for %d ms, want at most %d", why, last, within)
+	}
+}
+
+func addrs(places []place) []string {
+	var all []string
+	for _, place := range places {
+		all = append(all, place.addr.String())
+	}
+	return all
+}
+
+// judged is what Envoy's types see in a response.
+type judged struct {
+	Wrong                string
+	Version, Nonce, Type string
+	Resources            []json.RawMessage
+}
+
+// inShort writes counts in order.
+func inShort(counts map[string]int) string {
+	var parts []string
+	for _, key := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%s: %d", key, counts[key]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func webService() *model.Service {
+	return &model.Service{
+		Name: web, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}, Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80}},
+	}
+}

@@ -1,0 +1,173 @@
+package xds
+
+import (
+	"cmp"
+	"encoding/binary"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// service is what is kept of the decisions about a Service: its TCP ports, each with its localities. It is one text, so
+// that 10,000 Services take two megabytes, and so that two are compared at once: a length and a port's number, then the
+// port, again and again.
+type service string
+
+// locality is endpoints of one zone and one weight, in one tier. It is what a client spreads over evenly.
+type locality struct {
+	priority int
+	zone     string
+	// slots is how many slots each endpoint has in the kernel's table, and isSplit whether others of the zone have another
+	// number.
+	slots     uint32
+	isSplit   bool
+	endpoints []netip.AddrPort
+}
+
+// newService keeps what the decisions about a Service say. An assignment has one family: the Service's first.
+func newService(decisions []selection.Decision) service {
+	var all []byte
+	for i := range decisions {
+		decision := &decisions[i]
+		if decision.IsOfAddresses || decision.Port.Protocol != model.TCP || decision.Family != firstFamily(decisions) {
+			continue
+		}
+		port := appendLocalities(nil, localitiesOf(decision.Tiers()))
+		all = binary.AppendUvarint(all, uint64(decision.Port.Port))
+		all = binary.AppendUvarint(all, uint64(len(port)))
+		all = append(all, port...)
+	}
+	return service(all)
+}
+
+// firstFamily is the family of the Service's first address; of a headless one, which has none, the first in which it has
+// endpoints.
+func firstFamily(decisions []selection.Decision) model.Family {
+	first := &decisions[0]
+	if len(first.Service.ClusterIPs) > 0 {
+		family := model.FamilyOf(first.Service.ClusterIPs[0])
+		if slices.ContainsFunc(decisions, func(d selection.Decision) bool { return d.Family == family }) {
+			return family
+		}
+		return first.Family
+	}
+	for i := range decisions {
+		if len(decisions[i].Endpoints) > 0 {
+			return decisions[i].Family
+		}
+	}
+	return first.Family
+}
+
+// localitiesOf divides tiers by zone. Clients spread evenly within a locality, so endpoints with several slots have
+// localities of their own: then the shares are the kernel's.
+func localitiesOf(tiers []selection.Tier) []locality {
+	var all []locality
+	for priority, tier := range tiers {
+		first := len(all)
+		for i := range tier.Endpoints {
+			endpoint, slots := &tier.Endpoints[i], uint32(1)
+			if tier.Slots != nil {
+				slots = uint32(tier.Slots[i])
+			}
+			at := slices.IndexFunc(all[first:], func(l locality) bool { return l.zone == endpoint.Zone && l.slots == slots })
+			if at < 0 {
+				at = len(all) - first
+				all = append(all, locality{priority: priority, zone: endpoint.Zone, slots: slots})
+			}
+			in := &all[first+at]
+			in.endpoints = append(in.endpoints, endpoint.Addr)
+		}
+		slices.SortFunc(all[first:], func(a, b locality) int {
+			return cmp.Or(cmp.Compare(a.zone, b.zone), cmp.Compare(a.slots, b.slots))
+		})
+		for i := first + 1; i < len(all); i++ {
+			if all[i].zone == all[i-1].zone {
+				all[i].isSplit, all[i-1].isSplit = true, true
+			}
+		}
+	}
+	return all
+}
+
+// subZone tells localities of one zone apart.
+func (l *locality) subZone() string {
+	if !l.isSplit {
+		return ""
+	}
+	return "weight-" + strconv.FormatUint(uint64(l.slots), 10)
+}
+
+func appendLocalities(all []byte, localities []locality) []byte {
+	for i := range localities {
+		l := &localities[i]
+		split := uint64(0)
+		if l.isSplit {
+			split = 1
+		}
+		for _, number := range []uint64{uint64(l.priority), uint64(l.slots), split, uint64(len(l.zone)), uint64(len(l.endpoints))} {
+			all = binary.AppendUvarint(all, number)
+		}
+		all = append(all, l.zone...)
+		for _, endpoint := range l.endpoints {
+			addr := endpoint.Addr().AsSlice()
+			all = append(append(all, byte(len(addr))), addr...)
+			all = binary.BigEndian.AppendUint16(all, endpoint.Port())
+		}
+	}
+	return all
+}
+
+// port is one port of a service.
+type port string
+
+// port returns a port, and whether there is one of this number.
+func (s service) port(number uint16) (port, bool) {
+	for len(s) > 0 {
+		var of, length uint64
+		of, s = uvarint(s)
+		length, s = uvarint(s)
+		if of == uint64(number) {
+			return port(s[:length]), true
+		}
+		s = s[length:]
+	}
+	return "", false
+}
+
+// localities returns what a port has.
+func (p port) localities() []locality {
+	var all []locality
+	for len(p) > 0 {
+		var numbers [5]uint64
+		for i := range numbers {
+			numbers[i], p = uvarint(p)
+		}
+		zone, count := int(numbers[3]), int(numbers[4])
+		l := locality{
+			priority: int(numbers[0]), slots: uint32(numbers[1]), isSplit: numbers[2] == 1,
+			zone: string(p[:zone]), endpoints: make([]netip.AddrPort, count),
+		}
+		p = p[zone:]
+		for i := range l.endpoints {
+			end := 1 + int(p[0])
+			addr, _ := netip.AddrFromSlice([]byte(p[1:end]))
+			l.endpoints[i] = netip.AddrPortFrom(addr, uint16(p[end])<<8|uint16(p[end+1]))
+			p = p[end+2:]
+		}
+		all = append(all, l)
+	}
+	return all
+}
+
+func uvarint[T ~string](text T) (number uint64, rest T) {
+	for i := 0; ; i++ {
+		number |= uint64(text[i]&0x7f) << (7 * i)
+		if text[i] < 0x80 {
+			return number, text[i+1:]
+		}
+	}
+}

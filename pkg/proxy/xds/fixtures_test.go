@@ -1,0 +1,259 @@
+package xds
+
+import (
+	"encoding/base64"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+const domain = "cluster.local"
+
+// town is a cluster as node-1 in zone a sees it, and what its table tells.
+type town struct {
+	cluster *model.Cluster
+	nodes   *selection.Nodes
+	table   *Table
+}
+
+func newTown() *town {
+	cluster := model.NewCluster("node-1")
+	t := &town{cluster: cluster, nodes: selection.NewNodes(cluster), table: NewTable(domain)}
+	t.apply(model.Change{Nodes: map[string]*model.Node{
+		"node-1": {Name: "node-1", Labels: map[string]string{string(policy.Zone): "a"}},
+	}})
+	return t
+}
+
+// apply takes a change in, and has the table accept what is decided then.
+func (t *town) apply(change model.Change) {
+	dirty := t.cluster.Apply(change)
+	t.nodes.Note(change)
+	for _, name := range dirty {
+		var digest any
+		if decisions := t.nodes.Decide(name, model.Families); len(decisions) > 0 {
+			digest = t.table.Digest(decisions)
+		}
+		t.table.Accept(name, digest)
+	}
+}
+
+// serve has a Service serve: with topology keys, ports, and endpoints such as "1@node-2/b".
+func (t *town) serve(name, keys string, ports []uint16, endpoints string) {
+	service := &model.Service{
+		Name: nameOf(name), ClusterIPs: []netip.Addr{addrOf(name)},
+		Topology: policy.Topology{Keys: keysOf(keys)},
+	}
+	slice := &model.EndpointSlice{Name: nameOf(name + "-1"), Service: nameOf(name)}
+	for _, port := range ports {
+		port := model.ServicePort{Name: fmt.Sprint("port-", port), Protocol: model.TCP, Port: port}
+		service.Ports = append(service.Ports, port)
+		slice.Ports = append(slice.Ports, model.SlicePort{Name: port.Name, Protocol: model.TCP, Port: 8000 + port.Port})
+	}
+	for word := range strings.FieldsSeq(endpoints) {
+		number, place, _ := strings.Cut(word, "@")
+		node, zone, _ := strings.Cut(place, "/")
+		var last byte
+		_, _ = fmt.Sscan(number, &last)
+		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
+			Addr: netip.AddrFrom4([4]byte{10, 0, 0, last}), Endpoint: model.Endpoint{Node: node, Zone: zone, Ready: true, Serving: true},
+		})
+	}
+	t.apply(model.Change{
+		Services: map[model.ObjectName]*model.Service{service.Name: service},
+		Slices:   map[model.ObjectName]*model.EndpointSlice{slice.Name: slice},
+	})
+}
+
+// remove removes a Service.
+func (t *town) remove(name string) {
+	t.apply(model.Change{
+		Services: map[model.ObjectName]*model.Service{nameOf(name): nil},
+		Slices:   map[model.ObjectName]*model.EndpointSlice{nameOf(name + "-1"): nil},
+	})
+}
+
+func keysOf(text string) []policy.Key {
+	var keys []policy.Key
+	for word := range strings.FieldsSeq(text) {
+		switch word {
+		case "hostname":
+			word = string(policy.Hostname)
+		case "zone":
+			word = string(policy.Zone)
+		}
+		keys = append(keys, policy.Key(word))
+	}
+	return keys
+}
+
+func nameOf(name string) model.ObjectName { return model.ObjectName{Namespace: "shop", Name: name} }
+
+// addrOf is a ClusterIP for each name.
+func addrOf(name string) netip.Addr {
+	sum := uint32(0)
+	for _, b := range []byte(name) {
+		sum = sum*31 + uint32(b)
+	}
+	return netip.AddrFrom4([4]byte{10, 96, byte(sum >> 8), byte(sum)})
+}
+
+// answer is a response in short, as these tests read it. Package e2e/xds has others read it.
+type answer struct {
+	version, nonce string
+	of             kind
+	names          []string
+	// tiers are of the first assignment: "1 2 (a, 2) | 3 (b, 1)": the last bytes of addresses, the zone, the weight.
+	tiers string
+}
+
+func read(t *testing.T, response []byte) answer {
+	t.Helper()
+	if response == nil {
+		return answer{}
+	}
+	got := answer{of: kinds}
+	fields(t, response, func(number protowire.Number, value []byte) {
+		switch number {
+		case 1:
+			got.version = string(value)
+		case 2:
+			got.readResource(t, value)
+		case 4:
+			of, ok := kindOf(string(value))
+			if !ok {
+				t.Errorf("a response of type %s", value)
+			}
+			got.of = of
+		case 5:
+			got.nonce = string(value)
+		}
+	})
+	return got
+}
+
+func (a *answer) readResource(t *testing.T, resource []byte) {
+	t.Helper()
+	fields(t, resource, func(number protowire.Number, value []byte) {
+		if number == 1 && string(value) != typeURLs[a.of] {
+			t.Errorf("a resource of type %s in a response of %s", value, a.of)
+		}
+		if number != 2 {
+			return
+		}
+		tiers := map[uint64][]string{}
+		fields(t, value, func(number protowire.Number, value []byte) {
+			switch {
+			case number == 1:
+				a.names = append(a.names, string(value))
+			case number == 2 && a.of == assignments:
+				priority, locality := readLocality(t, value)
+				tiers[priority] = append(tiers[priority], locality)
+			}
+		})
+		var parts []string
+		for priority := range uint64(len(tiers)) {
+			parts = append(parts, strings.Join(tiers[priority], ", "))
+		}
+		if len(a.names) == 1 {
+			a.tiers = strings.Join(parts, " | ")
+		}
+	})
+}
+
+func readLocality(t *testing.T, message []byte) (priority uint64, locality string) {
+	t.Helper()
+	var endpoints []string
+	zone, weight := "", uint64(0)
+	for rest := message; len(rest) > 0; {
+		number, wireType, n := protowire.ConsumeTag(rest)
+		if wireType == protowire.VarintType && number == 5 {
+			priority, _ = protowire.ConsumeVarint(rest[n:])
+		}
+		rest = rest[n+protowire.ConsumeFieldValue(number, wireType, rest[n:]):]
+	}
+	fields(t, message, func(number protowire.Number, value []byte) {
+		switch number {
+		case 1:
+			fields(t, value, func(_ protowire.Number, value []byte) { zone += string(value) })
+		case 2:
+			text := string(value)
+			at := strings.Index(text, "10.0.0.")
+			end := strings.IndexFunc(text[at+7:], func(r rune) bool { return r < '0' || r > '9' })
+			endpoints = append(endpoints, text[at+7:at+7+end])
+		case 3:
+			weight, _ = protowire.ConsumeVarint(value[1:])
+		}
+	})
+	return priority, fmt.Sprintf("%s (%s, %d)", strings.Join(endpoints, " "), zone, weight)
+}
+
+func fields(t *testing.T, message []byte, take func(protowire.Number, []byte)) {
+	t.Helper()
+	if err := eachField(message, func(number protowire.Number, value []byte) error { take(number, value); return nil }); err != nil {
+		t.Errorf("%v: %s", err, base64.StdEncoding.EncodeToString(message))
+	}
+}
+
+// client asks a session, and reads what it is told.
+type client struct {
+	t       *testing.T
+	session *session
+	last    [kinds]string // nonces
+}
+
+func (t *town) client(test *testing.T) *client {
+	return &client{t: test, session: newSession(t.table, "")}
+}
+
+func (c *client) ask(of kind, names ...string) effect {
+	result, _ := c.session.take(request{typeURL: typeURLs[of], nonce: c.last[of], names: names})
+	return result
+}
+
+// told returns what the client is told next, and answers that it takes it with the same names.
+func (c *client) told() answer {
+	c.t.Helper()
+	_, response := c.session.next()
+	got := read(c.t, response)
+	if response != nil {
+		c.last[got.of] = got.nonce
+		if result := c.ask(got.of, c.asks(got.of)...); result.isRefusal || len(result.added)+len(result.removed)+len(result.wrong) > 0 {
+			c.t.Errorf("an answer is taken for %+v", result)
+		}
+	}
+	return got
+}
+
+func (c *client) asks(of kind) []string {
+	var names []string
+	for name := range c.session.stream.asked[of].names {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// wants wants a response, by its kind and its names, and what the only assignment has.
+func (c *client) wants(of kind, names, tiers string) {
+	c.t.Helper()
+	got := c.told()
+	if got.nonce == "" || got.version == "" || got.of != of || strings.Join(got.names, " ") != names || got.tiers != tiers {
+		c.t.Errorf("told %s of %q: %q, want %s of %q: %q", got.of, strings.Join(got.names, " "), got.tiers, of, names, tiers)
+	}
+}
+
+func (c *client) wantsNothing() {
+	c.t.Helper()
+	if _, response := c.session.next(); response != nil {
+		c.t.Errorf("told %+v, want nothing", read(c.t, response))
+	}
+}

@@ -1,0 +1,247 @@
+package xds
+
+import (
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// The kinds of resources that there are, by the names of their types.
+type kind uint8
+
+const (
+	clusters kind = iota
+	assignments
+	listeners
+	kinds
+)
+
+const (
+	typePrefix = "type.googleapis.com/envoy."
+	hcmType    = typePrefix + "extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+	routerType = typePrefix + "extensions.filters.http.router.v3.Router"
+)
+
+var typeURLs = [kinds]string{
+	clusters:    typePrefix + "config.cluster.v3.Cluster",
+	assignments: typePrefix + "config.endpoint.v3.ClusterLoadAssignment",
+	listeners:   typePrefix + "config.listener.v3.Listener",
+}
+
+// kindOf returns the kind of a type; false for one that nobody is told of here.
+func kindOf(typeURL string) (kind, bool) {
+	for k, url := range typeURLs {
+		if url == typeURL {
+			return kind(k), true
+		}
+	}
+	return 0, false
+}
+
+// String names a kind in short, as the protocol's own documents do.
+func (k kind) String() string { return [kinds]string{"CDS", "EDS", "LDS"}[k] }
+
+// request is what of a DiscoveryRequest counts.
+type request struct {
+	typeURL string
+	nonce   string
+	node    string // the client's own name for itself
+	names   []string
+	// isRefusal: the client did not take the answer with the nonce. complaint is why.
+	isRefusal bool
+	complaint string
+}
+
+var errNoRequest = errors.New("it is no DiscoveryRequest")
+
+// parseRequest reads a DiscoveryRequest.
+func parseRequest(message []byte) (request, error) {
+	var r request
+	err := eachField(message, func(number protowire.Number, value []byte) error {
+		switch number {
+		case 2:
+			return eachField(value, func(number protowire.Number, value []byte) error {
+				if number == 1 {
+					r.node = string(value)
+				}
+				return nil
+			})
+		case 3:
+			if r.names = append(r.names, string(value)); len(r.names) > maxNames {
+				return errTooManyNames
+			}
+		case 4:
+			r.typeURL = string(value)
+		case 5:
+			r.nonce = string(value)
+		case 6:
+			r.isRefusal = true
+			return eachField(value, func(number protowire.Number, value []byte) error {
+				if number == 2 {
+					r.complaint = string(value)
+				}
+				return nil
+			})
+		}
+		return nil
+	})
+	return r, err
+}
+
+// eachField hands over the fields of a message that are texts, bytes or messages, and passes over all others.
+func eachField(message []byte, take func(number protowire.Number, value []byte) error) error {
+	for len(message) > 0 {
+		number, wireType, n := protowire.ConsumeTag(message)
+		if n < 0 {
+			return fmt.Errorf("%w: %w", errNoRequest, protowire.ParseError(n))
+		}
+		message = message[n:]
+		if wireType != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(number, wireType, message); n < 0 {
+				return fmt.Errorf("%w: %w", errNoRequest, protowire.ParseError(n))
+			}
+			message = message[n:]
+			continue
+		}
+		value, n := protowire.ConsumeBytes(message)
+		if n < 0 {
+			return fmt.Errorf("%w: %w", errNoRequest, protowire.ParseError(n))
+		}
+		if err := take(number, value); err != nil {
+			return err
+		}
+		message = message[n:]
+	}
+	return nil
+}
+
+// message is a protobuf message that is being written. Its fields are named in comments as Envoy's API names them.
+type message []byte
+
+func (m message) text(number protowire.Number, text string) message {
+	return protowire.AppendString(protowire.AppendTag(m, number, protowire.BytesType), text)
+}
+
+func (m message) number(number protowire.Number, value uint64) message {
+	return protowire.AppendVarint(protowire.AppendTag(m, number, protowire.VarintType), value)
+}
+
+// nested writes a message in place of a field. Its length comes before it, and is known only afterwards.
+func (m message) nested(number protowire.Number, write func(message) message) message {
+	m = protowire.AppendTag(m, number, protowire.BytesType)
+	start := len(m)
+	m = write(m)
+	length := uint64(len(m) - start)
+	size := protowire.SizeVarint(length)
+	m = append(m, make([]byte, size)...)
+	copy(m[start+size:], m[start:len(m)-size])
+	protowire.AppendVarint(m[:start], length)
+	return m
+}
+
+// wrapped writes a UInt32Value.
+func (m message) wrapped(number protowire.Number, value uint64) message {
+	return m.nested(number, func(m message) message { return m.number(1, value) })
+}
+
+// any writes a message of a type as an Any.
+func (m message) any(number protowire.Number, typeURL string, write func(message) message) message {
+	return m.nested(number, func(m message) message { return m.text(1, typeURL).nested(2, write) })
+}
+
+// head writes the first fields of a DiscoveryResponse: version_info, type_url and nonce. Its resources follow.
+func (m message) head(of kind, version, nonce string) message {
+	return m.text(1, version).text(4, typeURLs[of]).text(5, nonce)
+}
+
+// resource writes one of a DiscoveryResponse's resources.
+func (m message) resource(of kind, name string, port port) message {
+	return m.any(2, typeURLs[of], func(m message) message {
+		switch of {
+		case clusters:
+			return m.cluster(name)
+		case listeners:
+			return m.listener(name)
+		}
+		return m.assignment(name, port)
+	})
+}
+
+// listener writes a Listener of which all routes lead to the cluster of the same name.
+func (m message) listener(name string) message {
+	route := func(m message) message {
+		return m.nested(1, func(m message) message { return m.text(1, "") }). // match.prefix
+											nested(2, func(m message) message { return m.text(1, name) }) // route.cluster
+	}
+	host := func(m message) message { return m.text(1, name).text(2, "*").nested(3, route) } // name, domains, routes
+	routes := func(m message) message { return m.text(1, name).nested(2, host) }             // name, virtual_hosts
+	router := func(m message) message {                                                      // name, typed_config
+		return m.text(1, "envoy.filters.http.router").any(4, routerType, func(m message) message { return m })
+	}
+	manager := func(m message) message { // stat_prefix, route_config, http_filters
+		return m.text(2, name).nested(4, routes).nested(5, router)
+	}
+	return m.text(1, name).nested(19, func(m message) message { return m.any(1, hcmType, manager) }) // name, api_listener
+}
+
+// What a Cluster says: its type is EDS, and the API's version is V3.
+const (
+	typeEDS   = 3
+	versionV3 = 2
+)
+
+// cluster writes a Cluster whose endpoints come by the same stream.
+func (m message) cluster(name string) message {
+	source := func(m message) message { // ads, resource_api_version
+		return m.nested(3, func(m message) message { return m }).number(6, versionV3)
+	}
+	m = m.text(1, name).number(2, typeEDS)
+	m = m.nested(3, func(m message) message { return m.nested(1, source) }) // eds_cluster_config.eds_config
+	return m.nested(27, func(m message) message {                           // common_lb_config.locality_weighted_lb_config
+		return m.nested(3, func(m message) message { return m })
+	})
+}
+
+// assignment writes a ClusterLoadAssignment. A port without endpoints has no localities: its clients fail at once.
+func (m message) assignment(name string, port port) message {
+	m = m.text(1, name) // cluster_name
+	localities := port.localities()
+	for i := range localities {
+		m = m.nested(2, localities[i].write)
+	}
+	return m
+}
+
+// write writes LocalityLbEndpoints. The weight of a locality is the sum of its endpoints', so that each slot of the
+// kernel's table gets the same.
+func (l *locality) write(m message) message {
+	m = m.nested(1, func(m message) message { // locality
+		if l.zone != "" {
+			m = m.text(2, l.zone)
+		}
+		if subZone := l.subZone(); subZone != "" {
+			m = m.text(3, subZone)
+		}
+		return m
+	})
+	for _, endpoint := range l.endpoints {
+		socket := func(m message) message { // address, port_value
+			return m.text(2, endpoint.Addr().String()).number(3, uint64(endpoint.Port()))
+		}
+		m = m.nested(2, func(m message) message { // lb_endpoints
+			m = m.nested(1, func(m message) message { // endpoint.address.socket_address
+				return m.nested(1, func(m message) message { return m.nested(1, socket) })
+			})
+			if l.slots > 1 {
+				m = m.wrapped(4, uint64(l.slots)) // load_balancing_weight: for clients that pass over localities
+			}
+			return m
+		})
+	}
+	m = m.wrapped(3, uint64(l.slots)*uint64(len(l.endpoints))) // load_balancing_weight
+	if l.priority > 0 {
+		m = m.number(5, uint64(l.priority))
+	}
+	return m
+}

@@ -1,0 +1,71 @@
+package xds
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// portOf is a Service port as a name tells it: by its number. Its protocol is TCP.
+type portOf struct {
+	service model.ObjectName
+	number  uint16
+}
+
+// name is how most clients write it.
+func (p portOf) name(domain string) string {
+	return p.service.Name + "." + p.service.Namespace + ".svc." + domain + ":" + strconv.Itoa(int(p.number))
+}
+
+// longestName is how long the name of a resource may be: those of a Service, a namespace and a domain, and what is
+// between them.
+const longestName = 63 + 63 + 253 + 32
+
+// parseName returns the Service port that a resource's name means, in the forms that clients of Istio and of plain gRPC
+// write: SERVICE.NAMESPACE:PORT, with or without .svc and the cluster's domain behind the namespace, and
+// outbound|PORT||SERVICE.NAMESPACE.svc.DOMAIN. The name of a Service alone would need the client's namespace, which
+// nobody says.
+func parseName(name, domain string) (portOf, bool) {
+	if len(name) > longestName {
+		return portOf{}, false
+	}
+	host, port, ok := cutPort(name)
+	if !ok {
+		return portOf{}, false
+	}
+	number, err := strconv.ParseUint(port, 10, 16)
+	if err != nil || number == 0 || port[0] == '0' || port[0] == '+' {
+		return portOf{}, false
+	}
+	host = strings.TrimSuffix(host, ".")
+	if below, isInDomain := strings.CutSuffix(host, ".svc."+domain); isInDomain {
+		host = below
+	} else {
+		host = strings.TrimSuffix(host, ".svc")
+	}
+	service, namespace, _ := strings.Cut(host, ".")
+	if !isLabel(service) || !isLabel(namespace) {
+		return portOf{}, false
+	}
+	return portOf{model.ObjectName{Namespace: namespace, Name: service}, uint16(number)}, true
+}
+
+// isLabel reports whether a text may name a Service or a namespace.
+func isLabel(text string) bool {
+	isOther := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' }
+	return text != "" && strings.IndexFunc(text, isOther) < 0
+}
+
+// cutPort separates a name into host and port.
+func cutPort(name string) (host, port string, ok bool) {
+	if rest, isIstios := strings.CutPrefix(name, "outbound|"); isIstios {
+		port, host, ok = strings.Cut(rest, "||") // between the bars would be a subset, which nobody defines here
+		return host, port, ok
+	}
+	at := strings.LastIndexByte(name, ':')
+	if at < 0 {
+		return "", "", false
+	}
+	return name[:at], name[at+1:], true
+}

@@ -1,0 +1,358 @@
+package xds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/vicinity-proxy/vicinity/pkg/httpserve"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
+)
+
+// Server tells clients of a table over gRPC.
+type Server struct {
+	Table *Table
+	// IsOfNode reports whether a client with an address is on this node. It is asked for each connection.
+	IsOfNode func(netip.Addr) (bool, error)
+	Observer Observer
+	Log      *slog.Logger
+
+	admission admission
+	heard     heard
+	serving   sync.WaitGroup
+}
+
+// Observer is told what happens, by many goroutines at once. It returns at once.
+type Observer interface {
+	// Clients is how many streams there are now, and for how many resources they ask.
+	Clients(streams, names int)
+	// Answered is called for each response, by the kind of its resources: CDS, EDS or LDS.
+	Answered(kind string)
+	// Rejected is called for each response that a client did not take.
+	Rejected(kind string)
+	// Unknown is called for each name that means no Service port.
+	Unknown()
+	// Refused is called for each client that is not served.
+	Refused(why Refusal)
+}
+
+// The limits of a connection and of a stream.
+const (
+	// maxRequest is how large a request may be, in bytes.
+	maxRequest = 64 << 10
+	// requestsPerSecond is how many requests a stream may send in the long run, and requestsAtOnce how many at once: each
+	// answer makes one. Those behind it wait.
+	requestsPerSecond = 100
+	requestsAtOnce    = 1000
+	// restTime is how long a stream rests after what it was told. Changes meet in it.
+	restTime = 20 * time.Millisecond
+	// keepaliveTime is how long a client may be silent until it is asked whether it is still there.
+	keepaliveTime = 30 * time.Second
+	idleTime      = 5 * time.Minute
+	bufferSize    = 4 << 10
+)
+
+// listenAgain is how long after an address could not be listened on it is tried again: another process may have it.
+const listenAgain = 5 * time.Second
+
+// SocketPrefix begins the address of a unix socket.
+const SocketPrefix = "unix://"
+
+// Run answers at addresses until ctx ends: IP:PORT, or unix:// and the path of a socket. An address that cannot be had
+// is tried for again and again: connections to Services must not depend on it.
+func (s *Server) Run(ctx context.Context, addresses []string) error {
+	var running sync.WaitGroup
+	for _, address := range addresses {
+		running.Go(func() { s.runAt(ctx, address) })
+	}
+	running.Wait()
+	return nil
+}
+
+func (s *Server) runAt(ctx context.Context, address string) {
+	logged := ""
+	for ctx.Err() == nil {
+		err := s.serve(ctx, address)
+		if err == nil {
+			return
+		}
+		if text := err.Error(); text != logged { // once, and not with every try
+			logged = text
+			s.Log.Error("xDS is not answered; trying again", "error", err, "retry-in", listenAgain)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(listenAgain):
+		}
+	}
+}
+
+func (s *Server) serve(ctx context.Context, address string) error {
+	listener, err := listen(ctx, address)
+	if err != nil {
+		return fmt.Errorf("listening on --xds-bind-address %s: %w", address, err)
+	}
+	s.Log.Info("xDS is answered", "address", address, "domain", s.Table.domain)
+	server := s.newServer()
+	stop := context.AfterFunc(ctx, server.Stop) // clients keep what they know
+	defer stop()
+	err = server.Serve(&ofNode{Listener: httpserve.Bounded(listener, maxStreams), server: s})
+	server.Stop()
+	s.serving.Wait()
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("serving --xds-bind-address %s: %w", address, err)
+}
+
+// listen makes a socket anew: one that another process has left is in the way. Everybody who may see it may use it.
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	path, isSocket := strings.CutPrefix(address, SocketPrefix)
+	var config net.ListenConfig
+	if !isSocket {
+		return config.Listen(ctx, "tcp", address)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	switch left, err := os.Lstat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	case left.Mode().Type() != fs.ModeSocket:
+		return nil, errors.New("something else than a socket is there")
+	default:
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	listener, err := config.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(path, 0o666); err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	return listener, nil
+}
+
+// ofNode is a listener that lets in clients of this node alone.
+type ofNode struct {
+	net.Listener
+	server *Server
+}
+
+// Accept returns the next connection of a client of this node.
+func (l *ofNode) Accept() (net.Conn, error) {
+	for {
+		connection, err := l.Listener.Accept()
+		if err != nil || l.server.isOfNode(connection) {
+			return connection, err
+		}
+		_ = connection.Close() // it is not to learn anything, be it that
+	}
+}
+
+func (s *Server) isOfNode(connection net.Conn) bool {
+	if connection.RemoteAddr().Network() == "unix" {
+		return true
+	}
+	client := httpserve.ClientOf(connection.RemoteAddr().String())
+	is, err := s.IsOfNode(client)
+	if is {
+		return true
+	}
+	s.Observer.Refused(NotOfThisNode)
+	if s.heard.isNew(client.String()) {
+		s.Log.Warn("a client of xDS is not of this node: its route leaves by a gateway", "client", client, "error", err)
+	}
+	return false
+}
+
+// The methods that clients call: aggregated discovery, and the same for endpoints alone.
+func (s *Server) newServer() *grpc.Server {
+	server := grpc.NewServer(
+		grpc.WaitForHandlers(true),
+		grpc.ForceServerCodecV2(bytesCodec{}),
+		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.MaxConcurrentStreams(maxPerSocket),
+		grpc.MaxHeaderListSize(bufferSize),
+		grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, MaxConnectionIdle: idleTime}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 3, PermitWithoutStream: true}),
+	)
+	for _, method := range []struct{ service, stream, only string }{
+		{"envoy.service.discovery.v3.AggregatedDiscoveryService", "StreamAggregatedResources", ""},
+		{"envoy.service.endpoint.v3.EndpointDiscoveryService", "StreamEndpoints", typeURLs[assignments]},
+	} {
+		handle := func(_ any, stream grpc.ServerStream) error { return s.handle(stream, method.only) }
+		server.RegisterService(&grpc.ServiceDesc{
+			ServiceName: method.service, HandlerType: (*any)(nil),
+			Streams: []grpc.StreamDesc{{StreamName: method.stream, Handler: handle, ServerStreams: true, ClientStreams: true}},
+		}, nil)
+	}
+	return server
+}
+
+// bytesCodec leaves messages as they are: they are written by hand.
+type bytesCodec struct{}
+
+// Marshal returns a message that is written.
+func (bytesCodec) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
+}
+
+// Unmarshal returns a message that is to be read.
+func (bytesCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	*v.(*[]byte) = data.Materialize()
+	return nil
+}
+
+// Name is the one that clients ask for.
+func (bytesCodec) Name() string { return "proto" }
+
+// handle serves one stream until its client ends it.
+func (s *Server) handle(stream grpc.ServerStream, only string) error {
+	client := netip.Addr{}
+	if from, ok := peer.FromContext(stream.Context()); ok {
+		client = httpserve.ClientOf(from.Addr.String())
+	}
+	if !s.admission.enter(client) {
+		s.Observer.Refused(TooManyStreams)
+		return status.Errorf(codes.ResourceExhausted, "there are %d streams of one client, or %d in all", maxPerClient, maxStreams)
+	}
+	reader := &requests{server: s, stream: stream, client: client, session: newSession(s.Table, only)}
+	s.serving.Add(1)
+	s.report()
+	ended := make(chan error, 1)
+	go func() {
+		defer s.serving.Done()
+		err := reader.run()
+		reader.session.end()
+		s.admission.leave(client, reader.names)
+		s.report()
+		ended <- err
+	}()
+	return s.tell(stream, reader.session, ended)
+}
+
+// tell sends what there is to tell, one response after the other. It waits for a client that does not read: no other
+// stream waits with it.
+func (s *Server) tell(stream grpc.ServerStream, session *session, ended <-chan error) error {
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-session.news:
+		}
+		for {
+			of, response := session.next()
+			if response == nil {
+				break
+			}
+			if err := stream.SendMsg(response); err != nil {
+				return err
+			}
+			s.Observer.Answered(of.String())
+		}
+		select {
+		case err := <-ended:
+			return err
+		case <-time.After(restTime):
+		}
+	}
+}
+
+func (s *Server) report() { s.Observer.Clients(s.admission.counts()) }
+
+// requests reads the requests of one stream.
+type requests struct {
+	server  *Server
+	stream  grpc.ServerStream
+	client  netip.Addr
+	session *session
+	node    string
+	names   int
+}
+
+// run reads requests until the stream ends. The error is for the client.
+func (r *requests) run() error {
+	limiter := rate.NewLimiter(requestsPerSecond, requestsAtOnce)
+	for {
+		var message []byte
+		if err := r.stream.RecvMsg(&message); err != nil {
+			return nil // it is over
+		}
+		if err := limiter.Wait(r.stream.Context()); err != nil {
+			return nil // it is over
+		}
+		if err := r.take(message); err != nil {
+			return err
+		}
+	}
+}
+
+func (r *requests) take(message []byte) error {
+	s := r.server
+	request, err := parseRequest(message)
+	switch {
+	case errors.Is(err, errTooManyNames):
+		s.Observer.Refused(TooManyNames)
+		return status.Error(codes.ResourceExhausted, err.Error())
+	case err != nil:
+		s.Observer.Refused(MalformedRequest)
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	if r.node == "" { // it is in the first request, and later ones may leave it out
+		r.node = printable.Short(request.node)
+	}
+	result, names := r.session.take(request)
+	r.tellOf(result, request)
+	before := r.names
+	if r.names = names; !s.admission.ask(r.client, before, names) {
+		s.Observer.Refused(TooManyNames)
+		return status.Errorf(codes.ResourceExhausted, "there are %d resources that one client asks for, or %d that all do",
+			maxClientNames, maxAllNames)
+	}
+	if names != before {
+		s.report()
+	}
+	return nil
+}
+
+// tellOf logs what deserves it, once, and counts it.
+func (r *requests) tellOf(result effect, request request) {
+	s := r.server
+	for _, name := range result.wrong {
+		s.Observer.Unknown()
+		if name = printable.Short(name); s.heard.isNew(name) {
+			s.Log.Warn("a client asks by xDS for what is no TCP port of a Service: SERVICE.NAMESPACE.svc.DOMAIN:PORT would be one",
+				"name", name, "client", r.client, "node-id", r.node)
+		}
+	}
+	if result.isRefusal {
+		s.Observer.Rejected(result.refused.String())
+		complaint := printable.Short(request.complaint)
+		if s.heard.isNew(result.refused.String() + complaint) {
+			s.Log.Warn("a client does not take what it was told, and keeps what it knows",
+				"kind", result.refused, "error", complaint, "client", r.client, "node-id", r.node)
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package xds
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+)
+
+// maxNames is how many resources of one kind a stream may ask for. A pod dials a handful of Services.
+const maxNames = 1000
+
+// maxResponse is about how large a response with endpoints may be: several assignments are sent in as many responses as
+// it takes. Clients of gRPC take four megabytes, and one assignment has less than two.
+const maxResponse = 1 << 20
+
+var errTooManyNames = errors.New("a stream may ask for " + strconv.Itoa(maxNames) + " resources of a kind")
+
+// stream is what one client asked for, and what it was told.
+type stream struct {
+	domain string
+	// only is what the stream is about, if it says no type.
+	only  string
+	asked [kinds]asked
+	// nonces counts the responses.
+	nonces uint64
+}
+
+// asked is what a client asked of one kind.
+type asked struct {
+	names map[string]*told
+	// nonce is that of the last response; zero before it.
+	nonce uint64
+	// isDue: the client waits for an answer, whatever it has in it.
+	isDue bool
+}
+
+// told is what a client knows of one name. A port and the text of it that was sent last are one string in the table as
+// long as nothing changes, so that they take no memory and are compared at once.
+type told struct {
+	of      portOf
+	isKnown bool // it means a Service port at all
+	is      bool // the client knows the resource
+	port    port
+}
+
+// effect is what became of a request.
+type effect struct {
+	// added are new names that may mean a Service port; wrong are new ones that mean none.
+	added, removed []portOf
+	wrong          []string
+	refused        kind
+	isRefusal      bool
+}
+
+// take takes a request in. What it asks for is in the next responses.
+func (s *stream) take(r request) effect {
+	if r.typeURL == "" {
+		r.typeURL = s.only
+	}
+	of, ok := kindOf(r.typeURL)
+	if !ok {
+		return effect{} // secrets, routes and the like
+	}
+	a := &s.asked[of]
+	if a.nonce != 0 && r.nonce != strconv.FormatUint(a.nonce, 10) {
+		return effect{} // it crossed a response, and the client answers that one, too
+	}
+	result := effect{refused: of, isRefusal: r.isRefusal && a.nonce != 0}
+	isFirst := a.names == nil
+	if isFirst {
+		a.names = map[string]*told{}
+	}
+	s.rename(a, r.names, &result)
+	a.isDue = a.isDue || isFirst || len(result.added)+len(result.wrong) > 0
+	return result
+}
+
+// rename takes names in place of those before.
+func (s *stream) rename(a *asked, names []string, result *effect) {
+	wanted := make(map[string]bool, len(names))
+	for _, name := range names {
+		if wanted[name] {
+			continue
+		}
+		wanted[name] = true
+		if a.names[name] != nil {
+			continue
+		}
+		of, isKnown := parseName(name, s.domain)
+		a.names[name] = &told{of: of, isKnown: isKnown}
+		if isKnown {
+			result.added = append(result.added, of)
+		} else {
+			result.wrong = append(result.wrong, name)
+		}
+	}
+	if len(a.names) == len(wanted) {
+		return
+	}
+	for name, t := range a.names {
+		if !wanted[name] {
+			delete(a.names, name)
+			if t.isKnown {
+				result.removed = append(result.removed, t.of)
+			}
+		}
+	}
+}
+
+// names counts the resources that the client asks for.
+func (s *stream) names() int {
+	count := 0
+	for of := range s.asked {
+		count += len(s.asked[of].names)
+	}
+	return count
+}
+
+// lookup returns what is there of a Service port.
+type lookup func(portOf) (port, bool)
+
+// next returns a response that the client waits for, or that tells what changed; nil if it knows everything. Clusters
+// come before their endpoints, and both before the listeners that lead there.
+func (s *stream) next(look lookup, version string) (kind, []byte) {
+	for of := range kinds {
+		a := &s.asked[of]
+		var resources message
+		var isNews bool
+		if of == assignments {
+			resources, isNews = a.assignments(look)
+		} else {
+			resources, isNews = a.all(of, look)
+		}
+		if !isNews && !a.isDue {
+			continue
+		}
+		a.isDue = false
+		s.nonces++
+		a.nonce = s.nonces
+		return of, append(message(nil).head(of, version, strconv.FormatUint(a.nonce, 10)), resources...)
+	}
+	return 0, nil
+}
+
+// all writes all resources that are there, if the client does not know which: one that is missing is gone.
+func (a *asked) all(of kind, look lookup) (resources message, isNews bool) {
+	isNews = a.isDue
+	for _, t := range a.names {
+		_, is := t.find(look)
+		isNews = isNews || is != t.is
+		t.is = is
+	}
+	if !isNews {
+		return nil, false
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.names)) {
+		if a.names[name].is {
+			resources = resources.resource(of, name, "")
+		}
+	}
+	return resources, true
+}
+
+// assignments writes the assignments that the client does not know, as many as one response may have. Of one that is gone
+// it is told that it is empty: there is no other way to say it.
+func (a *asked) assignments(look lookup) (resources message, isNews bool) {
+	var news []string
+	for name, t := range a.names {
+		if now, is := t.find(look); now != t.port || is && !t.is {
+			news = append(news, name)
+		}
+	}
+	slices.Sort(news)
+	for _, name := range news {
+		t := a.names[name]
+		now, _ := t.find(look)
+		if len(resources) > 0 && len(resources)+sizeOf(now) > maxResponse {
+			break // the rest is news in the next one
+		}
+		resources = resources.resource(assignments, name, now)
+		t.is, t.port = true, now
+	}
+	return resources, len(news) > 0
+}
+
+func (t *told) find(look lookup) (port, bool) {
+	if !t.isKnown {
+		return "", false
+	}
+	return look(t.of)
+}
+
+// sizeOf is about how large the assignment of a port is.
+func sizeOf(of port) int { return 8 * len(of) }

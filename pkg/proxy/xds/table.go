@@ -1,0 +1,148 @@
+package xds
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// Table has the Services, and who waits for news of which. It is a reader of the proxy's decisions.
+type Table struct {
+	// domain is the cluster's, in names of resources.
+	domain string
+	// epoch begins all versions of this process: a client must not take its version 1 for that of the one before.
+	epoch string
+
+	mutex    sync.RWMutex
+	services map[model.ObjectName]service
+	// sessions are all, and waiting those that ask for a Service.
+	sessions map[*session]bool
+	waiting  map[model.ObjectName]map[*session]bool
+	changes  uint64
+	// isOpen: it is complete. Before that nobody is told anything, because clients obey what they are told.
+	isOpen bool
+}
+
+// NewTable returns a table that is empty, and closed until the first sync.
+func NewTable(domain string) *Table {
+	return &Table{
+		domain:   domain,
+		epoch:    strconv.FormatInt(time.Now().UnixNano(), 36),
+		services: map[model.ObjectName]service{}, sessions: map[*session]bool{},
+		waiting: map[model.ObjectName]map[*session]bool{},
+	}
+}
+
+// Digest returns what clients may be told of a Service; nil if it has no TCP port.
+func (t *Table) Digest(decisions []selection.Decision) any {
+	if made := newService(decisions); made != "" {
+		return made
+	}
+	return nil
+}
+
+// Accept takes what clients may be told of a Service in place of what they were told before.
+func (t *Table) Accept(name model.ObjectName, digest any) {
+	now, _ := digest.(service)
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if t.services[name] == now {
+		return // a complete sync hands over everything, and mostly nothing is new
+	}
+	if t.services[name] = now; now == "" {
+		delete(t.services, name)
+	}
+	t.changes++
+	for who := range t.waiting[name] {
+		who.awake()
+	}
+}
+
+// Lose does nothing. Clients ask by name, and by name it is still this Service.
+func (*Table) Lose(model.ObjectName, []model.Frontend) {}
+
+// Synced lets clients be answered.
+func (t *Table) Synced(selection.Sync) {
+	t.mutex.RLock()
+	isOpen := t.isOpen
+	t.mutex.RUnlock()
+	if isOpen {
+		return
+	}
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.isOpen = true
+	for who := range t.sessions {
+		who.awake()
+	}
+}
+
+// enter takes a session in.
+func (t *Table) enter(who *session) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	t.sessions[who] = true
+}
+
+// leave has nobody awake a session any more.
+func (t *Table) leave(who *session) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	delete(t.sessions, who)
+	for name := range who.waits {
+		t.stopWaiting(who, name)
+	}
+}
+
+// Len returns how many Services clients may ask for.
+func (t *Table) Len() int {
+	t.mutex.RLock()
+	defer t.mutex.RUnlock()
+	return len(t.services)
+}
+
+// find is a lookup. The caller holds the mutex.
+func (t *Table) find(of portOf) (port, bool) {
+	return t.services[of.service].port(of.number)
+}
+
+// missing returns those of some Service ports that are not there, as clients may write them.
+func (t *Table) missing(ports []portOf) []string {
+	t.mutex.RLock()
+	defer t.mutex.RUnlock()
+	var names []string
+	for _, of := range ports {
+		if _, is := t.find(of); !is && t.isOpen {
+			names = append(names, of.name(t.domain))
+		}
+	}
+	return names
+}
+
+// version names what is in the table. The caller holds the mutex.
+func (t *Table) version() string { return t.epoch + "-" + strconv.FormatUint(t.changes, 10) }
+
+// wait has a session be awoken when a Service changes, or no more.
+func (t *Table) wait(who *session, name model.ObjectName, waits bool) {
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	switch sessions := t.waiting[name]; {
+	case !waits:
+		t.stopWaiting(who, name)
+	case sessions == nil:
+		t.waiting[name] = map[*session]bool{who: true}
+	default:
+		sessions[who] = true
+	}
+}
+
+// stopWaiting is for who holds the mutex.
+func (t *Table) stopWaiting(who *session, name model.ObjectName) {
+	sessions := t.waiting[name]
+	if delete(sessions, who); len(sessions) == 0 {
+		delete(t.waiting, name)
+	}
+}

@@ -25,6 +25,7 @@ type runFlags struct {
 	secureMetrics string
 	nodeCondition bool
 	dns           dnsFlags
+	xds           xdsFlags
 	ignored       ignoredFlags
 	instead       insteadFlags
 
@@ -99,6 +100,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 		"say on the Node when its Services work, as the condition vicinity.dev/ServicesReady; needs the right to patch nodes/status, and "+
 			"what bounds it: manifests/node-condition")
 	f.dns.register(flags)
+	f.xds.register(flags)
 	f.topology.register(flags)
 	flags.BoolVar(&f.initOnly, "init-only", false,
 		"write the kernel settings that --conntrack-... ask for, and end: for a container with more privileges than the proxy's, before it")
@@ -131,6 +133,7 @@ func (f *runFlags) validateOwn() error {
 		f.validateSecureMetrics(),
 		f.validateNodeCondition(),
 		f.dns.Validate(),
+		f.xds.Validate(f.settings.MetricsBindAddress, f.settings.HealthzBindAddress, f.secureMetrics, f.dns.bindAddress),
 		f.topology.Validate(),
 	)
 }
@@ -211,6 +214,7 @@ func (f *runFlags) options() *daemon.Options {
 		SecureMetricsAddress: f.secureMetrics,
 		DNSAddress:           f.dns.address,
 		DNSZone:              f.dns.zone,
+		XDSAddresses:         f.xds.addresses,
 		NodeTopology:         cluster.NodeTopology(f.topology.source),
 		TopologyNamespace:    f.topology.namespace,
 		ProxyService:         f.topology.proxyService(),

@@ -56,6 +56,7 @@ type daemon struct {
 	readers []selection.Reader
 	checks  *servicehealth.Reader
 	names   *dns.Table // nil if DNS is not answered
+	mesh    *mesh      // nil if xDS is not answered
 	// localhost serves node ports on loopback; nil if they are not.
 	localhost *localhost.Server
 	files     []filewatch.File
@@ -96,6 +97,12 @@ func newDaemon(options *Options, conn *nft.Conn, reconciler *flows.Reconciler, s
 	if options.DNSAddress.IsValid() {
 		d.names = &dns.Table{Zone: d.options.DNSZone}
 		d.readers = append(d.readers, d.names)
+	}
+	if d.mesh, err = newMesh(options, recorder, log); err != nil {
+		return nil, err
+	}
+	if d.mesh != nil {
+		d.readers = append(d.readers, d.mesh.table)
 	}
 	if len(loopback) > 0 {
 		d.localhost = localhost.NewServer(loopback, localhostObserver{recorder, d.findings})
@@ -180,6 +187,7 @@ func (d *daemon) run(ctx context.Context) error {
 		d.condition.Run,
 		d.watchFiles,
 		d.answerDNS,
+		d.mesh.run,
 		d.serveLocalhost,
 		d.lookForOtherProxies,
 		d.serveHealthChecks,

@@ -43,6 +43,8 @@ type Options struct {
 	// of what domain, and for how long.
 	DNSAddress netip.AddrPort
 	DNSZone    dns.Zone
+	// XDSAddresses are where xDS is answered, in the domain of DNSZone: IP:PORT, or unix:// and a path; none for nowhere.
+	XDSAddresses []string
 	// NodeTopology selects the source of other nodes' labels, TopologyNamespace where its publisher is, and
 	// ProxyService which headless Service is over the proxies' own pods; its zero value is none.
 	NodeTopology      cluster.NodeTopology

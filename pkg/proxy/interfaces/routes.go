@@ -44,6 +44,24 @@ func (r *Routes) IsLocal(addr netip.Addr) (bool, error) {
 	return len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, nil
 }
 
+// IsOnNode reports whether who has an address is on this node, as far as the kernel knows where to send: the address is
+// the node's own, or its route leaves by a link without a gateway, as routes to a node's own pods do. So do those to
+// neighbours on a network that is not routed.
+func (r *Routes) IsOnNode(addr netip.Addr) (bool, error) {
+	routes, err := r.handle.RouteGet(addr.AsSlice())
+	switch {
+	case leadsNowhere(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("asking for the route to %s: %w", addr, err)
+	}
+	return len(routes) > 0 && (routes[0].Type == unix.RTN_LOCAL || hasNoGateway(&routes[0])), nil
+}
+
+func hasNoGateway(route *netlink.Route) bool {
+	return route.Type == unix.RTN_UNICAST && route.Gw == nil && route.Via == nil && len(route.MultiPath) == 0
+}
+
 // leadsNowhere reports whether an error is the kernel's answer: it has no route, or one of type unreachable, prohibit
 // or blackhole.
 func leadsNowhere(err error) bool {

@@ -14,12 +14,12 @@ const (
 	operationLabel = "operation"      // OperationAdd or OperationDelete
 	kindLabel      = "kind"           // a Kubernetes kind, such as EndpointSlice
 	policyLabel    = "traffic_policy" // PolicyInternal or PolicyExternal
-	reasonLabel    = "reason"         // one of the codes that explain gives
+	reasonLabel    = "reason"         // one of the codes that explain gives, or an xds.Refusal
 	keyLabel       = "key"            // a topology key, as selection.Shares names them
 	endLabel       = "end"            // EndTime or EndNone
 	proxyLabel     = "proxy"          // one of otherproxy.Programs
 	protocolLabel  = "protocol"       // TCP, UDP or SCTP
-	typeLabel      = "type"           // of DNS records: A, AAAA, SRV or other
+	typeLabel      = "type"           // of DNS records: A, AAAA, SRV or other; of resources of xDS
 	resultLabel    = "result"         // a dns.Outcome or localhost.Outcome
 	codeLabel      = "code"           // an HTTP status; "<error>" if there was no answer
 	methodLabel    = "method"
@@ -64,6 +64,9 @@ var otherProxies = otherproxy.IDs()
 
 // families are the values of the label ip_family.
 var families = []string{"IPv4", "IPv6"}
+
+// xdsTypes are the values of the label type of resources of xDS.
+var xdsTypes = []string{"CDS", "EDS", "LDS"}
 
 // What rows have in common, before the rows: a row that needs a later variable would be initialised after it, and out
 // of order.
@@ -303,6 +306,34 @@ var (
 	DNSServices = gauge(row{
 		name: "vicinity_dns_services",
 		help: "Headless Services that DNS is answered for at present.",
+	})
+	XDSStreams = gauge(row{
+		name: "vicinity_xds_streams",
+		help: "Streams of clients of --xds-bind-address at present. A gRPC client has one for each Service that it dials.",
+	})
+	XDSNames = gauge(row{
+		name: "vicinity_xds_names",
+		help: "Names of resources that clients of --xds-bind-address ask for at present: each stream one of each kind for a Service port.",
+	})
+	XDSResponses = counter(row{
+		name:   "vicinity_xds_responses_total",
+		help:   "Responses that clients of --xds-bind-address were sent, by the type of resources.",
+		labels: []string{typeLabel}, start: [][]string{xdsTypes},
+	})
+	XDSRejected = counter(row{
+		name: "vicinity_xds_rejected_responses_total",
+		help: "Responses that a client of --xds-bind-address did not take (NACK), by the type of resources: it keeps what it knew. The log " +
+			"has its reason.",
+		labels: []string{typeLabel}, start: [][]string{xdsTypes},
+	})
+	XDSUnknownNames = counter(row{
+		name: "vicinity_xds_unknown_names_total",
+		help: "Names that clients of --xds-bind-address asked for and that were no TCP port of a Service. The log has them.",
+	})
+	XDSRefused = counter(row{
+		name:   "vicinity_xds_refused_total",
+		help:   "Connections, streams and requests of clients of --xds-bind-address that were refused, by the reason.",
+		labels: []string{reasonLabel}, start: [][]string{{"not-of-this-node", "too-many-streams", "too-many-names", "malformed-request"}},
 	})
 	nodeTopology = gauge(row{
 		name:   "vicinity_node_topology",

@@ -121,7 +121,7 @@ func read(t *testing.T, response []byte) answer {
 		return answer{}
 	}
 	got := answer{of: kinds}
-	fields(t, response, func(number protowire.Number, value []byte) {
+	fields(t, response, func(number int, value []byte) {
 		switch number {
 		case 1:
 			got.version = string(value)
@@ -142,7 +142,7 @@ func read(t *testing.T, response []byte) answer {
 
 func (a *answer) readResource(t *testing.T, resource []byte) {
 	t.Helper()
-	fields(t, resource, func(number protowire.Number, value []byte) {
+	fields(t, resource, func(number int, value []byte) {
 		if number == 1 && string(value) != typeURLs[a.of] {
 			t.Errorf("a resource of type %s in a response of %s", value, a.of)
 		}
@@ -150,7 +150,7 @@ func (a *answer) readResource(t *testing.T, resource []byte) {
 			return
 		}
 		tiers := map[uint64][]string{}
-		fields(t, value, func(number protowire.Number, value []byte) {
+		fields(t, value, func(number int, value []byte) {
 			switch {
 			case number == 1:
 				a.names = append(a.names, string(value))
@@ -180,10 +180,10 @@ func readLocality(t *testing.T, message []byte) (priority uint64, locality strin
 		}
 		rest = rest[n+protowire.ConsumeFieldValue(number, wireType, rest[n:]):]
 	}
-	fields(t, message, func(number protowire.Number, value []byte) {
+	fields(t, message, func(number int, value []byte) {
 		switch number {
 		case 1:
-			fields(t, value, func(_ protowire.Number, value []byte) { zone += string(value) })
+			fields(t, value, func(_ int, value []byte) { zone += string(value) })
 		case 2:
 			text := string(value)
 			at := strings.Index(text, "10.0.0.")
@@ -196,9 +196,9 @@ func readLocality(t *testing.T, message []byte) (priority uint64, locality strin
 	return priority, fmt.Sprintf("%s (%s, %d)", strings.Join(endpoints, " "), zone, weight)
 }
 
-func fields(t *testing.T, message []byte, take func(protowire.Number, []byte)) {
+func fields(t *testing.T, message []byte, take func(int, []byte)) {
 	t.Helper()
-	if err := eachField(message, func(number protowire.Number, value []byte) error { take(number, value); return nil }); err != nil {
+	if err := eachField(message, func(number int, value []byte) error { take(number, value); return nil }); err != nil {
 		t.Errorf("%v: %s", err, base64.StdEncoding.EncodeToString(message))
 	}
 }

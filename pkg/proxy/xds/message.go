@@ -58,11 +58,11 @@ var errNoRequest = errors.New("it is no DiscoveryRequest")
 // parseRequest reads a DiscoveryRequest.
 func parseRequest(message []byte) (request, error) {
 	var r request
-	err := eachField(message, func(number protowire.Number, value []byte) error {
-		switch number {
+	err := eachField(message, func(field int, value []byte) error {
+		switch field {
 		case 2:
-			return eachField(value, func(number protowire.Number, value []byte) error {
-				if number == 1 {
+			return eachField(value, func(field int, value []byte) error {
+				if field == 1 {
 					r.node = string(value)
 				}
 				return nil
@@ -77,8 +77,8 @@ func parseRequest(message []byte) (request, error) {
 			r.nonce = string(value)
 		case 6:
 			r.isRefusal = true
-			return eachField(value, func(number protowire.Number, value []byte) error {
-				if number == 2 {
+			return eachField(value, func(field int, value []byte) error {
+				if field == 2 {
 					r.complaint = string(value)
 				}
 				return nil
@@ -90,7 +90,7 @@ func parseRequest(message []byte) (request, error) {
 }
 
 // eachField hands over the fields of a message that are texts, bytes or messages, and passes over all others.
-func eachField(message []byte, take func(number protowire.Number, value []byte) error) error {
+func eachField(message []byte, take func(field int, value []byte) error) error {
 	for len(message) > 0 {
 		number, wireType, n := protowire.ConsumeTag(message)
 		if n < 0 {
@@ -108,7 +108,7 @@ func eachField(message []byte, take func(number protowire.Number, value []byte) 
 		if n < 0 {
 			return fmt.Errorf("%w: %w", errNoRequest, protowire.ParseError(n))
 		}
-		if err := take(number, value); err != nil {
+		if err := take(int(number), value); err != nil {
 			return err
 		}
 		message = message[n:]
@@ -163,8 +163,9 @@ func (m message) resource(of kind, name string, port port) message {
 			return m.cluster(name)
 		case listeners:
 			return m.listener(name)
+		default:
+			return m.assignment(name, port)
 		}
-		return m.assignment(name, port)
 	})
 }
 

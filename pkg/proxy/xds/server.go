@@ -37,6 +37,7 @@ type Server struct {
 	admission admission
 	heard     heard
 	serving   sync.WaitGroup
+	reporting sync.Mutex
 }
 
 // Observer is told what happens, by many goroutines at once. It returns at once.
@@ -280,7 +281,12 @@ func (s *Server) tell(stream grpc.ServerStream, session *session, ended <-chan e
 	}
 }
 
-func (s *Server) report() { s.Observer.Clients(s.admission.counts()) }
+// report says how many there are, one time after the other: the last word is the newest.
+func (s *Server) report() {
+	s.reporting.Lock()
+	defer s.reporting.Unlock()
+	s.Observer.Clients(s.admission.counts())
+}
 
 // requests reads the requests of one stream.
 type requests struct {
@@ -297,10 +303,7 @@ func (r *requests) run() error {
 	limiter := rate.NewLimiter(requestsPerSecond, requestsAtOnce)
 	for {
 		var message []byte
-		if err := r.stream.RecvMsg(&message); err != nil {
-			return nil // it is over
-		}
-		if err := limiter.Wait(r.stream.Context()); err != nil {
+		if r.stream.RecvMsg(&message) != nil || limiter.Wait(r.stream.Context()) != nil {
 			return nil // it is over
 		}
 		if err := r.take(message); err != nil {

@@ -147,7 +147,8 @@ func TestOddRequestsAreAnsweredWithNothing(t *testing.T) {
 		c.wantsNothing()
 	}
 	c := town.client(t)
-	if result, _ := c.session.take(request{typeURL: "type.googleapis.com/envoy.config.route.v3.RouteConfiguration", names: []string{web}}); len(result.added) > 0 {
+	routes := request{typeURL: "type.googleapis.com/envoy.config.route.v3.RouteConfiguration", names: []string{web}}
+	if result, _ := c.session.take(routes); len(result.added) > 0 {
 		t.Errorf("routes are answered: %+v", result)
 	}
 	c.wantsNothing()

@@ -32,7 +32,7 @@ const askAgain = 5 * time.Minute
 type object struct {
 	name    model.ObjectName // without a namespace if the kind is cluster-scoped
 	uid     string
-	value   any               // nil if the object is not ours to serve, or refused
+	value   any             // nil if the object is not ours to serve, or refused
 	refused []model.Finding // why the object is refused; none if it is not
 	ignored []model.Finding // what of it has no effect
 	// isOthers: another proxy serves it.

@@ -1,0 +1,94 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/xds"
+)
+
+// mesh tells clients that choose endpoints themselves, by xDS.
+type mesh struct {
+	table     *xds.Table
+	server    xds.Server
+	routes    *interfaces.Routes
+	addresses []string
+}
+
+// newMesh returns nil if that is not asked for.
+func newMesh(options *Options, recorder *metrics.Recorder, log *slog.Logger) (*mesh, error) {
+	if len(options.XDSAddresses) == 0 {
+		return nil, nil
+	}
+	routes, err := interfaces.OpenRoutes()
+	if err != nil {
+		return nil, err
+	}
+	m := &mesh{table: xds.NewTable(options.DNSZone.Domain), routes: routes, addresses: options.XDSAddresses}
+	m.server = xds.Server{Table: m.table, IsOfNode: routes.IsOnNode, Observer: meshObserver{recorder}, Log: log}
+	if err := m.canTellClients(); err != nil {
+		routes.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+// anywhere are addresses that no network has (RFC 5737 and 3849): the way to them is the default route's.
+var anywhere = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
+
+// canTellClients wants routes that tell clients of this node from others: the default route has a gateway. A socket needs
+// none: whoever sees it is on the node.
+func (m *mesh) canTellClients() error {
+	isSocket := func(address string) bool { return strings.HasPrefix(address, xds.SocketPrefix) }
+	if !slices.ContainsFunc(m.addresses, func(address string) bool { return !isSocket(address) }) {
+		return nil
+	}
+	for _, addr := range anywhere {
+		everybody, err := m.routes.IsOnNode(addr)
+		if err != nil {
+			return fmt.Errorf("--xds-bind-address: %w", err)
+		}
+		if everybody {
+			return errors.New("--xds-bind-address: this node's default route has no gateway, so nothing tells clients of the node from all others; " +
+				"give the path of a socket alone, as in unix:///run/vicinity/xds.sock")
+		}
+	}
+	return nil
+}
+
+// run answers until ctx ends.
+func (m *mesh) run(ctx context.Context) error {
+	if m == nil {
+		return nil
+	}
+	defer m.routes.Close()
+	return m.server.Run(ctx, m.addresses)
+}
+
+// meshObserver counts what the server does.
+type meshObserver struct{ recorder *metrics.Recorder }
+
+// Clients is called when streams or names come or go.
+func (o meshObserver) Clients(streams, names int) {
+	o.recorder.Set(metrics.XDSStreams, streams)
+	o.recorder.Set(metrics.XDSNames, names)
+}
+
+// Answered is called for each response.
+func (o meshObserver) Answered(kind string) { o.recorder.Add(metrics.XDSResponses, 1, kind) }
+
+// Rejected is called for each response that a client did not take.
+func (o meshObserver) Rejected(kind string) { o.recorder.Add(metrics.XDSRejected, 1, kind) }
+
+// Unknown is called for each name that means no Service port.
+func (o meshObserver) Unknown() { o.recorder.Add(metrics.XDSUnknownNames, 1) }
+
+// Refused is called for each client that is not served.
+func (o meshObserver) Refused(why xds.Refusal) { o.recorder.Add(metrics.XDSRefused, 1, string(why)) }

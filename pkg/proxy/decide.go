@@ -172,13 +172,8 @@ func (p *Proxy) doubt(decided decided) {
 func (p *Proxy) tellSynced(complete bool) {
 	sync := selection.Sync{
 		Complete:   complete,
-		Scope:      selection.Scope{Pods: p.inForce.LocalTraffic.Prefixes, NodePorts: p.mirror.Surroundings().NodePortAddrs},
+		Scope:      selection.ScopeOf(p.cluster, p.config.Families, p.config.NodePorts, p.inForce.LocalTraffic.Prefixes),
 		LocalAddrs: p.cluster.LocalAddrs(),
-	}
-	for _, family := range p.config.Families {
-		if p.config.NodePorts.All(family) {
-			sync.Scope.OnAll = append(sync.Scope.OnAll, family)
-		}
 	}
 	for _, reader := range p.readers {
 		reader.Synced(sync)

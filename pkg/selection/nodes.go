@@ -119,6 +119,9 @@ func (n *Nodes) MayDiffer(name model.ObjectName) (differs bool, weight int) {
 	}
 	self := n.cluster.Self()
 	differs = slices.ContainsFunc(plans, func(part *planned) bool {
+		if !slices.Equal(part.places.Keys(), service.Topology.Keys) {
+			return true // it changed and waits for its turn, or the kernel refuses it: what is in force was planned by other keys
+		}
 		if part.kept.Holds(demand, service.Topology.MaxLoad) {
 			return false
 		}

@@ -11,7 +11,7 @@ import (
 type Scope struct {
 	// Pods are the ranges of the pods' addresses. In a family without a range a pod is not recognized by its address.
 	Pods []netip.Prefix
-	// NodePorts are the addresses on which node ports are served, in the families that OnAll lacks.
+	// NodePorts are the addresses on which node ports are served, in the families of the tables that OnAll lacks.
 	NodePorts []netip.Addr
 	// OnAll are the families whose node ports are served on every address of the node but loopback.
 	OnAll []model.Family
@@ -21,10 +21,10 @@ type Scope struct {
 // interfaces have lacks the addresses that are local by a route alone, and lags behind.
 type IsLocal func(netip.Addr) (bool, error)
 
-// ScopeOf returns the scope of the cluster's own node.
-func ScopeOf(cluster *model.Cluster, nodePorts model.NodePortAddresses, pods []netip.Prefix) Scope {
+// ScopeOf returns the scope of the cluster's own node, in some families.
+func ScopeOf(cluster *model.Cluster, families []model.Family, nodePorts model.NodePortAddresses, pods []netip.Prefix) Scope {
 	scope := Scope{Pods: pods}
-	for _, family := range model.Families {
+	for _, family := range families {
 		if nodePorts.All(family) {
 			scope.OnAll = append(scope.OnAll, family)
 			continue

@@ -77,7 +77,7 @@ func TestNodePortsAreServedOnTheAddressesThatTheSettingNames(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			scope, asked := ScopeOf(cluster, c.setting, nil), 0
+			scope, asked := ScopeOf(cluster, model.Families, c.setting, nil), 0
 			isLocal := among(slices.Concat(interfaces, routed), &asked)
 			var got []netip.Addr
 			for _, addr := range all {

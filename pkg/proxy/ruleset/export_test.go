@@ -313,3 +313,6 @@ func (m *Mirror) ListNumbers() []Class {
 	}
 	return numbers
 }
+
+// Ports returns the number of Service ports of a family that own something.
+func (m *Mirror) Ports(family model.Family) int { return m.ports[family] }

@@ -96,9 +96,6 @@ func newMirror(config Config) *Mirror {
 	}
 }
 
-// Ports returns the number of Service ports of a family that own something.
-func (m *Mirror) Ports(family model.Family) int { return m.ports[family] }
-
 // Services returns the number of Services that own something.
 func (m *Mirror) Services() int { return len(m.services) }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
@@ -47,6 +48,7 @@ type node struct {
 	conn   *nft.Conn
 	flows  *conntrack.Conn
 	routes *interfaces.Routes
+	owners *owners.Reader
 	proxy  *proxy.Proxy
 	// local are the addresses of its interfaces, as last reported to its proxy.
 	local []netip.Addr
@@ -155,7 +157,8 @@ func (n *node) object() *model.Node {
 
 // restart puts a new proxy on a node that knows nothing but the cluster and finds the kernel as it is.
 func (c *cluster) restart(n *node) {
-	n.proxy = proxy.New(n.Name, c.setup.config, n.conn, flows.NewReader(flowsAtOnce{c.t, n}))
+	n.owners = owners.NewReader(owners.Options{Keep: flows.LookFor})
+	n.proxy = proxy.New(n.Name, c.setup.config, n.conn, flows.NewReader(flowsAtOnce{c.t, n}), n.owners)
 	n.proxy.Apply(c.everything.Then(model.Change{LocalAddrs: n.local}))
 }
 

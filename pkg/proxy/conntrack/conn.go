@@ -139,9 +139,9 @@ func (c *Conn) Delete(e *Entry) (deleted bool, err error) {
 	return err == nil, err
 }
 
-// manyAnswerers is up to how many addresses the kernel is asked for each by itself: for more, a walk through the table for
-// each takes longer than to copy what others answer.
-const manyAnswerers = 16
+// FewAnswerers is up to how many addresses of IPv4 the kernel is asked for each by itself: for more, a walk through the
+// table for each takes longer than to copy what others answer.
+const FewAnswerers = 4
 
 // Dump is that of Table. Entries of protocols other than TCP, UDP and SCTP are passed over. Each part of it has a socket
 // of its own: to close it is the only way to stop the kernel.
@@ -190,7 +190,7 @@ func (f *Filter) partsByAnswerer() []part {
 		if f.Family != BothFamilies && f.Family != family {
 			continue
 		}
-		if family == OnlyIPv4 && len(f.Answerers) <= manyAnswerers {
+		if family == OnlyIPv4 && len(f.Answerers) <= FewAnswerers {
 			parts = append(parts, part{family, addr})
 			continue
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/authorization"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/counts"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
@@ -40,6 +41,7 @@ type daemon struct {
 	config   ruleset.Config
 	conn     *nft.Conn
 	flows    *flows.Reconciler
+	dials    *flows.Dials
 	log      *slog.Logger
 	status   *status.Status
 	recorder *metrics.Recorder
@@ -69,7 +71,9 @@ type daemon struct {
 	suspected chan struct{}
 }
 
-func newDaemon(options *Options, conn *nft.Conn, reconciler *flows.Reconciler, stdout io.Writer, log *slog.Logger) (*daemon, error) {
+func newDaemon(
+	options *Options, conn *nft.Conn, table conntrack.Table, isLocal selection.IsLocal, stdout io.Writer, log *slog.Logger,
+) (*daemon, error) {
 	config := options.Settings.Tables(conn.Families())
 	recorder := metrics.NewRecorder()
 	files, err := options.configurationFiles(log)
@@ -77,7 +81,7 @@ func newDaemon(options *Options, conn *nft.Conn, reconciler *flows.Reconciler, s
 		return nil, err
 	}
 	d := &daemon{
-		files: files, config: config, options: options, conn: conn, flows: reconciler, log: log, recorder: recorder,
+		files: files, config: config, options: options, conn: conn, log: log, recorder: recorder,
 		status:  &status.Status{PendingTimeout: 2 * options.Settings.SyncPeriod, Answered: recorder.HealthAnswered},
 		changes: make(chan model.Change), disturbed: make(chan struct{}, 1), suspected: make(chan struct{}, 1), repairs: make(chan struct{}),
 	}
@@ -86,9 +90,11 @@ func newDaemon(options *Options, conn *nft.Conn, reconciler *flows.Reconciler, s
 	}
 	d.findings = newFindings(log, d.status, recorder, d.reporter)
 	d.checks = servicehealth.NewReader()
+	looks := conntrack.NewLooks(table, d.looked)
 	loopback := loopbackOf(config)
 	d.readers = []selection.Reader{
-		d.newFlows(),
+		d.newFlows(looks, isLocal),
+		d.newOwners(looks, isLocal),
 		d.checks,
 		servicefindings.NewReader(d.findings.decided),
 		counts.NewReader(func(now counts.Counts) { setCounts(recorder, now) }),
@@ -193,6 +199,10 @@ func (d *daemon) run(ctx context.Context) error {
 		d.serveHealthChecks,
 		func(ctx context.Context) error {
 			d.flows.Run(ctx, d.observer.FlowsLookedAt)
+			return nil
+		},
+		func(ctx context.Context) error {
+			d.dials.Run(ctx, d.drewAnew)
 			return nil
 		},
 		func(ctx context.Context) error { return d.conn.Watch(ctx, d.repair) },

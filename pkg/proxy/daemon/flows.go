@@ -1,12 +1,53 @@
 package daemon
 
-import "github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
+import (
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
 
 // newFlows returns the reader that has UDP flows looked at.
-func (d *daemon) newFlows() *flows.Reader {
+func (d *daemon) newFlows(table conntrack.Table, isLocal selection.IsLocal) *flows.Reader {
+	d.flows = flows.NewReconciler(table, isLocal)
 	reader := flows.NewReader(d.flows)
 	reader.Unrecalled = func(err error) {
 		d.log.Warn("UDP flows of Services that were deleted or changed while no proxy ran may go on", "error", err)
 	}
 	return reader
+}
+
+// newOwners returns the reader that has dials looked at.
+func (d *daemon) newOwners(table conntrack.Table, isLocal selection.IsLocal) *owners.Reader {
+	reader := owners.NewReader(owners.Options{Keep: flows.LookFor})
+	d.dials = flows.NewDials(table, reader, isLocal)
+	return reader
+}
+
+// looked is called after each look at conntrack.
+func (d *daemon) looked(look conntrack.Look) {
+	d.recorder.Observe(metrics.ConntrackLooks, look.Took)
+	d.recorder.Add(metrics.ConntrackLooksCutOff, look.CutOff)
+}
+
+// drewAnew is called after dials were looked at.
+func (d *daemon) drewAnew(drawn flows.Drawn, err error) {
+	for protocol, n := range drawn.Anew {
+		d.recorder.Add(metrics.FlowsDrawnAnew, n, protocol.String())
+	}
+	for protocol, n := range drawn.Closed {
+		d.recorder.Add(metrics.ClosedFlowsForgotten, n, protocol.String())
+	}
+	if len(drawn.Anew) > 0 {
+		d.log.Info("connections were drawn anew that nobody had answered, because their endpoints left",
+			"tcp", drawn.Anew[model.TCP], "sctp", drawn.Anew[model.SCTP])
+	}
+	if len(drawn.Closed) > 0 {
+		d.log.Debug("closed connections to endpoints that left were forgotten", "tcp", drawn.Closed[model.TCP], "sctp", drawn.Closed[model.SCTP])
+	}
+	if err != nil {
+		d.log.Warn("some dials may go on to endpoints that are gone; trying again", "error", err)
+	}
 }

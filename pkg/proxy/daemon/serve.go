@@ -13,7 +13,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
@@ -45,7 +44,7 @@ func Run(ctx context.Context, stdout io.Writer, log *slog.Logger, options *Optio
 		log.Info("a setting has no meaning here", "setting", note)
 	}
 	prepareNode(log, &options.Settings, conn.Families())
-	d, err := newDaemon(options, conn, flows.NewReconciler(conntrack.NewLooks(table, nil), routes.IsLocal), stdout, log)
+	d, err := newDaemon(options, conn, table, routes.IsLocal, stdout, log)
 	if err != nil {
 		return err
 	}

@@ -45,8 +45,8 @@ func Forget(
 	if err != nil {
 		err = fmt.Errorf("listing the UDP flows in conntrack: %w", err)
 	}
-	ended, failed := deleteAll(ctx, table, stale)
-	err = errors.Join(err, failed)
+	ended := map[model.Family]int{}
+	err = errors.Join(err, deleteAll(ctx, table, stale, func(e *conntrack.Entry) { ended[e.Family()]++ }))
 	passes := map[model.Family]Pass{}
 	for family := range v.families {
 		passes[family] = Pass{Ended: ended[family]}
@@ -96,28 +96,27 @@ func askedOnce(isLocal selection.IsLocal) selection.IsLocal {
 	}
 }
 
-// deleteAll deletes entries and returns how many were there, by family. An entry that the kernel will not let go, because a
+// deleteAll deletes entries and notes those that were there. An entry that the kernel will not let go, because a
 // flowtable forwards the flow (EBUSY, IPS_OFFLOAD), keeps no other from being deleted; any other error ends the work.
-func deleteAll(ctx context.Context, table conntrack.Table, entries []conntrack.Entry) (deleted map[model.Family]int, err error) {
-	deleted = map[model.Family]int{}
+func deleteAll(ctx context.Context, table conntrack.Table, entries []conntrack.Entry, deleted func(*conntrack.Entry)) error {
 	var busy []error
 	for i := range entries {
 		e := &entries[i]
 		if err := ctx.Err(); err != nil {
-			return deleted, fmt.Errorf("ending the last %d of %d stale UDP flows: %w", len(entries)-i, len(entries), err)
+			return fmt.Errorf("ending the last %d of %d stale flows: %w", len(entries)-i, len(entries), err)
 		}
 		done, err := table.Delete(e)
 		switch {
 		case errors.Is(err, unix.EBUSY):
 			busy = append(busy, fmt.Errorf("ending the flow %s: %w", e, err))
 		case err != nil:
-			return deleted, errors.Join(append(busy, fmt.Errorf("ending the flow %s: %w", e, err))...)
+			return errors.Join(append(busy, fmt.Errorf("ending the flow %s: %w", e, err))...)
 		case done:
-			deleted[e.Family()]++
+			deleted(e)
 		}
 	}
 	if len(busy) > 1 {
-		return deleted, fmt.Errorf("%w; and %d more", busy[0], len(busy)-1)
+		return fmt.Errorf("%w; and %d more", busy[0], len(busy)-1)
 	}
-	return deleted, errors.Join(busy...)
+	return errors.Join(busy...)
 }

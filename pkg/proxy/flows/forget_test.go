@@ -187,7 +187,7 @@ func TestForgettingStopsWhenItsContextEnds(t *testing.T) {
 	if ended != 1 || !errors.Is(err, context.Canceled) || len(table.deleted) != 1 {
 		t.Errorf("ended %d flows, asked for %d, error %v; want one and the context's error", ended, len(table.deleted), err)
 	}
-	if want := "ending the last 2 of 3 stale UDP flows"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "ending the last 2 of 3 stale flows"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want one with %q", err, want)
 	}
 }

@@ -72,6 +72,7 @@ var xdsTypes = []string{"CDS", "EDS", "LDS"}
 // of order.
 var (
 	perFamily   = [][]string{families}
+	connected   = [][]string{{model.TCP.String(), model.SCTP.String()}} // protocols with connections
 	answerCodes = [][]string{{"200", "503"}}
 
 	// syncBuckets are kube-proxy's: 1 ms, doubled up to 16.384 s.
@@ -152,6 +153,27 @@ var (
 		name:   "kubeproxy_conntrack_reconciler_deleted_entries_total",
 		help:   "UDP flows that were ended because the endpoint they went to may not answer them any more.",
 		labels: []string{familyLabel}, start: perFamily,
+	})
+	FlowsDrawnAnew = counter(row{
+		name: "vicinity_flows_drawn_anew_total",
+		help: "Connections that were dialled and not answered when their endpoint left, and that were forgotten: the client's next packet, a " +
+			"second later, goes to another endpoint.",
+		labels: []string{protocolLabel}, start: connected,
+	})
+	ClosedFlowsForgotten = counter(row{
+		name: "vicinity_closed_flows_forgotten_total",
+		help: "Connections that were closed when their endpoint left, and that were forgotten, so that a client which uses the port again " +
+			"reaches another endpoint.",
+		labels: []string{protocolLabel}, start: connected,
+	})
+	ConntrackLooks = histogram(row{
+		name:    "vicinity_conntrack_look_duration_seconds",
+		help:    "How long it took to read conntrack, for all who wanted something of it at the time.",
+		buckets: syncBuckets,
+	})
+	ConntrackLooksCutOff = counter(row{
+		name: "vicinity_conntrack_looks_cut_off_total",
+		help: "Looks at conntrack that stopped early, because there was more than one look reads.",
 	})
 	LocalhostListeners = gauge(row{
 		name:   "kubeproxy_nftables_localhost_nodeport_listeners",

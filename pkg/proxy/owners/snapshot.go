@@ -31,7 +31,7 @@ func shardOf(frontend model.Frontend) uint8 { return uint8(maphash.Comparable(se
 // Frontend is a frontend and whose it is.
 type Frontend struct {
 	*Port
-	model.Frontend
+	model.Frontend // its Port is the number that is dialled
 	Kind model.FrontendKind
 	// A policy keeps connections from inside, or from outside, on this node.
 	insideHere, outsideHere bool

@@ -1,0 +1,388 @@
+package packets_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
+)
+
+// dialPatience is how long clients wait that dial an endpoint which says nothing.
+const dialPatience = 5 * time.Second
+
+// drawing counts what a node's dials do.
+type drawing struct {
+	t     *testing.T
+	mutex sync.Mutex
+	drawn map[model.Protocol]int
+}
+
+// drawAnew has a node draw dials anew, as its daemon does, until the test ends.
+func drawAnew(t *testing.T, n *node) *drawing {
+	t.Helper()
+	d := &drawing{t: t, drawn: map[model.Protocol]int{}}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		flows.NewDials(conntrack.NewLooks(n.flows, nil), n.owners, n.routes.IsLocal).Run(ctx, d.note)
+	})
+	t.Cleanup(func() { cancel(); running.Wait() })
+	return d
+}
+
+func (d *drawing) note(drawn flows.Drawn, err error) {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	for protocol, n := range drawn.Anew {
+		d.drawn[protocol] += n
+	}
+	if err != nil {
+		d.t.Errorf("look at dials: %v", err)
+	}
+}
+
+func (d *drawing) of(protocol model.Protocol) int {
+	d.mutex.Lock()
+	defer d.mutex.Unlock()
+	return d.drawn[protocol]
+}
+
+// silence has a pod answer nothing any more, and send nothing either: its connections end without a FIN.
+func silence(t *testing.T, p *pod) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "nft", "-f", "-")
+	command.Stdin = strings.NewReader("table inet silent {\nchain in { type filter hook prerouting priority -400; meta l4proto != ipv6-icmp drop; }\n" +
+		"chain out { type filter hook output priority -400; meta l4proto != ipv6-icmp drop; }\n}\n")
+	if output, err := p.Run(command); err != nil {
+		t.Fatalf("silence %s: %v: %s", p.Name, err, output)
+	}
+}
+
+// addSilent adds a server that answers nothing.
+func (c *cluster) addSilent(n *node, name string) *pod {
+	c.t.Helper()
+	added := c.addServer(n, name)
+	silence(c.t, added)
+	return added
+}
+
+// dials are connections of TCP under way.
+type dials []int
+
+// dialMany begins to dial, many times at once.
+func dialMany(t *testing.T, from *fabric.Namespace, to netip.AddrPort, n int) dials {
+	t.Helper()
+	var fds dials
+	t.Cleanup(func() {
+		for _, fd := range fds {
+			_ = unix.Close(fd)
+		}
+	})
+	err := from.Do(func() error {
+		for range n {
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				return err
+			}
+			fds = append(fds, fd)
+			if err := unix.Connect(fd, &unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())}); err != unix.EINPROGRESS {
+				return fmt.Errorf("connect: %w", err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fds
+}
+
+// connected waits, and returns how many are connected by then.
+func (d dials) connected(until time.Time) (n int) {
+	for _, fd := range d {
+		wait := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+		left := max(0, int(time.Until(until).Milliseconds()))
+		if ready, err := unix.Poll(wait, left); err != nil || ready == 0 {
+			continue
+		}
+		if code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR); err == nil && code == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// TestDialsUnderWayReachTheEndpointThatTakesOver: a thousand dial an endpoint that says nothing, and it is replaced. Without
+// looks at conntrack they all hang.
+func TestDialsUnderWayReachTheEndpointThatTakesOver(t *testing.T) {
+	const clients = 1000
+	for name, draws := range map[string]bool{"drawn anew": true, "left alone": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 1)
+			node := c.nodes[0]
+			silent, alive, client := c.addSilent(node, "silent"), c.addServer(node, "alive"), c.addPod(node, "client")
+			c.apply(service().Then(endpoints(silent)))
+			var drawn *drawing
+			if draws {
+				drawn = drawAnew(t, node)
+			}
+			began := time.Now()
+			under := dialMany(t, client.Namespace, netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), clients)
+			time.Sleep(500 * time.Millisecond)
+			c.apply(endpoints(alive))
+			got := under.connected(began.Add(dialPatience))
+			if !draws {
+				if got != 0 {
+					t.Errorf("%d of %d clients connected, though nobody ended their flows", got, clients)
+				}
+				return
+			}
+			if anew := drawn.of(model.TCP); got != clients || anew < clients {
+				t.Errorf("%d of %d clients connected within %s, %d dials were drawn anew; want all", got, clients, dialPatience, anew)
+			}
+			t.Logf("%d of %d connected %s after they began", got, clients, time.Since(began))
+		})
+	}
+}
+
+// TestDialsOfEveryKindReachTheEndpointThatTakesOver: from a pod, the node and a machine outside, over every frontend, in both
+// families.
+func TestDialsOfEveryKindReachTheEndpointThatTakesOver(t *testing.T) {
+	for name, edit := range map[string]func(*model.Service){
+		"anywhere":           func(*model.Service) {},
+		"affinity":           affinity(anHour),
+		"the policies Local": func(s *model.Service) { internalLocal(s); externalLocal(s) },
+		"keys":               topologyKeys("topology.kubernetes.io/zone"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 1)
+			node := c.nodes[0]
+			silent, alive := c.addSilent(node, "silent"), c.addServer(node, "alive")
+			clients := []*fabric.Namespace{c.addPod(node, "client").Namespace, node.Namespace, c.addHost("host", node)}
+			c.apply(service(web.withEverything, edit).Then(endpoints(silent)))
+			drawn := drawAnew(t, node)
+			to := only(web.paths(node, allKinds...), "tcp", "sctp")
+			var asking sync.WaitGroup
+			for _, from := range clients {
+				for _, path := range to {
+					asking.Go(func() {
+						reply, err := from.Ask(path.network, path.addr, dialPatience)
+						if err != nil || reply.Pod != "alive" {
+							t.Errorf("%s from %s: %s answered, %v", path, from.Name, reply.Pod, err)
+						}
+					})
+				}
+			}
+			time.Sleep(500 * time.Millisecond)
+			c.apply(endpoints(alive))
+			asking.Wait()
+			each := len(clients) * len(to) / 2
+			if tcp, sctp := drawn.of(model.TCP), drawn.of(model.SCTP); tcp < each || sctp < each {
+				t.Errorf("%d dials of TCP and %d of SCTP were drawn anew, want %d each", tcp, sctp, each)
+			}
+		})
+	}
+}
+
+// TestDialsToTheLastEndpointAreRefused at once, when it leaves and none takes over.
+func TestDialsToTheLastEndpointAreRefused(t *testing.T) {
+	c := newCluster(t, 1)
+	node := c.nodes[0]
+	silent, client := c.addSilent(node, "silent"), c.addPod(node, "client")
+	c.apply(service().Then(endpoints(silent)))
+	drawAnew(t, node)
+	began := time.Now()
+	refusals := make(chan error)
+	go func() {
+		_, err := client.Ask("tcp", netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), dialPatience)
+		refusals <- isRefused(fabric.Reply{}, err)
+	}()
+	time.Sleep(500 * time.Millisecond)
+	c.apply(endpoints())
+	if err := <-refusals; err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > dialPatience-time.Second {
+		t.Errorf("it took %s", took)
+	}
+}
+
+// TestDialsThatAnotherProgramTranslatedStay: it led them to an endpoint of ours that left.
+func TestDialsThatAnotherProgramTranslatedStay(t *testing.T) {
+	c := newCluster(t, 1)
+	node := c.nodes[0]
+	silent, alive, client := c.addSilent(node, "silent"), c.addServer(node, "alive"), c.addPod(node, "client")
+	c.apply(service().Then(endpoints(silent)))
+	drawn := drawAnew(t, node)
+	foreign := netip.MustParseAddr("192.0.2.7")
+	rules := fmt.Sprintf("table ip foreign {\nchain pre { type nat hook prerouting priority -110; ip daddr %s tcp dport 80 dnat to %s:%d; }\n}\n",
+		foreign, silent.IPv4, podPort)
+	command := exec.CommandContext(t.Context(), "nft", "-f", "-")
+	command.Stdin = strings.NewReader(rules)
+	if output, err := node.Run(command); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	dialMany(t, client.Namespace, netip.AddrPortFrom(foreign, 80), 20)
+	ours := dialMany(t, client.Namespace, netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), 20)
+	before := idsOf(t, node, foreign)
+	c.apply(endpoints(alive))
+	if got := ours.connected(time.Now().Add(dialPatience)); got != 20 {
+		t.Errorf("%d of our 20 dials connected", got)
+	}
+	if after := idsOf(t, node, foreign); len(before) != 20 || !sameIDs(before, after) || drawn.of(model.TCP) != 20 {
+		t.Errorf("of %d dials that another program translated %d are left; %d were drawn anew", len(before), len(after), drawn.of(model.TCP))
+	}
+}
+
+// idsOf returns the entries of connections to an address.
+func idsOf(t *testing.T, n *node, dialled netip.Addr) map[uint32]conntrack.Status {
+	t.Helper()
+	ids := map[uint32]conntrack.Status{}
+	_, err := n.flows.Dump(t.Context(), conntrack.Filter{Protocol: model.TCP}, func(e *conntrack.Entry) bool {
+		if e.Dialled().Addr() == dialled {
+			ids[e.ID] = e.Status
+		}
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+func sameIDs(before, after map[uint32]conntrack.Status) bool {
+	for id := range before {
+		if _, isThere := after[id]; !isThere {
+			return false
+		}
+	}
+	return len(before) > 0
+}
+
+// TestOpenConnectionsLiveThroughDialsThatAreDrawnAnew: two thousand of them, whose endpoint leaves a hundred times, beside
+// as many that another endpoint serves.
+func TestOpenConnectionsLiveThroughDialsThatAreDrawnAnew(t *testing.T) {
+	c := newCluster(t, 1)
+	node := c.nodes[0]
+	leaving, silent, alive := c.addServer(node, "leaving"), c.addSilent(node, "silent"), c.addServer(node, "alive")
+	client := c.addPod(node, "client")
+	to := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
+	c.apply(service().Then(endpoints(leaving)))
+	open := dialMany(t, client.Namespace, to, 2000)
+	if got := open.connected(time.Now().Add(dialPatience)); got != 2000 {
+		t.Fatalf("%d of 2000 connected", got)
+	}
+	before := idsOf(t, node, to.Addr())
+	drawn := drawAnew(t, node)
+	c.apply(endpoints(silent))
+	under := dialMany(t, client.Namespace, to, 100)
+	c.apply(endpoints(alive))
+	if got := under.connected(time.Now().Add(dialPatience)); got != 100 || drawn.of(model.TCP) < 100 {
+		t.Errorf("%d of 100 dials connected, %d were drawn anew", got, drawn.of(model.TCP))
+	}
+	if after := idsOf(t, node, to.Addr()); len(before) != 2000 || !sameIDs(before, after) {
+		t.Errorf("of %d entries some are gone", len(before))
+	}
+	answers := 0
+	for _, fd := range open {
+		if _, err := unix.Write(fd, []byte("GET / HTTP/1.1\r\nHost: web\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		wait := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		if ready, err := unix.Poll(wait, 2000); err != nil || ready == 0 {
+			continue
+		}
+		if n, err := unix.Read(fd, make([]byte, 4096)); err == nil && n > 0 {
+			answers++
+		}
+	}
+	if answers != 2000 {
+		t.Errorf("%d of 2000 connections are answered, which were open before", answers)
+	}
+}
+
+// TestARollingRestartOfPodsThatSayNothingLosesNoDial: thirty pods go one after the other, each a while before its slice says
+// so, and another takes over.
+func TestARollingRestartOfPodsThatSayNothingLosesNoDial(t *testing.T) {
+	for name, draws := range map[string]bool{"drawn anew": true, "left alone": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 1)
+			node := c.nodes[0]
+			var pods []*pod
+			for i := range 30 {
+				pods = append(pods, c.addServer(node, fmt.Sprintf("old-%d", i)))
+			}
+			next := make([]*pod, 30)
+			for i := range next {
+				next[i] = c.addServer(node, fmt.Sprintf("new-%d", i))
+			}
+			client := c.addPod(node, "client")
+			c.apply(service().Then(endpoints(pods...)))
+			if draws {
+				drawAnew(t, node)
+			}
+			stop := make(chan struct{})
+			failed, asked := goOnAsking(client.Namespace, netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), stop)
+			for i := range pods {
+				silence(t, pods[i])
+				time.Sleep(200 * time.Millisecond)
+				pods[i] = next[i]
+				c.apply(endpoints(pods...))
+			}
+			close(stop)
+			n, all := <-failed, <-asked
+			t.Logf("%d of %d dials failed", n, all)
+			if draws && n > 0 || !draws && n == 0 {
+				t.Errorf("%d of %d dials failed", n, all)
+			}
+		})
+	}
+}
+
+// goOnAsking dials two hundred times a second, whatever becomes of it, and tells how many failed, of how many.
+func goOnAsking(from *fabric.Namespace, to netip.AddrPort, stop <-chan struct{}) (failed, all <-chan int) {
+	failures, asked := make(chan int, 1), make(chan int, 1)
+	go func() {
+		var asking sync.WaitGroup
+		var mutex sync.Mutex
+		n, lost := 0, 0
+		ticker := time.NewTicker(5 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-stop:
+				asking.Wait()
+				failures <- lost
+				asked <- n
+				return
+			case <-ticker.C:
+			}
+			n++
+			asking.Go(func() {
+				conn, err := from.Dial("tcp", to.String(), dialPatience)
+				if err == nil {
+					_ = conn.Close()
+					return
+				}
+				mutex.Lock()
+				lost++
+				mutex.Unlock()
+			})
+		}
+	}()
+	return failures, asked
+}

@@ -1,0 +1,157 @@
+//go:build linux
+
+package flows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// When to look again. A packet that met the old rules makes its entry a moment after they changed. A connection to an
+// endpoint that left is closed when it likes.
+const (
+	lookSoon  = time.Second
+	lookLater = 5 * time.Second
+)
+
+// Dials ends connections of TCP and SCTP that nobody answers and whose endpoint has left. The client's own next packet, a
+// second later, meets the rules as if it were the first.
+//
+// It looks only if an endpoint left, at once and for two minutes after. Otherwise it waits, and costs nothing.
+type Dials struct {
+	table   conntrack.Table
+	owners  *owners.Reader
+	isLocal selection.IsLocal
+}
+
+// Drawn is what a look did.
+type Drawn struct {
+	// Anew are connections that had not been answered, Closed such as were over.
+	Anew, Closed map[model.Protocol]int
+	// CutOff: there were more connections than a look reads. The next one goes on.
+	CutOff bool
+}
+
+// NewDials returns dials to the frontends of some owners.
+func NewDials(table conntrack.Table, of *owners.Reader, isLocal selection.IsLocal) *Dials {
+	return &Dials{table, of, isLocal}
+}
+
+// Run looks after endpoints left, until ctx ends. It reports what each look did, and why some connections may be left.
+func (d *Dials) Run(ctx context.Context, report func(Drawn, error)) {
+	var until time.Time
+	next := time.NewTimer(0)
+	defer next.Stop()
+	next.Stop()
+	wait := lookSoon
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-d.owners.EndpointsLeft():
+			until, wait = time.Now().Add(LookFor), lookSoon
+		case <-next.C:
+			wait = lookLater
+		}
+		drawn, err := d.Look(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if report(drawn, err); err != nil || drawn.CutOff {
+			wait = lookSoon
+		}
+		if time.Now().Before(until) {
+			next.Reset(wait)
+		}
+	}
+}
+
+// Look looks once.
+func (d *Dials) Look(ctx context.Context) (Drawn, error) {
+	drawn := Drawn{Anew: map[model.Protocol]int{}, Closed: map[model.Protocol]int{}}
+	w := world{now: time.Now(), owners: d.owners.Snapshot(), left: d.owners.Left, isLocal: askedOnce(d.isLocal)}
+	if w.owners == nil {
+		return drawn, nil
+	}
+	asked := questions(d.addrsLeft(w.now), w.isUnsure())
+	looks := make([]found, len(asked))
+	var asking sync.WaitGroup
+	for i := range asked { // at the same time, so that they share a look
+		asking.Go(func() { looks[i].ask(ctx, d.table, &w, asked[i]) })
+	}
+	asking.Wait()
+	var failures []error
+	for i := range looks {
+		drawn.CutOff = drawn.CutOff || looks[i].isCutOff
+		failures = append(failures, looks[i].err, d.end(ctx, &w, looks[i].entries, &drawn))
+	}
+	return drawn, errors.Join(failures...)
+}
+
+// addrsLeft returns at which addresses endpoints left.
+func (d *Dials) addrsLeft(now time.Time) []netip.Addr {
+	var addrs []netip.Addr
+	known := map[netip.Addr]bool{}
+	d.owners.EachLeft(now.Add(-LookFor), func(endpoint owners.Endpoint, _ owners.Left) bool {
+		if addr := endpoint.Addr.Addr(); endpoint.Protocol != model.UDP && !known[addr] {
+			known[addr] = true
+			addrs = append(addrs, addr)
+		}
+		return true
+	})
+	return addrs
+}
+
+// found is the answer to a question.
+type found struct {
+	entries  []conntrack.Entry
+	isCutOff bool
+	err      error
+}
+
+// ask keeps what may have to go.
+func (f *found) ask(ctx context.Context, table conntrack.Table, w *world, asked question) {
+	read := 0
+	_, err := table.Dump(ctx, asked.filter, func(e *conntrack.Entry) bool {
+		if read++; w.glance(e).Goes() {
+			f.entries = append(f.entries, *e)
+		}
+		return read < asked.atMost
+	})
+	if f.isCutOff = errors.Is(err, conntrack.ErrCutOff); err != nil && !f.isCutOff {
+		f.err = fmt.Errorf("listing dials in conntrack: %w", err)
+	}
+}
+
+// end judges entries, and deletes those that go.
+func (d *Dials) end(ctx context.Context, w *world, entries []conntrack.Entry, drawn *Drawn) error {
+	var failures []error
+	var going []conntrack.Entry
+	for i := range entries {
+		reason, err := w.judge(&entries[i])
+		if err != nil {
+			failures = append(failures, err)
+			break // the kernel does not answer: the others wait, too
+		}
+		if reason.Goes() {
+			going = append(going, entries[i])
+		}
+	}
+	failures = append(failures, deleteAll(ctx, d.table, going, func(e *conntrack.Entry) {
+		if e.Status&conntrack.SeenReply == 0 {
+			drawn.Anew[e.Protocol]++
+		} else {
+			drawn.Closed[e.Protocol]++
+		}
+	}))
+	return errors.Join(failures...)
+}

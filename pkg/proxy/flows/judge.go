@@ -1,0 +1,143 @@
+//go:build linux
+
+package flows
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// Reason is why a connection of TCP or SCTP stays in the table, or goes.
+type Reason string
+
+// The reasons. Those of the last group are why an entry is deleted.
+const (
+	NotOurs     Reason = "NotOurs"     // another program translated it, or keeps it in a zone of its own, or nobody translated it
+	OfUDP       Reason = "OfUDP"       // the reconciler ends those
+	IsOpen      Reason = "IsOpen"      // it was answered, and is not closed
+	MayAnswer   Reason = "MayAnswer"   // its endpoint may answer its client
+	HasNotLeft  Reason = "HasNotLeft"  // its endpoint did not leave: it comes, and the snapshot does not know it yet
+	IsUncertain Reason = "IsUncertain" // the kernel does not say where the client is
+
+	DialledInVain Reason = "DialledInVain" // nobody has answered, and its endpoint left
+	ClosedBehind  Reason = "ClosedBehind"  // it is closed, and its endpoint left: it would refuse a client that dials from the same port
+)
+
+// Goes reports whether an entry is deleted for the reason.
+func (r Reason) Goes() bool { return r == DialledInVain || r == ClosedBehind }
+
+// LookFor is for how long dials are looked at after an endpoint left: as long as a client of Linux goes on dialling, and no
+// shorter than a closed connection of TCP is remembered.
+const LookFor = 127 * time.Second
+
+// world is what entries are judged by.
+type world struct {
+	now     time.Time
+	owners  *owners.Snapshot
+	left    func(owners.Endpoint) (owners.Left, bool)
+	isLocal selection.IsLocal
+}
+
+// isUnsure reports whether nobody knows yet who left.
+func (w *world) isUnsure() bool { return w.now.Sub(w.owners.Since) < LookFor }
+
+// judge decides about an entry. It deletes none that was answered and is not closed. The next packet of a client whose entry
+// is deleted meets the rules as if it were the first.
+func (w *world) judge(e *conntrack.Entry) (Reason, error) {
+	if reason := w.glance(e); !reason.Goes() {
+		return reason, nil
+	}
+	if owner := w.owners.Owner(e.Protocol, e.Dialled()); owner != nil {
+		mayAnswer, err := owner.MayAnswer(e.Answerer(), e.Client().Addr(), w.owners.Scope, w.isLocal)
+		switch {
+		case err != nil:
+			return IsUncertain, err
+		case mayAnswer:
+			return MayAnswer, nil
+		}
+	}
+	return w.glance(e), nil
+}
+
+// glance decides without asking who owns the frontend: an entry that goes by that may still have an endpoint that answers it.
+func (w *world) glance(e *conntrack.Entry) Reason {
+	isAnswered := e.Status&conntrack.SeenReply != 0
+	switch {
+	case e.Protocol == model.UDP:
+		return OfUDP
+	case e.Zone != 0 || e.Status&conntrack.DestinationNAT == 0 || !e.HasLabel(ruleset.TranslatedLabel):
+		return NotOurs
+	case isAnswered && !isClosed(e):
+		return IsOpen
+	}
+	if _, hasLeft := w.left(owners.Endpoint{Protocol: e.Protocol, Addr: e.Answerer()}); !hasLeft && !w.isUnsure() {
+		return HasNotLeft
+	}
+	if isAnswered {
+		return ClosedBehind
+	}
+	return DialledInVain
+}
+
+// isClosed reports whether a connection is over, or begins anew in the entry of one that was: an association of SCTP keeps
+// its ports, and INIT does not make a new entry.
+func isClosed(e *conntrack.Entry) bool {
+	switch e.Protocol {
+	case model.TCP:
+		return e.State == conntrack.TCPClose || e.State == conntrack.TCPTimeWait
+	case model.SCTP:
+		return e.State == conntrack.SCTPClosed || e.State == conntrack.SCTPCookieWait
+	}
+	return false
+}
+
+// question is what a look asks the table for.
+type question struct {
+	filter conntrack.Filter
+	// atMost is how many entries are read. There may be any number: whoever dials an address that is silent makes one.
+	atMost int
+}
+
+const (
+	unansweredAtMost = 8192
+	closedAtMost     = 65_536
+)
+
+// The status of what is looked for.
+const (
+	answered   = conntrack.DestinationNAT | conntrack.SeenReply
+	translated = conntrack.DestinationNAT
+)
+
+// questions returns what is asked after endpoints left at some addresses. For a few addresses of IPv4 the kernel finds all
+// that leads there; else it finds what nobody has answered, and what has been answered is read as far as it goes.
+// While nobody knows who left, that is not read.
+func questions(addrs []netip.Addr, isUnsure bool) []question {
+	if isUnsure {
+		return []question{{conntrack.Filter{Status: translated, Mask: answered}, unansweredAtMost}}
+	}
+	byFamily := map[model.Family][]netip.Addr{}
+	for _, addr := range addrs {
+		byFamily[model.FamilyOf(addr)] = append(byFamily[model.FamilyOf(addr)], addr)
+	}
+	var asked []question
+	for _, family := range model.Families {
+		there, only := byFamily[family], conntrack.Only(family)
+		switch {
+		case len(there) == 0:
+		case family == model.IPv4 && len(there) <= conntrack.FewAnswerers:
+			asked = append(asked, question{conntrack.Filter{Family: only, Status: translated, Mask: translated, Answerers: there}, closedAtMost})
+		default:
+			asked = append(asked,
+				question{conntrack.Filter{Family: only, Status: translated, Mask: answered}, unansweredAtMost},
+				question{conntrack.Filter{Family: only, Status: answered, Mask: answered}, closedAtMost})
+		}
+	}
+	return asked
+}

@@ -56,6 +56,8 @@ folder logs of --dir. After a failure they are still there, and nothing else is.
 		"also run kube-proxy on every node, as kubeadm does, in nftables mode (needs the program nft)")
 	flags.BoolVar(&options.NodeDNS, "node-dns", false,
 		"also run a DNS cache on every node, as NodeLocal DNSCache is, which asks the node's proxy first")
+	flags.BoolVar(&options.Localhost, "localhost", false,
+		"have the service proxy serve TCP node ports on loopback, too, by the feature gate KubeProxyNFTablesLocalhostNodePorts")
 	return cmd
 }
 

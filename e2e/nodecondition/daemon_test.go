@@ -209,7 +209,7 @@ func (n *node) sayInOtherWords() {
 // addRules has nft load something on the node.
 func (n *node) addRules(text string) {
 	n.t.Helper()
-	must.Succeed(n.t, n.Namespace.Do(func() error {
+	must.Succeed(n.t, n.Do(func() error {
 		command := exec.Command("nft", "-f", "-")
 		command.Stdin = strings.NewReader(text)
 		return command.Run()

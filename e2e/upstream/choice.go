@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/onsi/ginkgo/v2/types"
 	"sigs.k8s.io/yaml"
@@ -24,6 +25,8 @@ type spec struct {
 	text string
 	// alone says that it runs in the second part, with those that take long or disturb others.
 	alone bool
+	// localhost says that its lab's proxy serves node ports on loopback, by a feature gate.
+	localhost bool
 }
 
 // choice is what becomes of all specs of the group.
@@ -48,7 +51,9 @@ func choose(reports []types.SpecReport, reasons []reason) (choice, error) {
 		if reason, out := patterns.match(text); out {
 			chosen.leftOut[reason]++
 		} else {
-			chosen.specs = append(chosen.specs, spec{text: text, alone: runsAlone(report)})
+			chosen.specs = append(chosen.specs, spec{
+				text: text, alone: runsAlone(report), localhost: strings.Contains(text, "[Feature:LocalhostNodePorts]"),
+			})
 		}
 	}
 	return chosen, patterns.check()
@@ -132,6 +137,12 @@ func (c choice) texts(alone bool) []string {
 // matching returns the choice with only those specs that a regular expression matches.
 func (c choice) matching(focus *regexp.Regexp) choice {
 	c.specs = slices.DeleteFunc(slices.Clone(c.specs), func(s spec) bool { return !focus.MatchString(s.text) })
+	return c
+}
+
+// inLab returns the choice with only those specs that run in a lab whose proxy serves node ports on loopback, or does not.
+func (c choice) inLab(localhost bool) choice {
+	c.specs = slices.DeleteFunc(slices.Clone(c.specs), func(s spec) bool { return s.localhost != localhost })
 	return c
 }
 

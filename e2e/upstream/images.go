@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os/exec"
 	"path/filepath"
@@ -24,8 +25,9 @@ var tools = []string{
 	"tail", "tee", "test", "timeout", "touch", "tr", "true", "uname", "wc", "wget", "xargs",
 }
 
-// images are those that the specs of Kubernetes v1.37 name (test/utils/image/manifest.go).
-func images(ctx context.Context, programs binaries.Programs) ([]image.Image, error) {
+// images are those that the specs of Kubernetes v1.37 name (test/utils/image/manifest.go). Some of their files are
+// written into a folder first.
+func images(ctx context.Context, programs binaries.Programs, folder string) ([]image.Image, error) {
 	files, err := image.Tools(tools...)
 	if err != nil {
 		return nil, fmt.Errorf("%w: e2e/upstream/install installs them", err)
@@ -37,6 +39,13 @@ func images(ctx context.Context, programs binaries.Programs) ([]image.Image, err
 		return nil, err
 	}
 	maps.Copy(files, porter)
+	pulled, err := registryOf(folder, image.Image{
+		Name: "pause:testing", Program: programs.Path(binaries.Upstream, "agnhost"), Arguments: []string{"pause"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(files, pulled)
 	for _, folder := range []string{"/tmp", "/uploads", "/root"} {
 		files[folder+"/.keep"] = "/dev/null" // an empty file
 	}
@@ -51,6 +60,26 @@ func images(ctx context.Context, programs binaries.Programs) ([]image.Image, err
 		Name:    registry + "regression-issue-74839:1.5",
 		Program: programs.Path(binaries.Upstream, "regression-issue-74839"),
 	}}, nil
+}
+
+// registryOf returns the files from which agnhost's fake registry serves an image, where its own image has them.
+func registryOf(folder string, served image.Image) (map[string]string, error) {
+	if err := image.WriteRegistry(folder, served); err != nil {
+		return nil, err
+	}
+	files := map[string]string{}
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		relative, err := filepath.Rel(folder, path)
+		files["/var/registry/"+filepath.ToSlash(relative)] = path
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reading the files of a registry: %w", err)
+	}
+	return files, nil
 }
 
 // certificates returns the files with which agnhost serves HTTPS, as its image has them.

@@ -67,18 +67,19 @@ func readReport(file string) ([]types.SpecReport, error) {
 	return specs, nil
 }
 
-// inCluster does something in the cluster that is there, or in a lab.
-func (r runner) inCluster(ctx context.Context, do func(kubeconfig string) error) error {
+// inCluster does something in the cluster that is there, or in a lab, whose proxy serves node ports on loopback or does
+// not.
+func (r runner) inCluster(ctx context.Context, localhost bool, do func(kubeconfig string) error) error {
 	if r.kubeconfig != "" {
 		return do(r.kubeconfig)
 	}
-	return r.inLab(ctx, do)
+	return r.inLab(ctx, localhost, do)
 }
 
 // inLab starts a lab, does something in it, and ends it.
-func (r runner) inLab(ctx context.Context, do func(kubeconfig string) error) (err error) {
+func (r runner) inLab(ctx context.Context, localhost bool, do func(kubeconfig string) error) (err error) {
 	archive := filepath.Join(r.folder, "images.tar")
-	all, err := images(ctx, r.programs)
+	all, err := images(ctx, r.programs, filepath.Join(r.folder, "registry"))
 	if err != nil {
 		return err
 	}
@@ -87,6 +88,9 @@ func (r runner) inLab(ctx context.Context, do func(kubeconfig string) error) (er
 	}
 	folder := filepath.Join(r.folder, "lab")
 	up := []string{"up", "--dir", folder, "--nodes", strconv.Itoa(r.nodes), "--images", archive}
+	if localhost {
+		up = append(up, "--localhost")
+	}
 	switch r.proxy {
 	case kubeProxy:
 		up = append(up, "--install", "none", "--kube-proxy")

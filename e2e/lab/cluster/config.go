@@ -24,6 +24,8 @@ type Options struct {
 	KubeProxy bool
 	// NodeDNS runs a DNS cache on every node, which pods ask. It asks the node's proxy first, which then answers DNS.
 	NodeDNS bool
+	// Localhost has the service proxy serve node ports on loopback, too.
+	Localhost bool
 }
 
 // served says whether a proxy serves Services. Cluster DNS needs one.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -18,7 +19,7 @@ func (c *Cluster) installProxy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	patch, err := settings(rendered, c.controlPlane.URL(), clusterCIDR())
+	patch, err := settings(rendered, c.controlPlane.URL(), c.proxySettings())
 	if err != nil {
 		return fmt.Errorf("adapting %s: %w", c.config.Manifests, err)
 	}
@@ -139,16 +140,26 @@ type configMap struct {
 	Data       map[string]string `json:"data"`
 }
 
-// settings returns a patch that gives Vicinity's ConfigMap, found among the manifests, the API server's address and
-// the pods' addresses.
-func settings(manifests []byte, server, clusterCIDR string) ([]byte, error) {
+// proxySettings are those of a service proxy that are the cluster's own, by their names in kube-proxy's configuration.
+func (c *Cluster) proxySettings() map[string]any {
+	own := map[string]any{"clusterCIDR": clusterCIDR()}
+	if c.config.Localhost {
+		own["nodePortAddresses"] = []string{"primary", "localhost"}
+		own["featureGates"] = map[string]bool{"KubeProxyNFTablesLocalhostNodePorts": true}
+	}
+	return own
+}
+
+// settings returns a patch that gives the ConfigMap of a service proxy, found among its manifests, the API server's
+// address and settings of its own.
+func settings(manifests []byte, server string, own map[string]any) ([]byte, error) {
 	for document := range bytes.SplitSeq(manifests, []byte("\n---\n")) {
 		var object configMap
 		if err := yaml.Unmarshal(document, &object); err != nil || object.Kind != "ConfigMap" || object.Data[configFile] == "" {
 			continue // other kinds are none of our business
 		}
 		err := errors.Join(
-			edit(object.Data, configFile, func(file map[string]any) { file["clusterCIDR"] = clusterCIDR }),
+			edit(object.Data, configFile, func(file map[string]any) { maps.Copy(file, own) }),
 			edit(object.Data, kubeconfigFile, func(file map[string]any) { setServer(file, server) }),
 		)
 		if err != nil {

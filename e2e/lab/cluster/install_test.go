@@ -35,7 +35,7 @@ data:
 `
 
 func TestTheManifestsGetTheClustersOwnSettingsAndKeepTheOthers(t *testing.T) {
-	patch, err := settings([]byte(manifests), "https://172.30.0.201:6443", "10.244.0.0/16,fd00:244::/32")
+	patch, err := settings([]byte(manifests), "https://172.30.0.201:6443", map[string]any{"clusterCIDR": "10.244.0.0/16,fd00:244::/32"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestTheManifestsGetTheClustersOwnSettingsAndKeepTheOthers(t *testing.T) {
 
 func TestAKubeconfigIsNotMissedWhereAnotherServiceProxyRuns(t *testing.T) {
 	without, _, _ := strings.Cut(manifests, "  kubeconfig.conf")
-	patch, err := settings([]byte(without), "https://172.30.0.201:6443", "10.244.0.0/16")
+	patch, err := settings([]byte(without), "https://172.30.0.201:6443", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestAKubeconfigIsNotMissedWhereAnotherServiceProxyRuns(t *testing.T) {
 }
 
 func TestManifestsWithoutAConfigMapAreRefused(t *testing.T) {
-	if _, err := settings([]byte("kind: Service\n"), "", ""); !errors.Is(err, errNoConfigMap) {
+	if _, err := settings([]byte("kind: Service\n"), "", nil); !errors.Is(err, errNoConfigMap) {
 		t.Errorf("got error %v, want %v", err, errNoConfigMap)
 	}
 }

@@ -9,12 +9,14 @@ import (
 	"path/filepath"
 	"strings"
 
+	"sigs.k8s.io/yaml"
+
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 	"github.com/vicinity-proxy/vicinity/e2e/lab/image"
 )
 
-// kubeProxyManifests are kube-proxy, as kubeadm deploys it. IMAGE, SERVER and CLUSTER_CIDR are the cluster's own.
+// kubeProxyManifests are kube-proxy, as kubeadm deploys it. IMAGE, SERVER and SETTINGS are the cluster's own.
 //
 //go:embed kube-proxy.yaml
 var kubeProxyManifests string
@@ -23,16 +25,25 @@ const kubeProxyName = "kube-proxy"
 
 // deployKubeProxy runs kube-proxy on every node.
 func (c *Cluster) deployKubeProxy(ctx context.Context) error {
+	text, err := kubeProxyText(c.controlPlane.URL(), c.proxySettings())
+	if err != nil {
+		return err
+	}
 	path := filepath.Join(c.config.Folder.Run(), "kube-proxy.yaml")
-	if err := os.WriteFile(path, []byte(kubeProxyText(c.controlPlane.URL())), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		return fmt.Errorf("writing the manifests of kube-proxy: %w", err)
 	}
 	return c.kubectl(ctx, "apply", "-f", path)
 }
 
-// kubeProxyText is its manifests, with the API server's address.
-func kubeProxyText(server string) string {
-	return strings.NewReplacer("IMAGE", kubeProxyImage, "SERVER", server, "CLUSTER_CIDR", clusterCIDR()).Replace(kubeProxyManifests)
+// kubeProxyText is its manifests, with the API server's address and the cluster's own settings.
+func kubeProxyText(server string, own map[string]any) (string, error) {
+	settings, err := yaml.Marshal(own)
+	if err != nil {
+		return "", fmt.Errorf("encoding the settings of kube-proxy: %w", err)
+	}
+	inConfigMap := strings.ReplaceAll(strings.TrimSpace(string(settings)), "\n", "\n    ")
+	return strings.NewReplacer("IMAGE", kubeProxyImage, "SERVER", server, "SETTINGS", inConfigMap).Replace(kubeProxyManifests), nil
 }
 
 // imageOfKubeProxy holds kube-proxy where its official image has it, and the machine's nft, which it runs for every

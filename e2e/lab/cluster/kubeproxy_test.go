@@ -41,19 +41,39 @@ func TestAnImageMayHoldWhatItsProgramRuns(t *testing.T) {
 }
 
 func TestKubeProxysManifestsAreCompleteOnceTheClustersOwnIsKnown(t *testing.T) {
-	text := kubeProxyText("https://172.30.0.201:6443")
-	for _, placeholder := range []string{"IMAGE", "SERVER", "CLUSTER_CIDR"} {
-		if strings.Contains(text, ": "+placeholder+"\n") {
+	withLocalhost := &Cluster{config: Config{Options: Options{Localhost: true}}}
+	text, err := kubeProxyText("https://172.30.0.201:6443", withLocalhost.proxySettings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, placeholder := range []string{"IMAGE", "SERVER", "SETTINGS"} {
+		if strings.Contains(text, placeholder+"\n") {
 			t.Errorf("%s is still in\n%s", placeholder, text)
 		}
 	}
 	var kinds []string
+	var file string
 	for document := range strings.SplitSeq(text, "\n---\n") {
-		var object struct{ Kind string }
+		var object configMap
 		if err := yaml.Unmarshal([]byte(document), &object); err != nil {
 			t.Fatal(err)
 		}
 		kinds = append(kinds, object.Kind)
+		if object.Kind == "ConfigMap" {
+			file = object.Data[configFile]
+		}
+	}
+	var got map[string]any
+	if err := yaml.Unmarshal([]byte(file), &got); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]any{
+		"mode": "nftables", "clusterCIDR": clusterCIDR(), "nodePortAddresses": []any{"primary", "localhost"},
+		"featureGates": map[string]any{"KubeProxyNFTablesLocalhostNodePorts": true},
+	} {
+		if diff := cmp.Diff(want, got[name]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 	if diff := cmp.Diff([]string{"ServiceAccount", "ClusterRoleBinding", "ConfigMap", "DaemonSet"}, kinds); diff != "" {
 		t.Errorf("kinds (-want +got):\n%s", diff)

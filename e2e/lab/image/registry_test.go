@@ -1,0 +1,46 @@
+package image
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// TestARegistryHasWhatItsManifestNames: the tag leads to a manifest, and each digest is that of its file.
+func TestARegistryHasWhatItsManifestNames(t *testing.T) {
+	folder := t.TempDir()
+	if err := WriteRegistry(folder, released(t, "pause:testing")); err != nil {
+		t.Fatal(err)
+	}
+	read := func(parts ...string) []byte {
+		text, err := os.ReadFile(filepath.Join(append([]string{folder, "pause"}, parts...)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	find := func(kind, digest string) []byte {
+		_, hex, _ := strings.Cut(digest, ":")
+		content := read(kind, "sha256", hex[:2], hex, "data")
+		if got, _, err := v1.SHA256(bytes.NewReader(content)); err != nil || got.String() != digest {
+			t.Errorf("what is kept as %s has the digest %s, %v", digest, got, err)
+		}
+		return content
+	}
+	manifest, err := v1.ParseManifest(bytes.NewReader(find("manifests", string(read("manifests", "testing")))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := v1.ParseConfigFile(bytes.NewReader(find("blobs", manifest.Config.Digest.String())))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(manifest.Layers) != 1 || len(config.RootFS.DiffIDs) != 1 || config.Config.Entrypoint[0] != "/pause" {
+		t.Errorf("manifest %+v, configuration %+v", manifest, config)
+	}
+	find("blobs", manifest.Layers[0].Digest.String())
+}

@@ -10,12 +10,11 @@ import (
 )
 
 // How long to rest after a look: 49 times as long as it took, so that all looks together take no more than a fiftieth of a
-// processor. A look that is over at once is not repeated at once, because what it finds comes from other machines. And
-// nobody waits for longer than restAtMost, so that where a look takes longer than 41 ms, it is more than a fiftieth.
+// processor. A short look is followed soon by the next: a UDP flow whose endpoint left waits for it. And nobody waits for
+// longer than restAtMost, so that where a look takes longer than 41 ms, it is more than a fiftieth.
 const (
-	restFor     = 49
-	restAtLeast = 500 * time.Millisecond
-	restAtMost  = 2 * time.Second
+	restFor    = 49
+	restAtMost = 2 * time.Second
 )
 
 // Looks is a table for several users. Those who ask for a dump at the same time share one look, and after a look the next
@@ -135,7 +134,7 @@ func (l *Looks) look() {
 		}
 	}
 	look.Took = time.Since(began)
-	l.next = time.Now().Add(min(max(restFor*look.Took, restAtLeast), restAtMost))
+	l.next = time.Now().Add(min(restFor*look.Took, restAtMost))
 	if l.looked != nil {
 		l.looked(look)
 	}

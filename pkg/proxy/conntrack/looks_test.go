@@ -178,7 +178,7 @@ func TestWhoWantsNoMoreKeepsNobodyElseFromIt(t *testing.T) {
 
 func TestWhoGivesUpKeepsNobodyElseFromLooking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		table := tableOf(time.Millisecond)
+		table := tableOf(10 * time.Millisecond) // and rests for 490
 		looks := NewLooks(table, nil)
 		count(t, looks, udp)
 		var users sync.WaitGroup

@@ -32,7 +32,7 @@ func shardOf(frontend model.Frontend) uint8 { return uint8(maphash.Comparable(se
 type Frontend struct {
 	*Port
 	model.Frontend // its Port is the number that is dialled
-	Kind model.FrontendKind
+	Kind           model.FrontendKind
 	// A policy keeps connections from inside, or from outside, on this node.
 	insideHere, outsideHere bool
 }

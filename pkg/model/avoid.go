@@ -11,7 +11,7 @@ import (
 type Why uint8
 
 const (
-	// Evacuated: the node has a label that says so.
+	// Evacuated is a node that has a label which says so.
 	Evacuated Why = iota
 	// Whys is how many there are.
 	Whys = iota

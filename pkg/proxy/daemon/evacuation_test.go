@@ -19,6 +19,9 @@ func TestHealthSaysThatThisNodeIsBeingEvacuated(t *testing.T) {
 	changes, health := make(chan model.Change, 10), &status.Status{}
 	f := aFeed(changes, slog.New(slog.DiscardHandler), health)
 	f.deliverAddrs(t.Context(), nil)
+	held := func(node string, why model.Why, avoid *model.Avoid) model.Change {
+		return model.Change{Avoid: map[model.Against]*model.Avoid{{Node: node, Why: why}: avoid}}
+	}
 	end := time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC)
 	for _, step := range []struct {
 		what   string
@@ -26,11 +29,11 @@ func TestHealthSaysThatThisNodeIsBeingEvacuated(t *testing.T) {
 		want   string // in the page; with "no" before it: not
 	}{
 		{"at the start", nodeChange(&model.Node{Name: "node-a"}), "no evacuated"},
-		{"another one is", model.Change{Avoid: map[model.Against]*model.Avoid{{Node: "node-b"}: {}}}, "no evacuated"},
-		{"this one is", model.Change{Avoid: map[model.Against]*model.Avoid{{Node: "node-a"}: {}}}, "until the label"},
-		{"it gets an end", model.Change{Avoid: map[model.Against]*model.Avoid{{Node: "node-a"}: {Until: &end}}}, "until 2026-11-22 18:00 UTC"},
-		{"it is avoided for another reason", model.Change{Avoid: map[model.Against]*model.Avoid{{Node: "node-a", Why: model.Whys}: {}}}, "until 2026"},
-		{"it ends", model.Change{Avoid: map[model.Against]*model.Avoid{{Node: "node-a"}: nil}}, "no evacuated"},
+		{"another one is", held("node-b", model.Evacuated, &model.Avoid{}), "no evacuated"},
+		{"this one is", held("node-a", model.Evacuated, &model.Avoid{}), "until the label"},
+		{"it gets an end", held("node-a", model.Evacuated, &model.Avoid{Until: &end}), "until 2026-11-22 18:00 UTC"},
+		{"it is avoided for another reason", held("node-a", model.Whys, &model.Avoid{}), "until 2026"},
+		{"it ends", held("node-a", model.Evacuated, nil), "no evacuated"},
 	} {
 		f.deliver(t.Context(), convert.Update{Change: step.change})
 		answer := httptest.NewRecorder()

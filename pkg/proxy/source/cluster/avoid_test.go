@@ -89,11 +89,14 @@ func (c *county) label(event watch.EventType, name, version string) {
 // list tells of a slice with an endpoint on each of some nodes.
 func (c *county) list(event watch.EventType, nodes ...string) {
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: "default", Name: "web-1", ResourceVersion: "1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: "web-1", ResourceVersion: "1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"},
+		},
 		AddressType: discoveryv1.AddressTypeIPv4,
 	}
 	for i, node := range nodes {
-		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)}, NodeName: &node})
+		addr := fmt.Sprintf("10.0.%d.%d", i/250, i%250+1)
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{addr}, NodeName: &node})
 	}
 	c.slices <- watch.Event{Type: event, Object: runtime.Object(slice)}
 }

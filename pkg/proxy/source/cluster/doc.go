@@ -5,9 +5,12 @@
 //	ask       for the objects of a kind                  package convert describes the kinds; resources.go
 //	follow    with a Reflector, whose store this is      stream.go, which also says what a cluster may lack
 //	strip     to the value that is used                  package convert converts; intern.go
-//	decide    deliver, refuse or hold back               state.go, state_services.go, state_nodes.go (pure)
+//	take in   one after the other, and what is due       change.go
+//	decide    deliver, refuse or hold back               state.go, state_services.go, headless.go (pure)
 //	          serve a while longer what left this proxy  state_leaving.go (pure)
-//	deliver   what came together                         cluster.go; load.go: once
+//	          what is known of nodes                     package nodes (pure)
+//	hand over what came together                         state_update.go (pure)
+//	deliver   it                                         cluster.go; load.go: once
 //
 // Whether the API server sends changes just now is in outage.go; how soon it is asked again when it does not answer
 // is in retry.go.
@@ -26,14 +29,15 @@
 // labels; nodes.go follows what the state asks for. A Service that names such a key before all nodes are listed is
 // held back until they are, or have been waited for long enough, and its last version stays in force.
 //
-// Where somebody publishes TopologySlices, those are followed in their place (topology.go, state_topology.go). Where nobody
+// Where somebody publishes TopologySlices, those are followed in their place (topology.go). Where nobody
 // does, and no Service asks for more than zones and what nodes ask, the EndpointSlices over the proxies' own pods are, with
 // the few Nodes whose labels say what they ask (topology_proxies.go). What is known stays in force until all of what takes
 // its place is listed. A Service that names a label which is not known yet waits until it is, for ten seconds at most, and
 // only that Service.
 //
 // Nodes with the label that evacuates them, this one or others, are followed on their own, by that label: the API server
-// sends nothing of the rest, not even their heartbeats.
+// sends nothing of the rest, not even their heartbeats. To that watch a label that is taken away looks like a Node that
+// goes, so that nodes.go asks which it was: a list of those nodes' metadata, at most once a second, of 0.5 kB a node.
 //
 // # What nodes cost
 //

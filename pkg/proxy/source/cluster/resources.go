@@ -79,8 +79,8 @@ func newListWatches(config *rest.Config, options Options) (listWatches, error) {
 	metadataOf := metadataClient.Resource(convert.OtherNodes.Group.WithResource(convert.OtherNodes.Resource))
 	all.nodes = metadataOf
 	all.others = metadataListWatch(metadataOf, selectorOf(convert.OtherNodes, view))
-	for _, reason := range nodes.Reasons {
-		all.byKind[reason.Kind] = metadataListWatch(metadataOf, selectorOf(reason.Kind, view))
+	for kind := range nodes.Reasons {
+		all.byKind[kind] = metadataListWatch(metadataOf, selectorOf(kind, view))
 	}
 	all.demanding = metadataListWatch(metadataOf, selectorOf(convert.NodesWithDemand, view))
 	all.controlPlane = metadataListWatch(metadataOf, selectorOf(convert.ControlPlaneNodes, view))

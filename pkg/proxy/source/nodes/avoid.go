@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"iter"
 	"maps"
 	"net/netip"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/later"
 )
 
 // avoided is what is held against nodes.
@@ -22,6 +24,11 @@ type avoided struct {
 	asked map[string]*question
 	// gone are the nodes that went while they were avoided, with the usable endpoints that were listed there then.
 	gone map[string]map[endpoint]listing
+	// endpoints yields the EndpointSlices that there are.
+	endpoints iter.Seq[*model.EndpointSlice]
+
+	later later.Queue[matter]
+	news  map[model.Against]*model.Avoid // what was not handed over yet
 }
 
 // question is whether a node is there.
@@ -63,15 +70,17 @@ func (l listing) without(slice model.ObjectName) listing {
 	return slices.DeleteFunc(slices.Clone(l), func(e entry) bool { return e.slice == slice })
 }
 
-func newAvoided() avoided {
+func newAvoided(endpoints iter.Seq[*model.EndpointSlice]) avoided {
 	return avoided{
 		against: map[model.Against]*model.Avoid{}, said: map[model.Against]map[string]string{},
-		asked: map[string]*question{}, gone: map[string]map[endpoint]listing{},
+		asked: map[string]*question{}, gone: map[string]map[endpoint]listing{}, endpoints: endpoints,
 	}
 }
 
-func (a *avoided) clone() avoided {
-	clone := avoided{maps.Clone(a.against), maps.Clone(a.said), maps.Clone(a.asked), maps.Clone(a.gone)}
+func (a *avoided) clone(endpoints iter.Seq[*model.EndpointSlice]) avoided {
+	clone := avoided{
+		maps.Clone(a.against), maps.Clone(a.said), maps.Clone(a.asked), maps.Clone(a.gone), endpoints, a.later.Clone(), maps.Clone(a.news),
+	}
 	for node, left := range clone.gone {
 		clone.gone[node] = maps.Clone(left)
 	}
@@ -79,7 +88,7 @@ func (a *avoided) clone() avoided {
 }
 
 // hold takes in what a Node says of itself for one reason; nil: it says nothing any more, or is gone.
-func (d *Directory) hold(from *provider, name string, node *model.Node, now time.Time) {
+func (a *avoided) hold(from *provider, name string, node *model.Node, now time.Time) {
 	var avoid *model.Avoid
 	if node != nil {
 		if avoid = from.avoid(node.Labels); avoid != nil && avoid.IsOver(now) {
@@ -87,41 +96,41 @@ func (d *Directory) hold(from *provider, name string, node *model.Node, now time
 		}
 	}
 	against := model.Against{Node: name, Why: from.why}
-	labels, isSaid := d.said[against]
-	delete(d.said, against)
+	labels, isSaid := a.said[against]
+	delete(a.said, against)
 	switch {
 	case avoid != nil:
-		d.said[against] = node.Labels
-		d.settle(name)
-		d.setAvoid(against, avoid)
+		a.said[against] = node.Labels
+		a.settle(name)
+		a.setAvoid(against, avoid)
 	case node != nil:
-		d.settle(name)
-	case isSaid && d.against[against] != nil && d.asked[name] == nil:
-		d.asked[name] = &question{hostname: labels[corev1.LabelHostname]}
-		d.later.At(matter{giveUpAsk, name}, now.Add(answerPatience))
+		a.settle(name)
+	case isSaid && a.against[against] != nil && a.asked[name] == nil:
+		a.asked[name] = &question{hostname: labels[corev1.LabelHostname]}
+		a.later.At(matter{giveUpAsk, name}, now.Add(answerPatience))
 	}
 }
 
 // setAvoid puts in force what is held against a node for one reason.
-func (d *Directory) setAvoid(against model.Against, avoid *model.Avoid) {
-	before := d.against[against]
+func (a *avoided) setAvoid(against model.Against, avoid *model.Avoid) {
+	before := a.against[against]
 	end := matter{endAvoid, against.Node}
 	if avoid == nil {
-		delete(d.against, against)
+		delete(a.against, against)
 	} else {
-		d.against[against] = avoid
+		a.against[against] = avoid
 	}
-	d.later.Cancel(end)
-	if at, some := d.nextEnd(against.Node); some {
-		d.later.At(end, at)
+	a.later.Cancel(end)
+	if at, some := a.nextEnd(against.Node); some {
+		a.later.At(end, at)
 	}
 	if reflect.DeepEqual(before, avoid) {
 		return
 	}
-	if d.change.Avoid == nil {
-		d.change.Avoid = map[model.Against]*model.Avoid{}
+	if a.news == nil {
+		a.news = map[model.Against]*model.Avoid{}
 	}
-	d.change.Avoid[against] = avoid
+	a.news[against] = avoid
 }
 
 // nextEnd returns when something that a Node says against itself ends next.
@@ -136,20 +145,31 @@ func (a *avoided) nextEnd(node string) (at time.Time, some bool) {
 }
 
 // end lifts what has ended by now of what is held against a node.
-func (d *Directory) end(node string, now time.Time) {
+func (a *avoided) end(node string, now time.Time) {
 	for why := range model.Why(model.Whys) {
 		against := model.Against{Node: node, Why: why}
-		if avoid := d.against[against]; avoid != nil && d.said[against] != nil && avoid.IsOver(now) {
-			d.setAvoid(against, nil)
+		if avoid := a.against[against]; avoid != nil && a.said[against] != nil && avoid.IsOver(now) {
+			a.setAvoid(against, nil)
+		}
+	}
+}
+
+// expire lifts what ends, and what nobody answers for.
+func (a *avoided) expire(now time.Time) {
+	for _, due := range a.later.Due(now) {
+		if due.what == endAvoid {
+			a.end(due.name, now)
+		} else {
+			a.settle(due.name)
 		}
 	}
 }
 
 // Questions returns of which nodes it must be known whether they are there, each by the value of its label for the
 // hostname, since the last call.
-func (d *Directory) Questions() map[string]string {
+func (a *avoided) Questions() map[string]string {
 	var questions map[string]string
-	for node, question := range d.asked {
+	for node, question := range a.asked {
 		if question.isAsked {
 			continue
 		}
@@ -162,8 +182,8 @@ func (d *Directory) Questions() map[string]string {
 }
 
 // HasQuestions reports whether there are any.
-func (d *Directory) HasQuestions() bool {
-	for _, question := range d.asked {
+func (a *avoided) HasQuestions() bool {
+	for _, question := range a.asked {
 		if !question.isAsked {
 			return true
 		}
@@ -172,44 +192,44 @@ func (d *Directory) HasQuestions() bool {
 }
 
 // Answer takes in which of the nodes that were asked for are there, and which are gone.
-func (d *Directory) Answer(areThere map[string]bool) {
+func (a *avoided) Answer(areThere map[string]bool) {
 	gone := map[string]bool{}
 	for node, isThere := range areThere {
 		switch {
-		case d.asked[node] == nil: // it says it again
+		case a.asked[node] == nil: // it says it again
 		case isThere:
-			d.settle(node)
+			a.settle(node)
 		default:
 			gone[node] = true
 		}
 	}
-	for node, left := range d.listed(gone) {
-		d.forget(node)
-		if d.gone[node] = left; len(left) == 0 {
-			d.settle(node)
+	for node, left := range a.listed(gone) {
+		a.forget(node)
+		if a.gone[node] = left; len(left) == 0 {
+			a.settle(node)
 		}
 	}
 }
 
 // settle lifts what is held against a node that is there, and what it does not say of itself any more.
-func (d *Directory) settle(node string) {
-	d.forget(node)
+func (a *avoided) settle(node string) {
+	a.forget(node)
 	for why := range model.Why(model.Whys) {
-		if against := (model.Against{Node: node, Why: why}); d.said[against] == nil {
-			d.setAvoid(against, nil)
+		if against := (model.Against{Node: node, Why: why}); a.said[against] == nil {
+			a.setAvoid(against, nil)
 		}
 	}
 }
 
 // forget forgets that a node is asked for, or gone.
-func (d *Directory) forget(node string) {
-	delete(d.asked, node)
-	delete(d.gone, node)
-	d.later.Cancel(matter{giveUpAsk, node})
+func (a *avoided) forget(node string) {
+	delete(a.asked, node)
+	delete(a.gone, node)
+	a.later.Cancel(matter{giveUpAsk, node})
 }
 
 // listed returns the usable endpoints that all slices list on some nodes, by node.
-func (d *Directory) listed(nodes map[string]bool) map[string]map[endpoint]listing {
+func (a *avoided) listed(nodes map[string]bool) map[string]map[endpoint]listing {
 	listed := make(map[string]map[endpoint]listing, len(nodes))
 	for node := range nodes {
 		listed[node] = map[endpoint]listing{}
@@ -217,7 +237,7 @@ func (d *Directory) listed(nodes map[string]bool) map[string]map[endpoint]listin
 	if len(nodes) == 0 {
 		return listed
 	}
-	for slice := range d.endpoints {
+	for slice := range a.endpoints {
 		for one, phase := range usable(slice, func(node string) bool { return nodes[node] }) {
 			listed[one.node][one] = append(listed[one.node][one], entry{slice.Name, phase})
 		}
@@ -249,15 +269,15 @@ func usable(slice *model.EndpointSlice, isOn func(node string) bool) map[endpoin
 }
 
 // NoteSlice takes in that an EndpointSlice is another one, or gone. It costs nothing while no node is gone that was avoided.
-func (d *Directory) NoteSlice(before, now *model.EndpointSlice) {
-	if len(d.gone) == 0 {
+func (a *avoided) NoteSlice(before, now *model.EndpointSlice) {
+	if len(a.gone) == 0 {
 		return
 	}
-	isGone := func(node string) bool { return d.gone[node] != nil }
+	isGone := func(node string) bool { return a.gone[node] != nil }
 	had, has := usable(before, isGone), usable(now, isGone)
 	alive := map[string]bool{}
 	for one, phase := range has {
-		left := d.gone[one.node]
+		left := a.gone[one.node]
 		if phase < left[one].best() {
 			alive[one.node] = true
 		}
@@ -267,7 +287,7 @@ func (d *Directory) NoteSlice(before, now *model.EndpointSlice) {
 		if _, stays := has[one]; stays {
 			continue
 		}
-		left := d.gone[one.node]
+		left := a.gone[one.node]
 		if left[one] = left[one].without(before.Name); len(left[one]) > 0 {
 			continue
 		}
@@ -276,6 +296,6 @@ func (d *Directory) NoteSlice(before, now *model.EndpointSlice) {
 		}
 	}
 	for node := range alive {
-		d.settle(node)
+		a.settle(node)
 	}
 }

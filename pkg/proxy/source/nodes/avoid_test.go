@@ -99,6 +99,7 @@ const (
 // TestANodeThatGoesWhileItIsAvoidedStaysSo until a slice says something new of an endpoint there, or none lists one.
 func TestANodeThatGoesWhileItIsAvoidedStaysSo(t *testing.T) {
 	type phases = map[string]model.Phase
+	put := func(name string, phases phases) func(*site) { return func(s *site) { s.slice(name, phases) } }
 	goes := func(s *site) {
 		s.label("node-1", "")
 		s.Questions()
@@ -116,21 +117,21 @@ func TestANodeThatGoesWhileItIsAvoidedStaysSo(t *testing.T) {
 		}, "[]"},
 		"it comes back with the label off": {func(s *site) { s.label("node-1", "false") }, "[]"},
 		"it comes back with the label":     {func(s *site) { s.label("node-1", "true"); s.slice("a", nil); s.slice("b", nil) }, "[node-1]"},
-		"the slice is written as it was":   {func(s *site) { s.slice("a", phases{"node-1/10.0.0.1": ready, "node-2/10.0.0.2": ready}) }, "[node-1]"},
-		"another node's endpoint comes":    {func(s *site) { s.slice("a", phases{"node-1/10.0.0.1": ready, "node-3/10.0.0.9": ready}) }, "[node-1]"},
-		"its endpoint terminates":          {func(s *site) { s.slice("a", phases{"node-1/10.0.0.1": terminating}) }, "[node-1]"},
+		"the slice is written as it was":   {put("a", phases{"node-1/10.0.0.1": ready, "node-2/10.0.0.2": ready}), "[node-1]"},
+		"another node's endpoint comes":    {put("a", phases{"node-1/10.0.0.1": ready, "node-3/10.0.0.9": ready}), "[node-1]"},
+		"its endpoint terminates":          {put("a", phases{"node-1/10.0.0.1": terminating}), "[node-1]"},
 		"it terminates, and is ready": {func(s *site) {
 			s.slice("a", phases{"node-1/10.0.0.1": terminating})
 			s.slice("a", phases{"node-1/10.0.0.1": ready})
 		}, "[]"},
-		"its endpoint is unready": {func(s *site) { s.slice("a", phases{"node-1/10.0.0.1": never}) }, "[node-1]"},
+		"its endpoint is unready": {put("a", phases{"node-1/10.0.0.1": never}), "[node-1]"},
 		"it is unready, and ready": {func(s *site) {
 			s.slice("a", phases{"node-1/10.0.0.1": never})
 			s.slice("a", phases{"node-1/10.0.0.1": ready})
 		}, "[]"},
-		"a new endpoint comes there":   {func(s *site) { s.slice("c", phases{"node-1/10.0.0.7": ready}) }, "[]"},
-		"a new one that is unready":    {func(s *site) { s.slice("c", phases{"node-1/10.0.0.7": never}) }, "[node-1]"},
-		"one of its endpoints goes":    {func(s *site) { s.slice("a", nil) }, "[node-1]"},
+		"a new endpoint comes there":   {put("c", phases{"node-1/10.0.0.7": ready}), "[]"},
+		"a new one that is unready":    {put("c", phases{"node-1/10.0.0.7": never}), "[node-1]"},
+		"one of its endpoints goes":    {put("a", nil), "[node-1]"},
 		"all of its endpoints go":      {func(s *site) { s.slice("a", nil); s.slice("b", phases{}) }, "[]"},
 		"another slice takes one over": {func(s *site) { s.slice("c", phases{"node-1/10.0.0.1": ready}); s.slice("a", nil) }, "[node-1]"},
 	} {
@@ -303,7 +304,7 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 		s.Answer(map[string]bool{"node-1": false})
 		s.label("node-2", "true")
 	}
-	if len(s.gone) != 1 || len(s.gone["node-1"]) != 1 || s.later.Len() > 1 || len(s.asked) != 0 {
-		t.Errorf("remembered are %v, with %d matters and %d questions", s.gone, s.later.Len(), len(s.asked))
+	if len(s.gone) != 1 || len(s.gone["node-1"]) != 1 || s.avoided.later.Len() > 1 || len(s.asked) != 0 {
+		t.Errorf("remembered are %v, with %d matters and %d questions", s.gone, s.avoided.later.Len(), len(s.asked))
 	}
 }

@@ -18,8 +18,6 @@ type Directory struct {
 	own string // the name of this node
 	// AllLabels: nodes are handed over with all of their labels, instead of those in use.
 	AllLabels bool
-	// endpoints yields the EndpointSlices that there are.
-	endpoints iter.Seq[*model.EndpointSlice]
 
 	// now is what the source says that is in force, and next what one says that takes its place as soon as it is complete;
 	// nil if there is none.
@@ -28,13 +26,11 @@ type Directory struct {
 	wholes, known map[string]*model.Node
 	// shown are the nodes as they were handed over.
 	shown map[string]*model.Node
-	// knowsAll: all other nodes are known.
-	knowsAll bool
 
 	waiting
 	avoided
 	later  later.Queue[matter]
-	change model.Change // what was not handed over yet: of nodes alone
+	change model.Change // what was not handed over yet: nodes, and whether these are all
 }
 
 // matter is something that is to happen later to what has a name.
@@ -55,11 +51,26 @@ const (
 
 // New returns an empty directory of the node that is called own. endpoints yields the EndpointSlices that there are.
 func New(own string, endpoints iter.Seq[*model.EndpointSlice]) *Directory {
-	return &Directory{
-		own: own, endpoints: endpoints, now: newSayings(nil),
+	d := &Directory{
+		own: own, now: newSayings(nil),
 		wholes: map[string]*model.Node{}, known: map[string]*model.Node{}, shown: map[string]*model.Node{},
-		waiting: newWaiting(), avoided: newAvoided(),
+		avoided: newAvoided(endpoints),
 	}
+	d.waiting = newWaiting(func(key policy.Key) bool { return d.now.isKnown(key) })
+	return d
+}
+
+// Ask takes in the labels of other nodes that a Service names from now on, and reports whether it has to wait for them.
+func (d *Directory) Ask(service model.ObjectName, keys []policy.Key, now time.Time) (waits bool) {
+	if d.use(service, keys) { // a label that may not have been handed over
+		for name := range d.wholes {
+			d.show(name)
+		}
+		for name := range d.known {
+			d.show(name)
+		}
+	}
+	return d.wait(service, now)
 }
 
 // Put takes in an object of a kind that speaks of nodes; nil: it is gone.
@@ -218,12 +229,9 @@ func (d *Directory) takeOver(now time.Time) {
 // KnowAll takes in whether all nodes are known.
 func (d *Directory) KnowAll(known bool) {
 	if d.knowsAll != known {
-		d.knowsAll, d.change.AllNodes = known, &known
+		d.change.AllNodes = &known
 	}
-	if known {
-		d.later.Cancel(matter{giveUp, ""})
-	}
-	d.release()
+	d.setKnown(known)
 }
 
 // Drop takes the other nodes back, unless a Service needs them again. It reports whether it has.
@@ -232,60 +240,55 @@ func (d *Directory) Drop() bool {
 		return false
 	}
 	d.now, d.next = newSayings(nil), nil
-	clear(d.inVain)
 	for name := range d.known {
 		delete(d.known, name)
 		d.later.Cancel(matter{forgetNode, name})
 		d.show(name)
 	}
-	d.later.Cancel(matter{giveUp, ""})
-	d.isOverdue = false
 	d.KnowAll(false)
+	d.reset()
 	return true
 }
 
-// Described is how many nodes the slices describe, and Known how many are known, this one included.
+// Described is how many nodes the slices describe.
 func (d *Directory) Described() int { return len(d.now.holders) }
-func (d *Directory) Known() int     { return len(d.known) + 1 }
+
+// Known is how many nodes are known, this one included.
+func (d *Directory) Known() int { return len(d.known) + 1 }
 
 // Next returns when something is to happen next, and whether anything is.
-func (d *Directory) Next() (at time.Time, some bool) { return d.later.Next() }
-
-// Expire lets happen what is due. If Services waited for lists in vain, it returns what for.
-func (d *Directory) Expire(now time.Time) (vain *Vain) {
-	for _, due := range d.later.Due(now) {
-		switch due.what {
-		case giveUp:
-			vain = d.giveUp()
-		case giveUpKey:
-			d.giveUpKey(policy.Key(due.name))
-		case forgetNode:
-			delete(d.known, due.name)
-			d.show(due.name)
-		case endAvoid:
-			d.end(due.name, now)
-		case giveUpAsk:
-			d.settle(due.name)
+func (d *Directory) Next() (at time.Time, some bool) {
+	for _, queue := range []*later.Queue[matter]{&d.later, &d.waiting.later, &d.avoided.later} {
+		if next, has := queue.Next(); has && (!some || next.Before(at)) {
+			at, some = next, true
 		}
 	}
-	d.release()
-	return vain
+	return at, some
+}
+
+// Expire lets happen what is due. If Services waited for lists in vain, it returns what for.
+func (d *Directory) Expire(now time.Time) *Vain {
+	for _, due := range d.later.Due(now) {
+		delete(d.known, due.name)
+		d.show(due.name)
+	}
+	d.avoided.expire(now)
+	return d.waiting.expire(now)
 }
 
 // HasNews reports whether there is something to take.
-func (d *Directory) HasNews() bool { return !d.change.IsEmpty() }
+func (d *Directory) HasNews() bool { return !d.change.IsEmpty() || len(d.news) > 0 }
 
 // Take moves what is new into a change.
 func (d *Directory) Take(into *model.Change) {
-	into.Nodes, into.AllNodes, into.Avoid = d.change.Nodes, d.change.AllNodes, d.change.Avoid
-	d.change = model.Change{}
+	into.Nodes, into.AllNodes, into.Avoid = d.change.Nodes, d.change.AllNodes, d.news
+	d.change, d.news = model.Change{}, nil
 }
 
-// Clone returns a directory that shares nothing with this one but what was put in.
+// Clone returns a directory that shares nothing with this one but what was put in. It is for who puts in whole Nodes alone.
 func (d *Directory) Clone(endpoints iter.Seq[*model.EndpointSlice]) *Directory {
 	clone := *d
-	clone.endpoints = endpoints
 	clone.wholes, clone.known, clone.shown = maps.Clone(d.wholes), maps.Clone(d.known), maps.Clone(d.shown)
-	clone.avoided, clone.later = d.avoided.clone(), d.later.Clone()
+	clone.avoided, clone.later = d.clone(endpoints), d.later.Clone()
 	return &clone
 }

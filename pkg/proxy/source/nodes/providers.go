@@ -28,9 +28,11 @@ type provider struct {
 	leavesOut bool
 	// isFinal: labels that a complete list does not have will not be published.
 	isFinal bool
-	// why is the reason, and avoid what a node's labels hold against it for that reason.
-	why   model.Why
-	avoid func(labels map[string]string) *model.Avoid
+	// why is the reason, avoid what a node's labels hold against it for that reason, and resource what the watch by its label
+	// is called in messages and outages.
+	why      model.Why
+	avoid    func(labels map[string]string) *model.Avoid
+	resource string
 }
 
 // providers are all of them, by what they say.
@@ -41,16 +43,17 @@ var providers = []provider{
 	{kind: convert.ProxySlices, role: several}, // a node without a proxy is one whose proxy is replaced just now, mostly
 	{kind: convert.NodesWithDemand, role: added},
 	{kind: convert.ControlPlaneNodes, role: added},
-	{kind: convert.Evacuations, role: reason, why: model.Evacuated, avoid: convert.Evacuation},
+	{kind: convert.Evacuations, role: reason, why: model.Evacuated, avoid: convert.Evacuation, resource: "nodes/evacuated"},
 }
 
-// Reasons are the kinds that say which nodes to avoid, each with the resource by which it is known in messages and
-// outages. An API server is asked for them by a label of Nodes.
-var Reasons = []struct {
-	Kind     *convert.Kind
-	Resource string
-}{
-	{convert.Evacuations, "nodes/evacuated"},
+// Reasons yields the kinds that say which nodes to avoid, each with what it is called in messages and outages. An API server
+// is asked for them by a label of Nodes.
+func Reasons(yield func(kind *convert.Kind, resource string) bool) {
+	for _, provider := range providers {
+		if provider.role == reason && !yield(provider.kind, provider.resource) {
+			return
+		}
+	}
 }
 
 func providerOf(kind *convert.Kind) *provider {

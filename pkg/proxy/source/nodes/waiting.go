@@ -7,6 +7,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/later"
 )
 
 // waiting is which labels of other nodes are in use, and which Services wait for them: with unknown nodes a hard key would
@@ -20,14 +21,17 @@ type waiting struct {
 	released []model.ObjectName
 	// inVain are labels in use that nobody published while Services waited for it. None waits for them again.
 	inVain map[policy.Key]bool
-	// isOverdue: no Service waits any more for all nodes to be listed.
-	isOverdue bool
+	// knowsAll: all other nodes are known. isOverdue: no Service waits any more until they are.
+	knowsAll, isOverdue bool
+	// isKnown reports whether a label is known of all nodes that are.
+	isKnown func(policy.Key) bool
+	later   later.Queue[matter]
 }
 
-func newWaiting() waiting {
+func newWaiting(isKnown func(policy.Key) bool) waiting {
 	return waiting{
 		keys: map[model.ObjectName][]policy.Key{}, uses: map[policy.Key]int{}, waits: map[model.ObjectName]bool{},
-		inVain: map[policy.Key]bool{},
+		inVain: map[policy.Key]bool{}, isKnown: isKnown,
 	}
 }
 
@@ -44,86 +48,78 @@ func (w *waiting) NeedsLabels() bool {
 	return false
 }
 
-// Ask takes in the labels of other nodes that a Service names from now on, and reports whether it has to wait for them.
-func (d *Directory) Ask(service model.ObjectName, keys []policy.Key, now time.Time) (waits bool) {
-	before := d.keys[service]
-	delete(d.keys, service)
-	delete(d.waits, service)
+// use takes in the labels of other nodes that a Service names from now on, and reports whether one came into use.
+func (w *waiting) use(service model.ObjectName, keys []policy.Key) (isMore bool) {
+	before := w.keys[service]
+	delete(w.keys, service)
 	if len(keys) > 0 {
-		d.keys[service] = keys
+		w.keys[service] = keys
 	}
-	isMore := false
 	for _, key := range keys {
-		d.uses[key]++
-		isMore = isMore || d.uses[key] == 1
+		w.uses[key]++
+		isMore = isMore || w.uses[key] == 1
 	}
 	for _, key := range before {
-		if d.uses[key]--; d.uses[key] == 0 {
-			delete(d.uses, key)
-			delete(d.inVain, key)
-			d.later.Cancel(matter{giveUpKey, string(key)})
+		if w.uses[key]--; w.uses[key] == 0 {
+			delete(w.uses, key)
+			delete(w.inVain, key)
+			w.later.Cancel(matter{giveUpKey, string(key)})
 		}
 	}
-	if isMore {
-		d.showAll()
-	}
-	if !d.awaits(keys) {
-		return false
-	}
-	d.waits[service] = true
-	d.waitFor(keys, now)
-	return true
+	return isMore
 }
 
-// showAll looks at all nodes anew, after a label came into use.
-func (d *Directory) showAll() {
-	for name := range d.wholes {
-		d.show(name)
+// wait reports whether a Service has to wait for the labels that it names.
+func (w *waiting) wait(service model.ObjectName, now time.Time) bool {
+	delete(w.waits, service)
+	keys := w.keys[service]
+	if !w.awaits(keys) {
+		return false
 	}
-	for name := range d.known {
-		d.show(name)
-	}
+	w.waits[service] = true
+	w.waitFor(keys, now)
+	return true
 }
 
 // awaits reports whether a Service with these keys waits: for the other nodes, or until a label that came into use is
 // published of them.
-func (d *Directory) awaits(keys []policy.Key) bool {
+func (w *waiting) awaits(keys []policy.Key) bool {
 	switch {
 	case len(keys) == 0:
 		return false
-	case !d.knowsAll:
-		return !d.isOverdue
+	case !w.knowsAll:
+		return !w.isOverdue
 	}
-	return slices.ContainsFunc(keys, d.isUnpublished)
+	return slices.ContainsFunc(keys, w.isUnpublished)
 }
 
 // isUnpublished reports whether a label may yet be published.
-func (d *Directory) isUnpublished(key policy.Key) bool {
-	return len(d.now.slices) > 0 && !d.now.isKnown(key) && !d.inVain[key]
+func (w *waiting) isUnpublished(key policy.Key) bool {
+	return !w.isKnown(key) && !w.inVain[key]
 }
 
 // Await takes in that the other nodes are asked for from now on.
-func (d *Directory) Await(now time.Time) {
-	if !d.knowsAll {
-		d.later.At(matter{giveUp, ""}, now.Add(Patience))
+func (w *waiting) Await(now time.Time) {
+	if !w.knowsAll {
+		w.later.At(matter{giveUp, ""}, now.Add(Patience))
 	}
 }
 
 // waitFor notes that a Service waits for labels to be published.
-func (d *Directory) waitFor(keys []policy.Key, now time.Time) {
-	if !d.knowsAll {
+func (w *waiting) waitFor(keys []policy.Key, now time.Time) {
+	if !w.knowsAll {
 		return
 	}
 	for _, key := range keys {
-		if d.isUnpublished(key) {
-			d.later.At(matter{giveUpKey, string(key)}, now.Add(Patience))
+		if w.isUnpublished(key) {
+			w.later.At(matter{giveUpKey, string(key)}, now.Add(Patience))
 		}
 	}
 }
 
-func (d *Directory) waitForKeys(now time.Time) {
-	for service := range d.waits {
-		d.waitFor(d.keys[service], now)
+func (w *waiting) waitForKeys(now time.Time) {
+	for service := range w.waits {
+		w.waitFor(w.keys[service], now)
 	}
 }
 
@@ -133,44 +129,73 @@ type Vain struct {
 	Services int
 }
 
-func (d *Directory) giveUp() *Vain {
-	vain := &Vain{Services: len(d.waits)}
-	for _, key := range slices.Sorted(maps.Keys(d.uses)) {
+func (w *waiting) giveUp() *Vain {
+	vain := &Vain{Services: len(w.waits)}
+	for _, key := range slices.Sorted(maps.Keys(w.uses)) {
 		vain.Keys = append(vain.Keys, string(key))
 	}
-	d.isOverdue = true
+	w.isOverdue = true
 	return vain
 }
 
-func (d *Directory) giveUpKey(key policy.Key) {
-	if d.uses[key] > 0 && !d.now.isKnown(key) {
-		d.inVain[key] = true
+// setKnown takes in whether all nodes are known.
+func (w *waiting) setKnown(known bool) {
+	if w.knowsAll = known; known {
+		w.later.Cancel(matter{giveUp, ""})
+	}
+	w.release()
+}
+
+// reset takes in that the other nodes are not asked for any more.
+func (w *waiting) reset() {
+	clear(w.inVain)
+	w.later.Cancel(matter{giveUp, ""})
+	w.isOverdue = false
+	w.setKnown(false)
+}
+
+// expire lets those go who waited for long enough. If they waited for lists, it returns what for.
+func (w *waiting) expire(now time.Time) (vain *Vain) {
+	for _, due := range w.later.Due(now) {
+		if due.what == giveUp {
+			vain = w.giveUp()
+		} else {
+			w.giveUpKey(policy.Key(due.name))
+		}
+	}
+	w.release()
+	return vain
+}
+
+func (w *waiting) giveUpKey(key policy.Key) {
+	if w.uses[key] > 0 && !w.isKnown(key) {
+		w.inVain[key] = true
 	}
 }
 
 // waiveKeys lets no Service wait for the labels that are in use now: what was in use when the slices were listed, and is
 // not published, is not going to be.
-func (d *Directory) waiveKeys() {
-	for key := range d.uses {
-		if !d.now.isKnown(key) {
-			d.inVain[key] = true
+func (w *waiting) waiveKeys() {
+	for key := range w.uses {
+		if !w.isKnown(key) {
+			w.inVain[key] = true
 		}
 	}
 }
 
 // release lets those go that wait for nothing any more.
-func (d *Directory) release() {
-	for service := range d.waits {
-		if !d.awaits(d.keys[service]) {
-			delete(d.waits, service)
-			d.released = append(d.released, service)
+func (w *waiting) release() {
+	for service := range w.waits {
+		if !w.awaits(w.keys[service]) {
+			delete(w.waits, service)
+			w.released = append(w.released, service)
 		}
 	}
 }
 
 // Released returns the Services that waited and do no more, since the last call.
-func (d *Directory) Released() []model.ObjectName {
-	released := d.released
-	d.released = nil
+func (w *waiting) Released() []model.ObjectName {
+	released := w.released
+	w.released = nil
 	return released
 }

@@ -1,0 +1,80 @@
+package cluster
+
+import (
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
+)
+
+// change lets the state decide about something that happened, and wakes those whom the decision concerns. They find
+// the state unlocked.
+func (w *Watcher) change(decide func(*state)) {
+	for _, concerned := range w.decide(decide) {
+		wake(concerned)
+	}
+}
+
+// decide lets the state decide, and returns whom that concerns: there may be something to deliver, or other nodes, or the
+// slices of headless Services, have come into need or gone out of it, or it must be known whether a node is there.
+func (w *Watcher) decide(decide func(*state)) (concerned []chan<- struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	others, labels, headless := w.state.nodes.NeedsOthers(), w.state.nodes.NeedsLabels(), w.state.needsHeadless()
+	w.state.now = time.Now()
+	decide(w.state)
+	w.wakeLater()
+	if w.state.mayHaveNews() {
+		concerned = append(concerned, w.fresh)
+	}
+	if w.state.nodes.NeedsOthers() != others || w.state.nodes.NeedsLabels() != labels {
+		concerned = append(concerned, w.need)
+	}
+	if w.state.needsHeadless() != headless {
+		concerned = append(concerned, w.needHeadless)
+	}
+	if w.state.nodes.HasQuestions() {
+		concerned = append(concerned, w.missed)
+	}
+	return concerned
+}
+
+// longestRest is how long the timer rests at most: who sets the clock changes when an evacuation ends.
+const longestRest = time.Minute
+
+// wakeLater sets the timer to when something is to happen next. The caller holds mu.
+func (w *Watcher) wakeLater() {
+	at, some := w.state.next()
+	if !some {
+		at = time.Time{}
+	}
+	if at.Equal(w.waking) {
+		return
+	}
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	if w.waking = at; some {
+		w.timer = time.AfterFunc(min(time.Until(at), longestRest), w.expire)
+	}
+}
+
+// expire lets happen what is due.
+func (w *Watcher) expire() {
+	var vain *nodes.Vain
+	w.change(func(s *state) {
+		w.waking = time.Time{} // so that the timer is set anew
+		vain = s.expire()
+	})
+	if vain != nil {
+		w.options.Log.Warn("timed out listing other nodes; until it succeeds, endpoints on unknown nodes match only `*`",
+			"keys", vain.Keys, "services", vain.Services, "after", nodes.Patience)
+	}
+}
+
+// wake leaves a token, unless one lies there already.
+func wake(tokens chan<- struct{}) {
+	select {
+	case tokens <- struct{}{}:
+	default:
+	}
+}

@@ -21,13 +21,13 @@ var unanswered = conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntr
 func TestWhatIsReadIsWhatIsThere(t *testing.T) {
 	k := newKernel(t)
 	want := map[netip.AddrPort]connections.Connection{}
-	number := 0
+	number := 58 // as a label: those in the middle are in two words
 	for _, family := range model.Families {
 		for _, protocol := range model.Protocols {
 			for _, c := range []connections.Connection{
 				connection(protocol, family, number), answered(connection(protocol, family, number+1)),
 			} {
-				c.Lasts = 1000
+				c.Lasts, c.Label = 1000, uint8(number)
 				k.table.Insert(c)
 				want[c.Client], number = c, number+1
 			}
@@ -44,6 +44,9 @@ func TestWhatIsReadIsWhatIsThere(t *testing.T) {
 		}
 		if e.State != c.State || e.ID == 0 || e.Zone != 0 || e.Timeout < 900 || e.Timeout > 1000 {
 			t.Errorf("%s: read %+v, want the state %d and 1000 seconds", &e, e, c.State)
+		}
+		if !e.HasLabel(c.Label) && c.Label != 0 || e.HasLabel(c.Label+1) {
+			t.Errorf("%s: the labels are %x, want %d", &e, e.Labels, c.Label)
 		}
 		if e.Status&conntrack.DestinationNAT == 0 || (e.Status&conntrack.SeenReply != 0) != c.IsAnswered {
 			t.Errorf("%s: the status is %x, answered: %t", &e, e.Status, c.IsAnswered)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -28,7 +29,7 @@ type Looks struct {
 	looked func(Look)
 	// turn is held by the user who looks, or rests before, for all who wait.
 	turn chan struct{}
-	next time.Time // when to look again; of who holds turn
+	next atomic.Int64 // when to look again, in nanoseconds since 1970; who holds turn sets it
 
 	mutex   sync.Mutex
 	waiting []*request
@@ -74,7 +75,7 @@ func (l *Looks) Dump(ctx context.Context, filter Filter, each func(*Entry) bool)
 		return by.took, by.err
 	case <-ctx.Done():
 	case <-l.turn:
-		l.rest(ctx)
+		l.Await(ctx)
 		if ctx.Err() == nil {
 			l.look()
 		}
@@ -87,9 +88,10 @@ func (l *Looks) Dump(ctx context.Context, filter Filter, each func(*Entry) bool)
 	return by.took, by.err
 }
 
-// rest waits until the next look is due.
-func (l *Looks) rest(ctx context.Context) {
-	due := time.NewTimer(time.Until(l.next))
+// Await waits until the next look is due. Whoever asks for what changes all the time asks after it, so as not to ask for what
+// has changed by then.
+func (l *Looks) Await(ctx context.Context) {
+	due := time.NewTimer(time.Until(time.Unix(0, l.next.Load())))
 	defer due.Stop()
 	select {
 	case <-due.C:
@@ -134,7 +136,7 @@ func (l *Looks) look() {
 		}
 	}
 	look.Took = time.Since(began)
-	l.next = time.Now().Add(min(restFor*look.Took, restAtMost))
+	l.next.Store(time.Now().Add(min(restFor*look.Took, restAtMost)).UnixNano())
 	if l.looked != nil {
 		l.looked(look)
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 // newFlows returns the reader that has UDP flows looked at.
-func (d *daemon) newFlows(table conntrack.Table, isLocal selection.IsLocal) *flows.Reader {
-	d.flows = flows.NewReconciler(table, isLocal)
+func (d *daemon) newFlows(looks *conntrack.Looks, isLocal selection.IsLocal) *flows.Reader {
+	d.flows = flows.NewReconciler(looks, isLocal)
 	reader := flows.NewReader(d.flows)
 	reader.Unrecalled = func(err error) {
 		d.log.Warn("UDP flows of Services that were deleted or changed while no proxy ran may go on", "error", err)
@@ -20,9 +20,9 @@ func (d *daemon) newFlows(table conntrack.Table, isLocal selection.IsLocal) *flo
 }
 
 // newOwners returns the reader that has dials looked at.
-func (d *daemon) newOwners(table conntrack.Table, isLocal selection.IsLocal) *owners.Reader {
+func (d *daemon) newOwners(looks *conntrack.Looks, isLocal selection.IsLocal) *owners.Reader {
 	reader := owners.NewReader(owners.Options{Keep: flows.LookFor})
-	d.dials = flows.NewDials(table, reader, isLocal)
+	d.dials = flows.NewDials(looks, reader, isLocal)
 	return reader
 }
 

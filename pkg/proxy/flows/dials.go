@@ -28,7 +28,7 @@ const (
 //
 // It looks only if an endpoint left, at once and for two minutes after. Otherwise it waits, and costs nothing.
 type Dials struct {
-	table   conntrack.Table
+	looks   *conntrack.Looks
 	owners  *owners.Reader
 	isLocal selection.IsLocal
 }
@@ -42,8 +42,8 @@ type Drawn struct {
 }
 
 // NewDials returns dials to the frontends of some owners.
-func NewDials(table conntrack.Table, of *owners.Reader, isLocal selection.IsLocal) *Dials {
-	return &Dials{table, of, isLocal}
+func NewDials(looks *conntrack.Looks, of *owners.Reader, isLocal selection.IsLocal) *Dials {
+	return &Dials{looks, of, isLocal}
 }
 
 // Run looks after endpoints left, until ctx ends. It reports what each look did, and why some connections may be left.
@@ -77,6 +77,7 @@ func (d *Dials) Run(ctx context.Context, report func(Drawn, error)) {
 
 // Look looks once.
 func (d *Dials) Look(ctx context.Context) (Drawn, error) {
+	d.looks.Await(ctx) // endpoints may leave meanwhile
 	drawn := Drawn{Anew: map[model.Protocol]int{}, Closed: map[model.Protocol]int{}}
 	w := world{now: time.Now(), owners: d.owners.Snapshot(), left: d.owners.Left, isLocal: askedOnce(d.isLocal)}
 	if w.owners == nil {
@@ -86,7 +87,7 @@ func (d *Dials) Look(ctx context.Context) (Drawn, error) {
 	looks := make([]found, len(asked))
 	var asking sync.WaitGroup
 	for i := range asked { // at the same time, so that they share a look
-		asking.Go(func() { looks[i].ask(ctx, d.table, &w, asked[i]) })
+		asking.Go(func() { looks[i].ask(ctx, d.looks, &w, asked[i]) })
 	}
 	asking.Wait()
 	var failures []error
@@ -146,7 +147,7 @@ func (d *Dials) end(ctx context.Context, w *world, entries []conntrack.Entry, dr
 			going = append(going, entries[i])
 		}
 	}
-	failures = append(failures, deleteAll(ctx, d.table, going, func(e *conntrack.Entry) {
+	failures = append(failures, deleteAll(ctx, d.looks, going, func(e *conntrack.Entry) {
 		if e.Status&conntrack.SeenReply == 0 {
 			drawn.Anew[e.Protocol]++
 		} else {

@@ -26,6 +26,7 @@ const (
 // table that it reads makes it wait, so that whoever changes a Service of UDP over and over keeps no processor busy.
 type Reconciler struct {
 	forget forget
+	await  func(context.Context)
 
 	mutex   sync.Mutex
 	pending map[model.Frontend]selection.Flows
@@ -37,14 +38,14 @@ type Reconciler struct {
 type forget func(context.Context, []selection.Flows, selection.Scope) (map[model.Family]Pass, error)
 
 // NewReconciler returns a reconciler of a table that has nothing to do yet.
-func NewReconciler(table conntrack.Table, isLocal selection.IsLocal) *Reconciler {
+func NewReconciler(looks *conntrack.Looks, isLocal selection.IsLocal) *Reconciler {
 	return newReconciler(func(ctx context.Context, flows []selection.Flows, scope selection.Scope) (map[model.Family]Pass, error) {
-		return Forget(ctx, table, isLocal, flows, scope)
-	})
+		return Forget(ctx, looks, isLocal, flows, scope)
+	}, looks.Await)
 }
 
-func newReconciler(forget forget) *Reconciler {
-	return &Reconciler{forget: forget, pending: map[model.Frontend]selection.Flows{}, noted: make(chan struct{}, 1)}
+func newReconciler(forget forget, await func(context.Context)) *Reconciler {
+	return &Reconciler{forget: forget, await: await, pending: map[model.Frontend]selection.Flows{}, noted: make(chan struct{}, 1)}
 }
 
 // Note has the flows to some frontends looked at: at once, or when the pass that is going on is over. What is noted of a frontend takes the place of what was noted before, but for who was an endpoint then. It returns
@@ -99,10 +100,11 @@ func (r *Reconciler) awaitWork(ctx context.Context) bool {
 
 // pass looks at everything that is pending, and reports whether that succeeded.
 func (r *Reconciler) pass(ctx context.Context, report func(map[model.Family]Pass, error)) bool {
-	flows, scope := r.take()
-	if len(flows) == 0 {
+	if !r.isPending() {
 		return true
 	}
+	r.await(ctx) // more may be noted meanwhile
+	flows, scope := r.take()
 	passes, err := r.forget(ctx, flows, scope)
 	if err != nil {
 		r.putBack(flows)
@@ -112,6 +114,12 @@ func (r *Reconciler) pass(ctx context.Context, report func(map[model.Family]Pass
 	}
 	report(passes, err)
 	return err == nil
+}
+
+func (r *Reconciler) isPending() bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return len(r.pending) > 0
 }
 
 func (r *Reconciler) take() ([]selection.Flows, selection.Scope) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,9 @@ func flowsOf(frontend string, answered ...string) selection.Flows {
 	}
 	return flows
 }
+
+// atOnce does not wait.
+func atOnce(context.Context) {}
 
 var errBusy = errors.New("the table is busy")
 
@@ -52,7 +56,7 @@ func reconciling(t *testing.T, failures int, during func(*Reconciler)) (given []
 				return passes, errBusy
 			}
 			return passes, nil
-		})
+		}, atOnce)
 		done := make(chan struct{})
 		go func() {
 			r.Run(ctx, func(passes map[model.Family]Pass, err error) {
@@ -133,6 +137,30 @@ func TestTheReconciler(t *testing.T) {
 	}
 }
 
+// TestWhatIsNotedBeforeALookBeginsIsPartOfIt: there may be a long rest before.
+func TestWhatIsNotedBeforeALookBeginsIsPartOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var looks []int
+		r := newReconciler(func(_ context.Context, flows []selection.Flows, _ selection.Scope) (map[model.Family]Pass, error) {
+			looks = append(looks, len(flows))
+			return nil, nil
+		}, func(ctx context.Context) { time.Sleep(time.Second) })
+		var running sync.WaitGroup
+		running.Go(func() { r.Run(ctx, func(map[model.Family]Pass, error) {}) })
+		for _, frontend := range []string{"10.96.0.1:53", "10.96.0.2:53", "10.96.0.3:53"} {
+			r.Note([]selection.Flows{flowsOf(frontend)}, selection.Scope{})
+			time.Sleep(300 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		cancel()
+		running.Wait()
+		if diff := cmp.Diff([]int{3}, looks); diff != "" {
+			t.Errorf("looks at how many frontends (-want +got):\n%s", diff)
+		}
+	})
+}
+
 // TestWhoWasAnEndpointIsNotForgottenBeforeALookEnds, whether it waits for one, or one has failed.
 func TestWhoWasAnEndpointIsNotForgottenBeforeALookEnds(t *testing.T) {
 	known := func(isIncomplete bool, endpoints ...netip.AddrPort) selection.Flows {
@@ -148,7 +176,7 @@ func TestWhoWasAnEndpointIsNotForgottenBeforeALookEnds(t *testing.T) {
 			return nil, errBusy
 		}
 		return nil, nil
-	})
+	}, atOnce)
 	look := func(noted ...selection.Flows) {
 		for _, flows := range noted {
 			r.Note([]selection.Flows{flows}, selection.Scope{})

@@ -114,8 +114,8 @@ func (r *Reader) frontendsOf(d *selection.Decision) []Frontend {
 	port := &Port{Service: d.Service.Name, Name: d.Port.Name, Protocol: d.Port.Protocol}
 	var here []netip.AddrPort
 	port.anywhere, here = d.Answering()
+	port.anywhere = slices.Clone(port.anywhere) // without room for more
 	slices.SortFunc(port.anywhere, netip.AddrPort.Compare)
-	port.anywhere = slices.Clip(port.anywhere)
 	frontends := make([]Frontend, 0, len(d.Owned))
 	for _, owned := range d.Owned {
 		f := Frontend{Port: port, Frontend: owned.Frontend, Kind: owned.Kind}

@@ -26,6 +26,8 @@ type Connection struct {
 	// State is one of TCP or SCTP, by the protocol.
 	State uint8
 	Zone  uint16
+	// Label is one that a rule sets; 0 for none.
+	Label uint8
 	// Lasts is for how many seconds; 0 for an hour.
 	Lasts uint32
 }
@@ -54,11 +56,12 @@ type Table struct {
 	socket *netlink.Conn
 }
 
-// Open opens the table. A namespace tracks no connection before it has a rule that asks for it.
+// Open opens the table. A namespace tracks no connection before it has a rule that asks for it, and has no labels.
 func Open(t testing.TB, namespace *netns.Namespace) *Table {
 	t.Helper()
 	namespace.Load("add table inet tracked\nadd chain inet tracked input { type filter hook input priority 0; }\n" +
-		"add rule inet tracked input ct state invalid drop\n")
+		"add rule inet tracked input ct state invalid drop\n" +
+		"add chain inet tracked labelled\nadd rule inet tracked labelled ct label set 86\n")
 	table := &Table{t: t}
 	namespace.Do(func() {
 		var err error
@@ -117,6 +120,12 @@ func (c Connection) encode() ([]byte, error) {
 	attributes.Uint32(nl.CTA_TIMEOUT, c.Lasts)
 	if c.Zone != 0 {
 		attributes.Uint16(nl.CTA_ZONE, c.Zone)
+	}
+	if c.Label != 0 {
+		labels := make([]byte, 16)
+		word := labels[int(c.Label)/64*8:]
+		binary.NativeEndian.PutUint64(word, 1<<(c.Label%64))
+		attributes.Bytes(nl.CTA_LABELS, labels)
 	}
 	attributes.Nested(nl.CTA_PROTOINFO, c.state)
 	return attributes.Encode()

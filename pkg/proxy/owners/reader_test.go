@@ -1,0 +1,327 @@
+package owners
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// world is a cluster, whose decisions a reader is handed.
+type world struct {
+	t       testing.TB
+	cluster *model.Cluster
+	nodes   *selection.Nodes
+	reader  *Reader
+}
+
+func newWorld(t testing.TB, options Options) *world {
+	w := &world{t: t, cluster: model.NewCluster("node-a"), reader: NewReader(options)}
+	w.nodes = selection.NewNodes(w.cluster)
+	labels := func(zone string) map[string]string { return map[string]string{string(policy.Zone): zone} }
+	w.cluster.Apply(model.Change{Nodes: map[string]*model.Node{
+		"node-a": {Name: "node-a", Labels: labels("a")}, "node-b": {Name: "node-b", Labels: labels("b")},
+	}})
+	return w
+}
+
+// accept hands over what is decided about Services, as a sync does.
+func (w *world) accept(services ...string) {
+	for _, name := range services {
+		of := model.ObjectName{Namespace: "default", Name: name}
+		w.reader.Accept(of, w.reader.Digest(w.nodes.Decide(of, model.Families)))
+	}
+}
+
+func (w *world) synced() { w.reader.Synced(selection.Sync{Scope: scope}) }
+
+var scope = selection.Scope{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
+
+// apply gives Services a ClusterIP, a node port, and endpoints: "NODE ADDR".
+func (w *world) apply(name, clusterIP string, edit func(*model.Service), endpoints ...string) {
+	of := model.ObjectName{Namespace: "default", Name: name}
+	service := &model.Service{
+		Name: of, ClusterIPs: []netip.Addr{netip.MustParseAddr(clusterIP)},
+		Ports: []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: 80, NodePort: 30080}},
+	}
+	if edit != nil {
+		edit(service)
+	}
+	slice := &model.EndpointSlice{
+		Name: of, Service: of, Family: model.IPv4, Ports: []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: 8080}},
+	}
+	for _, endpoint := range endpoints {
+		var node, addr string
+		if _, err := fmt.Sscan(endpoint, &node, &addr); err != nil {
+			w.t.Fatal(err)
+		}
+		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
+			Addr: netip.MustParseAddr(addr), Endpoint: model.Endpoint{Node: node, Zone: "zone-of-" + node, Ready: true, Serving: true},
+		})
+	}
+	w.cluster.Apply(model.Change{
+		Services: map[model.ObjectName]*model.Service{of: service},
+		Slices:   map[model.ObjectName]*model.EndpointSlice{of: slice},
+	})
+}
+
+func at(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
+
+func isNoNode(netip.Addr) (bool, error) { return false, nil }
+
+// mayAnswer asks the snapshot in force.
+func (w *world) mayAnswer(dialled, endpoint, client string) bool {
+	w.t.Helper()
+	owner := w.reader.Snapshot().Owner(model.TCP, at(dialled))
+	if owner == nil {
+		return false
+	}
+	may, err := owner.MayAnswer(at(endpoint), netip.MustParseAddr(client), scope, isNoNode)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return may
+}
+
+func (w *world) hasLeft(endpoint string) bool {
+	_, has := w.reader.Left(Endpoint{model.TCP, at(endpoint)})
+	return has
+}
+
+const pod, host = "10.244.9.9", "192.0.2.9"
+
+func TestWhoOwnsAFrontendAndMayAnswer(t *testing.T) {
+	w := newWorld(t, Options{Keep: time.Minute, Places: true})
+	if w.reader.Snapshot() != nil {
+		t.Error("there is a snapshot before the first sync")
+	}
+	w.apply("web", "10.96.0.1", func(s *model.Service) { s.ExternalTrafficLocal = true }, "node-a 10.244.0.1", "node-b 10.244.1.1")
+	w.accept("web")
+	w.synced()
+	for _, test := range []struct {
+		dialled, endpoint, client string
+		want                      bool
+	}{
+		{"10.96.0.1:80", "10.244.0.1:8080", host, true},
+		{"10.96.0.1:80", "10.244.1.1:8080", host, true},
+		{"10.96.0.1:80", "10.244.1.1:8081", host, false},
+		{"10.96.0.1:81", "10.244.1.1:8080", host, false},
+		{"192.0.2.1:30080", "10.244.0.1:8080", host, true},
+		{"192.0.2.1:30080", "10.244.1.1:8080", host, false},
+		{"192.0.2.1:30080", "10.244.1.1:8080", pod, true},
+	} {
+		if got := w.mayAnswer(test.dialled, test.endpoint, test.client); got != test.want {
+			t.Errorf("%+v: got %t", test, got)
+		}
+	}
+	owner := w.reader.Snapshot().Owner(model.TCP, at("10.96.0.1:80"))
+	if owner.Service.Name != "web" || owner.Name != "http" || owner.Kind != model.ClusterIP {
+		t.Errorf("the frontend is said to be %s's %s, a %s", owner.Service, owner.Name, owner.Kind)
+	}
+	want := Place{Node: "node-b", Zone: "zone-of-node-b", Tier: selection.TierNone}
+	if place, known := owner.PlaceOf(at("10.244.1.1:8080")); !known || place != want {
+		t.Errorf("the endpoint is at %+v, %t; want %+v", place, known, want)
+	}
+	failing := func(netip.Addr) (bool, error) { return false, errors.New("no answer") }
+	nodePort := w.reader.Snapshot().Owner(model.TCP, at("192.0.2.1:30080"))
+	if may, err := nodePort.MayAnswer(at("10.244.1.1:8080"), netip.MustParseAddr(host), scope, failing); !may || err == nil {
+		t.Errorf("a kernel that does not answer: %t, %v; want that it may, and the error", may, err)
+	}
+}
+
+func TestWhichEndpointsLeft(t *testing.T) {
+	here := func(s *model.Service) { s.InternalTrafficLocal = true }
+	for name, test := range map[string]struct {
+		change func(w *world)
+		left   []string
+	}{
+		"nothing changes": {func(w *world) { w.accept("web") }, nil},
+		"another comes": {func(w *world) {
+			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1", "node-b 10.244.1.3")
+		}, nil},
+		"one goes":                   {func(w *world) { w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1") }, []string{"10.244.1.1:8080"}},
+		"all go":                     {func(w *world) { w.apply("web", "10.96.0.1", nil) }, []string{"10.244.0.1:8080", "10.244.1.1:8080"}},
+		"the Service keeps it here":  {func(w *world) { w.apply("web", "10.96.0.1", here, "node-a 10.244.0.1", "node-b 10.244.1.1") }, []string{"10.244.1.1:8080"}},
+		"the Service changes its IP": {func(w *world) { w.apply("web", "10.96.0.3", nil, "node-a 10.244.0.1", "node-b 10.244.1.1") }, []string{"10.244.0.1:8080", "10.244.1.1:8080"}},
+		"the Service goes": {func(w *world) {
+			w.cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{{Namespace: "default", Name: "web"}: nil}})
+		}, []string{"10.244.0.1:8080", "10.244.1.1:8080"}},
+		"it loses its frontend": {func(w *world) {
+			w.reader.Lose(model.ObjectName{Namespace: "default", Name: "web"}, []model.Frontend{{Addr: netip.MustParseAddr("10.96.0.1"), Protocol: model.TCP, Port: 80}})
+		}, []string{"10.244.0.1:8080", "10.244.1.1:8080"}},
+		"an error leaves it open whether one came": {func(w *world) {
+			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1", "node-b 10.244.1.3")
+			of := model.ObjectName{Namespace: "default", Name: "web"}
+			w.reader.MayBeInForce(of, w.reader.Digest(w.nodes.Decide(of, model.Families)))
+			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
+		}, []string{"10.244.0.1:8080", "10.244.1.1:8080", "10.244.1.3:8080"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Options{Keep: time.Minute})
+			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
+			w.accept("web")
+			w.synced()
+			<-w.reader.EndpointsLeft() // nobody knows who left before
+			test.change(w)
+			if name != "it loses its frontend" {
+				w.accept("web")
+			}
+			w.synced()
+			var left []string
+			w.reader.EachLeft(time.Time{}, func(e Endpoint, _ Left) bool { left = append(left, e.Addr.String()); return true })
+			slices.Sort(left)
+			if !slices.Equal(left, test.left) {
+				t.Errorf("left are %v, want %v", left, test.left)
+			}
+			if told := len(w.reader.EndpointsLeft()) > 0; told != (len(test.left) > 0) {
+				t.Errorf("told of it: %t", told)
+			}
+		})
+	}
+}
+
+// TestAFrontendThatMovesIsItsNewOwners, in whichever order the two are handed over.
+func TestAFrontendThatMovesIsItsNewOwners(t *testing.T) {
+	for _, order := range [][]string{{"a", "b"}, {"b", "a"}} {
+		w := newWorld(t, Options{Keep: time.Minute})
+		noNodePort := func(s *model.Service) { s.Ports[0].NodePort = 0 }
+		w.apply("a", "10.96.0.1", noNodePort, "node-a 10.244.0.1")
+		w.accept("a")
+		w.synced()
+		w.apply("a", "10.96.0.2", noNodePort, "node-a 10.244.0.1")
+		w.apply("b", "10.96.0.1", noNodePort, "node-a 10.244.0.2")
+		old := w.reader.Snapshot()
+		w.accept(order...)
+		if w.reader.Snapshot() != old {
+			t.Error("the snapshot changes before the sync is over")
+		}
+		w.synced()
+		if owner := w.reader.Snapshot().Owner(model.TCP, at("10.96.0.1:80")); owner == nil || owner.Service.Name != "b" {
+			t.Errorf("in the order %v the frontend is %+v's, want b's", order, owner)
+		}
+		if owner := old.Owner(model.TCP, at("10.96.0.1:80")); owner.Service.Name != "a" || old.Len() != 1 {
+			t.Errorf("the old snapshot has changed: %s's", owner.Service)
+		}
+		if n := w.reader.Snapshot().Len(); n != 2 {
+			t.Errorf("there are %d frontends, want 2", n)
+		}
+	}
+}
+
+func TestWhoLeftIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Keep: time.Minute})
+		w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
+		w.accept("web")
+		w.synced()
+		leave := func(endpoints ...string) {
+			w.apply("web", "10.96.0.1", nil, endpoints...)
+			w.accept("web")
+			w.synced()
+		}
+		leave("node-a 10.244.0.1")
+		time.Sleep(40 * time.Second)
+		leave("node-a 10.244.0.1", "node-b 10.244.1.1")
+		leave("node-a 10.244.0.1") // it left again
+		time.Sleep(40 * time.Second)
+		w.synced()
+		if !w.hasLeft("10.244.1.1:8080") {
+			t.Error("an endpoint that left 40 s ago is forgotten, because it had left before")
+		}
+		time.Sleep(40 * time.Second)
+		w.synced()
+		if w.hasLeft("10.244.1.1:8080") || len(w.reader.known) != 0 {
+			t.Errorf("an endpoint that left 80 s ago is known, or kept: %v", w.reader.known)
+		}
+	})
+}
+
+// TestTooManyThatLeaveMakeItUnsureWhoLeft instead of being kept for ever.
+func TestTooManyThatLeaveMakeItUnsureWhoLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Keep: time.Minute})
+		w.synced()
+		first := w.reader.Snapshot().Since
+		time.Sleep(time.Second)
+		for i := range keepAtMost + 10 {
+			w.reader.leaving[Endpoint{model.TCP, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 80)}] = Place{}
+		}
+		w.synced()
+		if since := w.reader.Snapshot().Since; !since.After(first) {
+			t.Errorf("it is known since %s who left, want since now", since)
+		}
+		w.synced()
+		if n := len(w.reader.known); n != keepAtMost {
+			t.Errorf("%d are kept, want %d", n, keepAtMost)
+		}
+	})
+}
+
+// TestMemory is a bound: 10,000 Services of ten endpoints, as in pkg/README.md.
+func TestMemory(t *testing.T) {
+	for name, bound := range map[bool]uint64{false: 12 << 20, true: 18 << 20} {
+		used := memoryOf(t, Options{Places: name})
+		t.Logf("with places %t: %.1f MiB", name, float64(used)/(1<<20))
+		if used > bound {
+			t.Errorf("with places %t: %d bytes, want at most %d", name, used, bound)
+		}
+	}
+}
+
+func memoryOf(t testing.TB, options Options) uint64 {
+	w := newWorld(t, options)
+	large(w)
+	before := heap()
+	w.acceptLarge()
+	used := heap() - before
+	runtime.KeepAlive(w)
+	return used
+}
+
+func heap() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return stats.HeapAlloc
+}
+
+const largeServices = 10_000
+
+func large(w *world) {
+	for i := range largeServices {
+		var endpoints []string
+		for k := range 10 {
+			endpoints = append(endpoints, fmt.Sprintf("node-b 10.%d.%d.%d", 100+k, i>>8, i&255))
+		}
+		w.apply(fmt.Sprint("s", i), fmt.Sprintf("10.96.%d.%d", i>>8, i&255), func(s *model.Service) { s.Ports[0].NodePort = 0 }, endpoints...)
+	}
+}
+
+func (w *world) acceptLarge() {
+	for i := range largeServices {
+		w.accept(fmt.Sprint("s", i))
+	}
+	w.synced()
+}
+
+// BenchmarkOneChange is what a sync costs beside all that is there.
+func BenchmarkOneChange(b *testing.B) {
+	w := newWorld(b, Options{Keep: time.Minute})
+	large(w)
+	w.acceptLarge()
+	of := model.ObjectName{Namespace: "default", Name: "s7"}
+	decisions := w.nodes.Decide(of, model.Families)
+	for b.Loop() {
+		w.reader.Accept(of, w.reader.Digest(decisions))
+		w.synced()
+	}
+}

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
@@ -13,7 +12,7 @@ var zoneThenAll = []policy.Key{policy.Hostname, policy.Zone, policy.AnyNode}
 
 // TestAClientGoesOnByItself: to the next tier when its own fails, and back when it recovers; without anybody telling it.
 func TestAClientGoesOnByItself(t *testing.T) {
-	s := newSite(t)
+	s := newStage(t)
 	here, zone, far := s.backend("node-1", "a"), s.backend("node-2", "a"), s.backend("node-3", "b")
 	s.serve(zoneThenAll, here, zone, far)
 	s.open()
@@ -32,7 +31,7 @@ func TestAClientGoesOnByItself(t *testing.T) {
 
 // TestAClientFollowsChanges without an error.
 func TestAClientFollowsChanges(t *testing.T) {
-	s := newSite(t)
+	s := newStage(t)
 	here, far := s.backend("node-1", "a"), s.backend("node-3", "b")
 	s.serve(zoneThenAll, here, far)
 	s.open()
@@ -48,7 +47,7 @@ func TestAClientFollowsChanges(t *testing.T) {
 
 // TestAHardKeyFailsAtOnce, as connections do in the kernel.
 func TestAHardKeyFailsAtOnce(t *testing.T) {
-	s := newSite(t)
+	s := newStage(t)
 	far := s.backend("node-3", "b")
 	s.serve([]policy.Key{policy.Zone}, far)
 	s.open()
@@ -60,7 +59,7 @@ func TestAHardKeyFailsAtOnce(t *testing.T) {
 
 // TestNobodyIsAnsweredTooEarly: a client that comes before the first sync waits for it.
 func TestNobodyIsAnsweredTooEarly(t *testing.T) {
-	s := newSite(t)
+	s := newStage(t)
 	here := s.backend("node-1", "a")
 	s.serve(zoneThenAll, here)
 	c := s.client()
@@ -73,7 +72,7 @@ func TestNobodyIsAnsweredTooEarly(t *testing.T) {
 
 // TestAnIdleChannelIsUsedAgain: it has unsubscribed from everything, and subscribes again.
 func TestAnIdleChannelIsUsedAgain(t *testing.T) {
-	s := newSite(t)
+	s := newStage(t)
 	here, far := s.backend("node-1", "a"), s.backend("node-3", "b")
 	s.serve(zoneThenAll, here, far)
 	s.open()
@@ -92,7 +91,7 @@ func TestAnIdleChannelIsUsedAgain(t *testing.T) {
 
 // TestARestartUnderLoad: channels that exist keep what they know, and follow the new server.
 func TestARestartUnderLoad(t *testing.T) {
-	s := newSite(t)
+	s := newStage(t)
 	here, zone := s.backend("node-1", "a"), s.backend("node-2", "a")
 	s.serve(zoneThenAll, here)
 	s.open()
@@ -121,13 +120,13 @@ func TestARestartUnderLoad(t *testing.T) {
 
 // TestEveryChannelHasAStream: grpc-go opens one for each target, and none may push out another.
 func TestEveryChannelHasAStream(t *testing.T) {
-	s := newSite(t)
+	s := newStage(t)
 	here := s.backend("node-1", "a")
 	const channels = 20
 	for i := range channels {
-		s.serveAs(&model.Service{
-			Name: model.ObjectName{Namespace: "shop", Name: "web-" + string(rune('a'+i))}, ClusterIPs: webService().ClusterIPs, Ports: webService().Ports,
-		}, here)
+		service := webService()
+		service.Name.Name = "web-" + string(rune('a'+i))
+		s.serveAs(service, here)
 	}
 	s.open()
 	c := s.client()

@@ -81,7 +81,7 @@ const (
 	edsMethod = "/envoy.service.endpoint.v3.EndpointDiscoveryService/StreamEndpoints"
 )
 
-func (s *site) dial(method string) *plain {
+func (s *stage) dial(method string) *plain {
 	s.t.Helper()
 	conn, err := grpc.NewClient(xds.SocketPrefix+s.socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{})))
@@ -147,7 +147,7 @@ type assignmentJSON struct {
 // enforce (gRPC's unmarshal_eds.go): priorities without a gap, no locality twice in one, no address twice at all, no
 // weight of 0.
 func TestEnvoysTypesTakeEveryResponse(t *testing.T) {
-	s := newSite(t)
+	s := newStage(t)
 	random := rand.New(rand.NewPCG(36, 36))
 	const services = 300
 	var names []string
@@ -170,6 +170,7 @@ func TestEnvoysTypesTakeEveryResponse(t *testing.T) {
 		if one.Wrong != "" {
 			t.Fatalf("%s: %s", one.Type, one.Wrong)
 		}
+		p.send(requestOf(one.Type, one.Nonce, names...))
 		seen[one.Type] += len(one.Resources)
 		if one.Type == assignmentType {
 			for _, text := range one.Resources {
@@ -238,7 +239,7 @@ func checkAssignment(t *testing.T, text []byte) {
 
 // TestEndpointsAloneHaveAStreamOfTheirOwn, which need not say its type.
 func TestEndpointsAloneHaveAStreamOfTheirOwn(t *testing.T) {
-	s := newSite(t)
+	s := newStage(t)
 	s.serve(zoneThenAll, place{netip.MustParseAddrPort("10.1.0.1:8080"), "node-1", "a"})
 	s.open()
 	p := s.dial(edsMethod)

@@ -355,7 +355,7 @@ var (
 	XDSRefused = counter(row{
 		name:   "vicinity_xds_refused_total",
 		help:   "Connections, streams and requests of clients of --xds-bind-address that were refused, by the reason.",
-		labels: []string{reasonLabel}, start: [][]string{{"not-of-this-node", "too-many-streams", "too-many-names", "malformed-request"}},
+		labels: []string{reasonLabel}, start: [][]string{{"not-of-this-node", "too-many-streams", "too-many-names", "malformed-request", "does-not-read"}},
 	})
 	nodeTopology = gauge(row{
 		name:   "vicinity_node_topology",

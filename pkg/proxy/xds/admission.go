@@ -13,6 +13,9 @@ const (
 	maxPerSocket   = 1024 // the clients of the socket, which all look alike
 	maxAllNames    = 100_000
 	maxClientNames = 10_000
+	// maxUnread is how many bytes of responses one client may leave unread, over all its streams. The first may be larger.
+	maxUnread       = 2 << 20
+	maxUnreadSocket = 32 << 20
 )
 
 // Refusal is why a client is not served.
@@ -24,6 +27,7 @@ const (
 	TooManyStreams   Refusal = "too-many-streams"
 	TooManyNames     Refusal = "too-many-names"
 	MalformedRequest Refusal = "malformed-request"
+	DoesNotRead      Refusal = "does-not-read"
 )
 
 // admission counts what clients have. The zero address stands for all clients of the socket.
@@ -34,7 +38,7 @@ type admission struct {
 	names   int
 }
 
-type usage struct{ streams, names int }
+type usage struct{ streams, names, unread int }
 
 // enter admits a stream of a client, or not.
 func (a *admission) enter(client netip.Addr) bool {
@@ -73,12 +77,26 @@ func (a *admission) ask(client netip.Addr, before, now int) bool {
 	return now <= before || used.names <= most && a.names <= maxAllNames
 }
 
-// leave takes out a stream that has so many names.
-func (a *admission) leave(client netip.Addr, names int) {
+// send notes that a client has so many more bytes to read, and reports whether it may.
+func (a *admission) send(client netip.Addr, bytes int) bool {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	used, most := a.clients[client], maxUnread
+	if !client.IsValid() {
+		most = maxUnreadSocket
+	}
+	before := used.unread
+	used.unread += bytes
+	return bytes <= 0 || before == 0 || used.unread <= most
+}
+
+// leave takes out a stream that has so many names, and so much unread.
+func (a *admission) leave(client netip.Addr, names, unread int) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	used := a.clients[client]
 	used.names -= names
+	used.unread -= unread
 	a.names -= names
 	a.streams--
 	if used.streams--; used.streams == 0 {

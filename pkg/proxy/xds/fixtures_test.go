@@ -22,6 +22,8 @@ type town struct {
 	cluster *model.Cluster
 	nodes   *selection.Nodes
 	table   *Table
+
+	admission admission
 }
 
 func newTown() *town {
@@ -210,8 +212,14 @@ type client struct {
 	last    [kinds]string // nonces
 }
 
+// session is one of a client of the socket.
+func (t *town) session(only string) *session {
+	t.admission.enter(netip.Addr{})
+	return newSession(t.table, &t.admission, netip.Addr{}, only)
+}
+
 func (t *town) client(test *testing.T) *client {
-	return &client{t: test, session: newSession(t.table, "")}
+	return &client{t: test, session: t.session("")}
 }
 
 func (c *client) ask(of kind, names ...string) effect {
@@ -222,7 +230,7 @@ func (c *client) ask(of kind, names ...string) effect {
 // told returns what the client is told next, and answers that it takes it with the same names.
 func (c *client) told() answer {
 	c.t.Helper()
-	_, response := c.session.next()
+	_, response, _ := c.session.next()
 	got := read(c.t, response)
 	if response != nil {
 		c.last[got.of] = got.nonce
@@ -253,7 +261,7 @@ func (c *client) wants(of kind, names, tiers string) {
 
 func (c *client) wantsNothing() {
 	c.t.Helper()
-	if _, response := c.session.next(); response != nil {
+	if _, response, _ := c.session.next(); response != nil {
 		c.t.Errorf("told %+v, want nothing", read(c.t, response))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -239,19 +240,19 @@ func (s *Server) handle(stream grpc.ServerStream, only string) error {
 		s.Observer.Refused(TooManyStreams)
 		return status.Errorf(codes.ResourceExhausted, "there are %d streams of one client, or %d in all", maxPerClient, maxStreams)
 	}
-	reader := &requests{server: s, stream: stream, client: client, session: newSession(s.Table, only)}
+	session := newSession(s.Table, &s.admission, client, only)
 	s.serving.Add(1)
 	s.report()
 	ended := make(chan error, 1)
 	go func() {
 		defer s.serving.Done()
+		reader := requests{server: s, stream: stream, session: session}
 		err := reader.run()
-		reader.session.end()
-		s.admission.leave(client, reader.names)
+		session.end()
 		s.report()
 		ended <- err
 	}()
-	return s.tell(stream, reader.session, ended)
+	return s.tell(stream, session, ended)
 }
 
 // tell sends what there is to tell, one response after the other. It waits for a client that does not read: no other
@@ -264,9 +265,13 @@ func (s *Server) tell(stream grpc.ServerStream, session *session, ended <-chan e
 		case <-session.news:
 		}
 		for {
-			of, response := session.next()
+			of, response, hasRoom := session.next()
 			if response == nil {
 				break
+			}
+			if !hasRoom {
+				s.Observer.Refused(DoesNotRead)
+				return status.Errorf(codes.ResourceExhausted, "the client leaves more than %d kB unread", maxUnread>>10)
 			}
 			if err := stream.SendMsg(response); err != nil {
 				return err
@@ -292,10 +297,8 @@ func (s *Server) report() {
 type requests struct {
 	server  *Server
 	stream  grpc.ServerStream
-	client  netip.Addr
 	session *session
-	node    string
-	names   int
+	node    string // the client's own name for itself
 }
 
 // run reads requests until the stream ends. The error is for the client.
@@ -303,8 +306,13 @@ func (r *requests) run() error {
 	limiter := rate.NewLimiter(requestsPerSecond, requestsAtOnce)
 	for {
 		var message []byte
-		if r.stream.RecvMsg(&message) != nil || limiter.Wait(r.stream.Context()) != nil {
-			return nil // it is over
+		if err := r.stream.RecvMsg(&message); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := limiter.Wait(r.stream.Context()); err != nil {
+			return err
 		}
 		if err := r.take(message); err != nil {
 			return err
@@ -326,15 +334,14 @@ func (r *requests) take(message []byte) error {
 	if r.node == "" { // it is in the first request, and later ones may leave it out
 		r.node = printable.Short(request.node)
 	}
-	result, names := r.session.take(request)
+	result, hasRoom := r.session.take(request)
 	r.tellOf(result, request)
-	before := r.names
-	if r.names = names; !s.admission.ask(r.client, before, names) {
+	if !hasRoom {
 		s.Observer.Refused(TooManyNames)
 		return status.Errorf(codes.ResourceExhausted, "there are %d resources that one client asks for, or %d that all do",
 			maxClientNames, maxAllNames)
 	}
-	if names != before {
+	if len(result.added)+len(result.removed)+len(result.wrong) > 0 {
 		s.report()
 	}
 	return nil
@@ -347,7 +354,7 @@ func (r *requests) tellOf(result effect, request request) {
 		s.Observer.Unknown()
 		if name = printable.Short(name); s.heard.isNew(name) {
 			s.Log.Warn("a client asks by xDS for what is no TCP port of a Service: SERVICE.NAMESPACE.svc.DOMAIN:PORT would be one",
-				"name", name, "client", r.client, "node-id", r.node)
+				"name", name, "client", r.session.client, "node-id", r.node)
 		}
 	}
 	if result.isRefusal {
@@ -355,7 +362,7 @@ func (r *requests) tellOf(result effect, request request) {
 		complaint := printable.Short(request.complaint)
 		if s.heard.isNew(result.refused.String() + complaint) {
 			s.Log.Warn("a client does not take what it was told, and keeps what it knows",
-				"kind", result.refused, "error", complaint, "client", r.client, "node-id", r.node)
+				"kind", result.refused, "error", complaint, "client", r.session.client, "node-id", r.node)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"net/netip"
 	"sync"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -8,20 +9,25 @@ import (
 
 // session is one stream of a client, between the goroutine that reads its requests and the one that writes responses.
 type session struct {
-	table *Table
+	table     *Table
+	admission *admission
+	client    netip.Addr
 	// news holds a signal that there may be something to tell. Changes meet in it: a client that does not read has one
-	// response made for it, and no queue.
+	// response of each kind made for it, and no queue.
 	news chan struct{}
 
-	mutex  sync.Mutex
-	stream stream
+	mutex    sync.Mutex
+	stream   stream
+	names    int // that the stream asks for
+	hasEnded bool
 	// waits counts the names of each Service, over all kinds.
 	waits map[model.ObjectName]int
 }
 
-func newSession(table *Table, only string) *session {
+// newSession begins a session of a client that was admitted. Who made it ends it.
+func newSession(table *Table, admission *admission, client netip.Addr, only string) *session {
 	s := &session{
-		table: table, news: make(chan struct{}, 1), waits: map[model.ObjectName]int{},
+		table: table, admission: admission, client: client, news: make(chan struct{}, 1), waits: map[model.ObjectName]int{},
 		stream: stream{domain: table.domain, only: only},
 	}
 	table.enter(s)
@@ -36,8 +42,8 @@ func (s *session) awake() {
 	}
 }
 
-// take takes a request in, and returns how many names the client asks for now.
-func (s *session) take(r request) (effect, int) {
+// take takes a request in. There may be no room for what it asks for: then the session is to end.
+func (s *session) take(r request) (effect, bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	result := s.stream.take(r)
@@ -53,14 +59,29 @@ func (s *session) take(r request) (effect, int) {
 		}
 	}
 	result.wrong = append(result.wrong, s.table.missing(result.added)...)
+	before := s.names
+	s.names = s.stream.names()
+	hasRoom := s.admission.ask(s.client, before, s.names)
+	s.admission.send(s.client, -result.read)
 	s.awake()
-	return result, s.stream.names()
+	return result, hasRoom
 }
 
-// next returns the next response, and what kind of resources it has; nil if there is nothing to tell.
-func (s *session) next() (kind, []byte) {
+// next returns the next response, and what kind of resources it has; nil if there is nothing to tell. A client may leave
+// too much unread: then the session is to end.
+func (s *session) next() (of kind, response []byte, hasRoom bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	if s.hasEnded {
+		return 0, nil, true
+	}
+	if of, response = s.tell(); response == nil {
+		return 0, nil, true
+	}
+	return of, response, s.admission.send(s.client, len(response))
+}
+
+func (s *session) tell() (kind, []byte) {
 	s.table.mutex.RLock()
 	defer s.table.mutex.RUnlock()
 	if !s.table.isOpen {
@@ -69,9 +90,11 @@ func (s *session) next() (kind, []byte) {
 	return s.stream.next(s.table.find, s.table.version())
 }
 
-// end ends it. No request may be taken in any more.
+// end ends it, and gives back what the client had.
 func (s *session) end() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	s.hasEnded = true
 	s.table.leave(s)
+	s.admission.leave(s.client, s.names, s.stream.unread())
 }

@@ -12,7 +12,7 @@ const maxNames = 1000
 
 // maxResponse is about how large a response with endpoints may be: several assignments are sent in as many responses as
 // it takes. Clients of gRPC take four megabytes, and one assignment has less than two.
-const maxResponse = 1 << 20
+const maxResponse = 64 << 10
 
 var errTooManyNames = errors.New("a stream may ask for " + strconv.Itoa(maxNames) + " resources of a kind")
 
@@ -33,6 +33,9 @@ type asked struct {
 	nonce uint64
 	// isDue: the client waits for an answer, whatever it has in it.
 	isDue bool
+	// unread is how large the last response is, until the client has said what it thinks of it. It is told nothing more
+	// before that: what one client costs that never reads is one response.
+	unread int
 }
 
 // told is what a client knows of one name. A port and the text of it that was sent last are one string in the table as
@@ -51,6 +54,8 @@ type effect struct {
 	wrong          []string
 	refused        kind
 	isRefusal      bool
+	// read is how large the response is that this answers.
+	read int
 }
 
 // take takes a request in. What it asks for is in the next responses.
@@ -66,7 +71,8 @@ func (s *stream) take(r request) effect {
 	if a.nonce != 0 && r.nonce != strconv.FormatUint(a.nonce, 10) {
 		return effect{} // it crossed a response, and the client answers that one, too
 	}
-	result := effect{refused: of, isRefusal: r.isRefusal && a.nonce != 0}
+	result := effect{refused: of, isRefusal: r.isRefusal && a.nonce != 0, read: a.unread}
+	a.unread = 0
 	isFirst := a.names == nil
 	if isFirst {
 		a.names = map[string]*told{}
@@ -108,6 +114,15 @@ func (s *stream) rename(a *asked, names []string, result *effect) {
 	}
 }
 
+// unread is how large the responses are that the client has not answered.
+func (s *stream) unread() int {
+	sum := 0
+	for of := range s.asked {
+		sum += s.asked[of].unread
+	}
+	return sum
+}
+
 // names counts the resources that the client asks for.
 func (s *stream) names() int {
 	count := 0
@@ -125,6 +140,9 @@ type lookup func(portOf) (port, bool)
 func (s *stream) next(look lookup, version string) (kind, []byte) {
 	for of := range kinds {
 		a := &s.asked[of]
+		if a.unread > 0 {
+			continue
+		}
 		var resources message
 		var isNews bool
 		if of == assignments {
@@ -138,7 +156,9 @@ func (s *stream) next(look lookup, version string) (kind, []byte) {
 		a.isDue = false
 		s.nonces++
 		a.nonce = s.nonces
-		return of, append(message(nil).head(of, version, strconv.FormatUint(a.nonce, 10)), resources...)
+		response := append(message(nil).head(of, version, strconv.FormatUint(a.nonce, 10)), resources...)
+		a.unread = len(response)
+		return of, response
 	}
 	return 0, nil
 }

@@ -94,7 +94,7 @@ func TestWhatAClientRefusesIsNotSentAgain(t *testing.T) {
 	town := openTown()
 	c := town.client(t)
 	c.ask(assignments, web)
-	_, response := c.session.next()
+	_, response, _ := c.session.next()
 	nonce := read(t, response).nonce
 	refusal := request{typeURL: typeURLs[assignments], nonce: nonce, names: []string{web}, isRefusal: true}
 	if result, _ := c.session.take(refusal); !result.isRefusal || result.refused != assignments {
@@ -109,13 +109,12 @@ func TestARequestThatCrossedAResponseIsIgnored(t *testing.T) {
 	town := openTown()
 	c := town.client(t)
 	c.ask(assignments, web)
-	_, first := c.session.next()
-	old := read(t, first).nonce
+	old := c.told().nonce
 	town.serve("web", "zone *", []uint16{80}, "1@node-1/a")
-	_, second := c.session.next()
+	_, second, _ := c.session.next()
 	for _, nonce := range []string{old, "", "x", "99"} {
-		result, names := c.session.take(request{typeURL: typeURLs[assignments], nonce: nonce, names: []string{cart}})
-		if len(result.added) > 0 || names != 1 {
+		result, _ := c.session.take(request{typeURL: typeURLs[assignments], nonce: nonce, names: []string{cart}})
+		if len(result.added) > 0 || c.session.names != 1 {
 			t.Errorf("a request with nonce %q is taken in: %+v", nonce, result)
 		}
 	}
@@ -152,7 +151,7 @@ func TestOddRequestsAreAnsweredWithNothing(t *testing.T) {
 		t.Errorf("routes are answered: %+v", result)
 	}
 	c.wantsNothing()
-	only := &client{t: t, session: newSession(town.table, typeURLs[assignments])}
+	only := &client{t: t, session: town.session(typeURLs[assignments])}
 	only.session.take(request{names: []string{web}})
 	only.wants(assignments, web, "1 3 (a, 2) | 2 (b, 1)")
 }
@@ -168,6 +167,21 @@ func TestChangesMeetInOneResponse(t *testing.T) {
 	}
 	c.wants(assignments, web, "100 (a, 1)")
 	c.wantsNothing()
+}
+
+// TestAClientThatIsSilentIsToldNothingMore, of that kind.
+func TestAClientThatIsSilentIsToldNothingMore(t *testing.T) {
+	town := openTown()
+	c := town.client(t)
+	c.ask(assignments, web)
+	_, response, _ := c.session.next()
+	town.serve("web", "zone *", []uint16{80}, "1@node-1/a")
+	c.wantsNothing()
+	c.ask(clusters, web)
+	c.wants(clusters, web, "")
+	c.last[assignments] = read(t, response).nonce
+	c.ask(assignments, web)
+	c.wants(assignments, web, "1 (a, 1)")
 }
 
 func TestAPortIsItsOwn(t *testing.T) {
@@ -198,7 +212,7 @@ func TestManyAssignmentsAreSentInParts(t *testing.T) {
 	c.ask(assignments, names...)
 	told, parts := map[string]int{}, 0
 	for {
-		_, response := c.session.next()
+		_, response, _ := c.session.next()
 		if response == nil {
 			break
 		}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	_ "google.golang.org/grpc/xds"
@@ -58,7 +59,7 @@ type channel struct {
 
 // dialAll is applications that dial by xDS. It reads commands, one JSON object each, and answers each with one. Where the
 // control plane is it reads from GRPC_XDS_BOOTSTRAP_CONFIG, as any application. What it calls are health checks, and what
-// it counts is who answered.
+// it counts is who answered: by the header "server", or by the address.
 func dialAll(input io.Reader, output io.Writer) error {
 	decoder, encoder := json.NewDecoder(input), json.NewEncoder(output)
 	channels := map[string]*channel{}
@@ -135,9 +136,10 @@ func (c *channel) call(next command) string {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	var server peer.Peer
+	var header metadata.MD
 	began := time.Now()
 	_, err := grpc_health_v1.NewHealthClient(c.conn).Check(ctx, &grpc_health_v1.HealthCheckRequest{},
-		grpc.Peer(&server), grpc.WaitForReady(next.Wait))
+		grpc.Peer(&server), grpc.Header(&header), grpc.WaitForReady(next.Wait))
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	c.result.Longest = max(c.result.Longest, time.Since(began).Microseconds())
@@ -145,8 +147,12 @@ func (c *channel) call(next command) string {
 		c.result.Errors[status.Code(err).String()+": "+status.Convert(err).Message()]++
 		return ""
 	}
-	c.result.Answers[server.Addr.String()]++
-	return server.Addr.String()
+	name := server.Addr.String()
+	if says := header.Get("server"); len(says) > 0 { // behind an address that is translated
+		name = says[0]
+	}
+	c.result.Answers[name]++
+	return name
 }
 
 // callAll calls at a steady pace, whatever the calls take.

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -30,9 +31,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// site is a cluster as node-1 in zone a sees it, a server that tells of it, and servers that answer calls. Everything is on
+// stage is a cluster as node-1 in zone a sees it, a server that tells of it, and servers that answer calls. Everything is on
 // loopback addresses: the endpoints are real, and kernel and network have no part in it.
-type site struct {
+type stage struct {
 	t        *testing.T
 	cluster  *model.Cluster
 	nodes    *selection.Nodes
@@ -43,11 +44,11 @@ type site struct {
 	backends map[netip.AddrPort]*grpc.Server
 }
 
-// newSite is in the state before the first sync.
-func newSite(t *testing.T) *site {
+// newStage is in the state before the first sync.
+func newStage(t *testing.T) *stage {
 	t.Helper()
 	cluster := model.NewCluster("node-1")
-	s := &site{
+	s := &stage{
 		t: t, cluster: cluster, nodes: selection.NewNodes(cluster), backends: map[netip.AddrPort]*grpc.Server{},
 		socket: filepath.Join(t.TempDir(), "xds.sock"),
 	}
@@ -62,7 +63,7 @@ func node(name, zone string) *model.Node {
 }
 
 // start starts a server with a table of its own, as a proxy that starts does.
-func (s *site) start() {
+func (s *stage) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.table, s.counts = xds.NewTable("cluster.local"), &counts{of: map[string]int{}}
 	server := xds.Server{
@@ -78,9 +79,9 @@ func (s *site) start() {
 }
 
 // open says that the first sync is over.
-func (s *site) open() { s.table.Synced(selection.Sync{}) }
+func (s *stage) open() { s.table.Synced(selection.Sync{}) }
 
-func (s *site) apply(change model.Change) {
+func (s *stage) apply(change model.Change) {
 	dirty := s.cluster.Apply(change)
 	s.nodes.Note(change)
 	if s.table == nil {
@@ -91,7 +92,7 @@ func (s *site) apply(change model.Change) {
 	}
 }
 
-func (s *site) accept(name model.ObjectName) {
+func (s *stage) accept(name model.ObjectName) {
 	var digest any
 	if decisions := s.nodes.Decide(name, model.Families); len(decisions) > 0 {
 		digest = s.table.Digest(decisions)
@@ -110,14 +111,14 @@ var web = model.ObjectName{Namespace: "shop", Name: "web"}
 const webTarget = "xds:///web.shop.svc.cluster.local:80"
 
 // serve has the Service web have topology keys and endpoints.
-func (s *site) serve(keys []policy.Key, places ...place) {
+func (s *stage) serve(keys []policy.Key, places ...place) {
 	service := webService()
 	service.Topology.Keys = keys
 	s.serveAs(service, places...)
 }
 
 // serveAs is serve for a Service with other settings. Endpoints have ports of their own, so each has its own slice.
-func (s *site) serveAs(service *model.Service, places ...place) {
+func (s *stage) serveAs(service *model.Service, places ...place) {
 	change := model.Change{
 		Services: map[model.ObjectName]*model.Service{service.Name: service}, Slices: map[model.ObjectName]*model.EndpointSlice{},
 	}
@@ -138,7 +139,7 @@ func (s *site) serveAs(service *model.Service, places ...place) {
 }
 
 // backend makes a server that answers calls, on an address of its own.
-func (s *site) backend(node, zone string) place {
+func (s *stage) backend(node, zone string) place {
 	s.t.Helper()
 	listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.%d:0", 2+len(s.backends)))
 	must.Succeed(s.t, err)
@@ -147,7 +148,7 @@ func (s *site) backend(node, zone string) place {
 	return place{addr, node, zone}
 }
 
-func (s *site) answer(addr netip.AddrPort, listener net.Listener) {
+func (s *stage) answer(addr netip.AddrPort, listener net.Listener) {
 	server := grpc.NewServer()
 	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
 	go func() { _ = server.Serve(listener) }() // until it is stopped
@@ -156,10 +157,10 @@ func (s *site) answer(addr netip.AddrPort, listener net.Listener) {
 }
 
 // fail has a backend refuse connections, and end those that it has.
-func (s *site) fail(p place) { s.backends[p.addr].Stop() }
+func (s *stage) fail(p place) { s.backends[p.addr].Stop() }
 
 // recover has it answer again.
-func (s *site) recover(p place) {
+func (s *stage) recover(p place) {
 	s.t.Helper()
 	listener, err := net.Listen("tcp", p.addr.String())
 	must.Succeed(s.t, err)
@@ -228,13 +229,13 @@ type answer struct {
 	Took, Longest, Last int64
 }
 
-func (s *site) client() *client {
+func (s *stage) client() *client {
 	s.t.Helper()
 	return startClient(s.t, xds.SocketPrefix+s.socket)
 }
 
-// startClient starts a process of clients of a server.
-func startClient(t *testing.T, server string) *client {
+// startClient starts a process of clients of a server: on a machine, if one is given.
+func startClient(t *testing.T, server string, on ...*fabric.Namespace) *client {
 	t.Helper()
 	built, err := programs()
 	must.Succeed(t, err)
@@ -247,7 +248,11 @@ func startClient(t *testing.T, server string) *client {
 	output, err := cmd.StdoutPipe()
 	must.Succeed(t, err)
 	cmd.Stderr = os.Stderr
-	must.Succeed(t, cmd.Start())
+	start := cmd.Start
+	if len(on) > 0 {
+		start = func() error { return on[0].Do(cmd.Start) }
+	}
+	must.Succeed(t, start())
 	t.Cleanup(func() {
 		_ = input.Close() // it ends then
 		if err := cmd.Wait(); err != nil {

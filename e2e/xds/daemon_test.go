@@ -1,0 +1,358 @@
+package xds
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/yaml"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// Where the daemon answers, and the ClusterIPs: of what the manifests have for it, and of a Service.
+const (
+	xdsPort     = 18000
+	metricsAt   = "127.0.0.1:10249"
+	xdsService  = "10.96.0.18"
+	webService4 = "10.96.0.80"
+	serverPort  = 8080
+)
+
+// town is two nodes, node-1 with the daemon, with servers on both, and clients.
+type town struct {
+	t         *testing.T
+	manifests string
+	nodes     []*fabric.Node
+	daemon    *site.Process
+	servers   []server
+	near, far *fabric.Pod // clients
+	socket    string
+}
+
+// server is a pod that answers, on a node in a zone. It says who it is.
+type server struct {
+	pod  *fabric.Pod
+	node int
+	name string
+}
+
+func newTown(t *testing.T, servers int) *town {
+	t.Helper()
+	network := fabrictest.New(t)
+	s := &town{t: t, manifests: t.TempDir(), socket: filepath.Join(t.TempDir(), "run", "xds.sock")}
+	for i := range 2 {
+		node, err := network.AddNode(fmt.Sprintf("node-%d", i+1))
+		must.Succeed(t, err)
+		s.nodes = append(s.nodes, node)
+	}
+	for i := range servers {
+		pod, err := s.nodes[i%2].AddPod(fmt.Sprintf("server-%d", i))
+		must.Succeed(t, err)
+		listener, err := pod.Listen("tcp", net.JoinHostPort(pod.IPv4.String(), fmt.Sprint(serverPort)))
+		must.Succeed(t, err)
+		name := netip.AddrPortFrom(pod.IPv4, serverPort).String()
+		answering := grpc.NewServer(grpc.UnaryInterceptor(
+			func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+				_ = grpc.SetHeader(ctx, metadata.Pairs("server", name)) // a client that misses it fails the test
+				return handle(ctx, request)
+			}))
+		grpc_health_v1.RegisterHealthServer(answering, health.NewServer())
+		go func() { _ = answering.Serve(listener) }() // until it is stopped
+		t.Cleanup(answering.Stop)
+		s.servers = append(s.servers, server{pod, i % 2, name})
+	}
+	var err error
+	s.near, err = s.nodes[0].AddPod("near")
+	must.Succeed(t, err)
+	s.far, err = s.nodes[1].AddPod("far")
+	must.Succeed(t, err)
+	s.write("node", s.node("node-1", "a", ""))
+	s.write("xds", s.itself()...)
+	return s
+}
+
+// start starts the daemon, and waits for its first sync.
+func (s *town) start() {
+	s.t.Helper()
+	s.daemon = site.Start(s.t, s.nodes[0].Namespace, exec.Command(site.Program(s.t, "proxy"), "run", "--node", "node-1",
+		"--manifests", s.manifests, "--xds-bind-address", fmt.Sprintf("0.0.0.0:%d,unix://%s", xdsPort, s.socket)))
+	s.daemon.Await(s.t, "the first sync", func() error {
+		if !strings.Contains(s.daemon.Log.String(), "the first sync is in the kernel") {
+			return fmt.Errorf("not yet")
+		}
+		return nil
+	})
+}
+
+func (s *town) node(name, zone, evacuate string) runtime.Object {
+	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{
+		Name: name, Labels: map[string]string{corev1.LabelTopologyZone: zone, corev1.LabelHostname: name},
+	}}
+	if evacuate != "" {
+		node.Labels[policy.EvacuateLabel] = evacuate
+	}
+	return node
+}
+
+// itself is the Service by which clients reach the daemon: as in manifests/xds, with an address that is known.
+func (s *town) itself() []runtime.Object {
+	text, err := os.ReadFile("../../manifests/xds/service.yaml")
+	must.Succeed(s.t, err)
+	service := &corev1.Service{}
+	must.Succeed(s.t, yaml.UnmarshalStrict(text, service))
+	service.Spec.ClusterIP = xdsService
+	service.Spec.ClusterIPs = []string{xdsService}
+	slice := s.slice("vicinity-xds", "kube-system", s.nodes[0].IPv4, service.Spec.Ports[0].Name, xdsPort, true)
+	slice.Endpoints[0].NodeName = new("node-1")
+	return []runtime.Object{service, slice}
+}
+
+func (s *town) slice(service, namespace string, addr netip.Addr, port string, number int32, ready bool) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		TypeMeta: metav1.TypeMeta{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: service + "-" + strings.ReplaceAll(addr.String(), ".", "-"), Namespace: namespace,
+			Labels: map[string]string{discoveryv1.LabelServiceName: service},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports:       []discoveryv1.EndpointPort{{Name: new(port), Protocol: new(corev1.ProtocolTCP), Port: new(number)}},
+		Endpoints: []discoveryv1.Endpoint{{
+			Addresses: []string{addr.String()}, Conditions: discoveryv1.EndpointConditions{Ready: new(ready)},
+		}},
+	}
+}
+
+// state is what may change of the Service web: its keys, and for each server whether it is ready, and in which zone.
+type state struct {
+	keys      string
+	ready     []bool
+	zones     []string
+	zone      string // of node-1
+	evacuated [2]bool
+}
+
+func (s *town) apply(now state) {
+	service := &corev1.Service{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop"},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: webService4, ClusterIPs: []string{webService4},
+			Ports: []corev1.ServicePort{{Name: "grpc", Protocol: corev1.ProtocolTCP, Port: 80}},
+		},
+	}
+	if now.keys != "" {
+		service.Annotations = map[string]string{policy.TopologyKeysAnnotation: now.keys}
+	}
+	objects := []runtime.Object{service}
+	for i, one := range s.servers {
+		slice := s.slice("web", "shop", one.pod.IPv4, "grpc", serverPort, now.ready[i])
+		slice.Endpoints[0].NodeName = new(fmt.Sprintf("node-%d", one.node+1))
+		if now.zones[i] != "" {
+			slice.Endpoints[0].Zone = new(now.zones[i])
+		}
+		objects = append(objects, slice)
+	}
+	for i := range s.nodes {
+		zone, evacuate := "b", ""
+		if i == 0 {
+			zone = now.zone
+		}
+		if now.evacuated[i] {
+			evacuate = "true"
+		}
+		objects = append(objects, s.node(fmt.Sprintf("node-%d", i+1), zone, evacuate))
+	}
+	must.Succeed(s.t, os.RemoveAll(filepath.Join(s.manifests, "node.yaml")))
+	s.write("all", objects...)
+}
+
+// write puts a file in place at once.
+func (s *town) write(name string, objects ...runtime.Object) {
+	s.t.Helper()
+	var text []byte
+	for _, object := range objects {
+		one, err := yaml.Marshal(object)
+		must.Succeed(s.t, err)
+		text = append(append(text, "---\n"...), one...)
+	}
+	hidden := filepath.Join(s.manifests, "."+name)
+	must.Succeed(s.t, os.WriteFile(hidden, text, 0o600))
+	must.Succeed(s.t, os.Rename(hidden, filepath.Join(s.manifests, name+".yaml")))
+}
+
+// wants is what a client on node-1 is to reach: the plainest way to say it.
+func (s *town) wants(now state) []string {
+	var usable, staying []int
+	for i, one := range s.servers {
+		if now.ready[i] {
+			usable = append(usable, i)
+			if !now.evacuated[one.node] {
+				staying = append(staying, i)
+			}
+		}
+	}
+	if want := s.nearest(now, staying); len(want) > 0 {
+		return want
+	}
+	return s.nearest(now, usable)
+}
+
+func (s *town) nearest(now state, among []int) []string {
+	keys := now.keys
+	if keys == "" {
+		keys = "*"
+	}
+	for key := range strings.SplitSeq(keys, ", ") {
+		var matching []string
+		for _, i := range among {
+			zone := now.zones[i]
+			if zone == "" { // the slice does not say it, and the Node does
+				zone = []string{now.zone, "b"}[s.servers[i].node]
+			}
+			if key == "*" || key == string(policy.Hostname) && s.servers[i].node == 0 || key == string(policy.Zone) && zone == now.zone {
+				matching = append(matching, s.servers[i].name)
+			}
+		}
+		if len(matching) > 0 {
+			slices.Sort(matching)
+			return matching
+		}
+	}
+	return nil
+}
+
+// byKernel is who answers plain clients on the node, in so many connections.
+func (s *town) byKernel(c *client, connections int) []string {
+	seen := map[string]bool{}
+	for range connections {
+		got := c.do(command{Channel: "plain", Target: "passthrough:///" + webService4 + ":80", Calls: 1, Timeout: 2000, Close: true})
+		for name := range got.Answers {
+			seen[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// byXDS is who answers a client that asks by xDS, in so many calls.
+func (s *town) byXDS(c *client, calls int) []string {
+	return slices.Sorted(maps.Keys(c.do(command{Calls: calls, Timeout: 2000}).Answers))
+}
+
+const zoneKeys = "kubernetes.io/hostname, topology.kubernetes.io/zone, *"
+
+func (s *town) allReady(keys string) state {
+	now := state{keys: keys, zone: "a"}
+	for i := range s.servers {
+		now.ready, now.zones = append(now.ready, true), append(now.zones, []string{"a", "b"}[s.servers[i].node])
+	}
+	return now
+}
+
+// TestClientsOfTheNodeReachTheDaemon through the Service in manifests/xds, and by its socket; those of other nodes do not.
+func TestClientsOfTheNodeReachTheDaemon(t *testing.T) {
+	s := newTown(t, 4)
+	s.apply(s.allReady(zoneKeys))
+	s.start()
+	want := []string{s.servers[0].name, s.servers[2].name}
+	byService, bySocket := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), s.near.Namespace), startClient(t, "unix://"+s.socket, s.near.Namespace)
+	byNode := startClient(t, fmt.Sprintf("passthrough:///%s:%d", s.nodes[0].IPv4, xdsPort), s.nodes[0].Namespace)
+	for what, c := range map[string]*client{"the Service": byService, "the socket": bySocket, "the node itself": byNode} {
+		if got := s.byXDS(c, 20); !slices.Equal(got, want) {
+			t.Errorf("by %s %v answer, want %v", what, got, want)
+		}
+	}
+	if got := s.byKernel(byService, 20); !slices.Equal(got, want) {
+		t.Errorf("by the kernel %v answer, want %v", got, want)
+	}
+	stranger := startClient(t, fmt.Sprintf("passthrough:///%s:%d", s.nodes[0].IPv4, xdsPort), s.far.Namespace)
+	if got := stranger.do(command{Calls: 1, Timeout: 1000}); len(got.Answers) > 0 {
+		t.Errorf("a client of another node is answered: %v", got.Answers)
+	}
+	s.wantsMetric("vicinity_xds_refused_total", 1, `reason="not-of-this-node"`)
+	s.wantsMetric("vicinity_xds_streams", 3)
+	s.wantsMetric("vicinity_xds_rejected_responses_total", 0)
+	s.daemon.Await(t, "a line about the stranger", func() error {
+		if log := s.daemon.Log.String(); strings.Count(log, "a client of xDS is not of this node") != 1 {
+			return fmt.Errorf("the log says %s", log)
+		}
+		return nil
+	})
+}
+
+func (s *town) wantsMetric(name string, atLeast float64, labels ...string) {
+	s.t.Helper()
+	wait.Success(s.t, name, func() error {
+		got, err := s.daemon.Metric(metricsAt, name, labels...)
+		if err == nil && got < atLeast || err == nil && atLeast == 0 && got > 0 {
+			err = fmt.Errorf("it is %v, want %v", got, atLeast)
+		}
+		return err
+	})
+}
+
+const changes = 1000
+
+// TestXDSFollowsTheKernel: after each of many random changes a client that asks by xDS reaches whom a plain client on the
+// node reaches, and that is who it is to be.
+func TestXDSFollowsTheKernel(t *testing.T) {
+	s := newTown(t, 4)
+	now := s.allReady(zoneKeys)
+	s.apply(now)
+	s.start()
+	c := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), s.near.Namespace)
+	random := rand.New(rand.NewPCG(36, 1000))
+	keys := []string{zoneKeys, "topology.kubernetes.io/zone, *", "topology.kubernetes.io/zone", "kubernetes.io/hostname", "*", ""}
+	var delays []time.Duration
+	for i := range changes {
+		switch k := random.IntN(len(s.servers)); random.IntN(5) {
+		case 0:
+			now.keys = keys[random.IntN(len(keys))]
+		case 1:
+			now.ready[k] = !now.ready[k]
+		case 2:
+			now.zones[k] = []string{"a", "b", ""}[random.IntN(3)]
+		case 3:
+			now.zone = []string{"a", "b"}[random.IntN(2)]
+		case 4:
+			now.evacuated[k%2] = !now.evacuated[k%2]
+		}
+		began := time.Now()
+		s.apply(now)
+		want := s.wants(now)
+		draws := 4 + 8*len(want)*len(want) // with four of equal shares one is missed once in 10^16
+		wait.Within(t, 20*time.Second, fmt.Sprintf("change %d (%+v): %v answer by xDS", i, now, want), func() bool {
+			return slices.Equal(s.byXDS(c, draws), want)
+		})
+		delays = append(delays, time.Since(began))
+		if got := s.byKernel(c, draws/2); !slices.Equal(got, want) {
+			t.Fatalf("change %d (%+v): by the kernel %v answer, want %v", i, now, got, want)
+		}
+	}
+	slices.Sort(delays)
+	t.Logf("from a change until the right ones answered: median %v, 99 of 100 within %v", delays[len(delays)/2], delays[len(delays)*99/100])
+	s.wantsMetric("vicinity_xds_rejected_responses_total", 0)
+}

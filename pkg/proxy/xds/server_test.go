@@ -1,0 +1,387 @@
+package xds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// served is a town whose server runs.
+type served struct {
+	*town
+	address string
+	log     *logs.Log
+
+	mutex          sync.Mutex
+	counts         map[string]int
+	streams, names int
+}
+
+func (s *served) Clients(streams, names int) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.streams, s.names = streams, names
+}
+
+func (s *served) add(what string) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.counts[what]++
+}
+
+func (s *served) Answered(kind string) { s.add("answered " + kind) }
+func (s *served) Rejected(kind string) { s.add("rejected " + kind) }
+func (s *served) Unknown()             { s.add("unknown") }
+func (s *served) Refused(why Refusal)  { s.add(string(why)) }
+
+func (s *served) count(what string) int {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.counts[what]
+}
+
+// clients returns how many streams and names there are.
+func (s *served) clients() string {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return fmt.Sprint(s.streams, s.names)
+}
+
+// serveTown serves by a socket, or at an address.
+func serveTown(t *testing.T, address string, isOfNode func(netip.Addr) (bool, error)) *served {
+	t.Helper()
+	s := &served{town: openTown(), address: address, counts: map[string]int{}, log: logs.New(t, "the server")}
+	server := &Server{Table: s.table, IsOfNode: isOfNode, Observer: s, Log: slog.New(slog.NewTextHandler(s.log, nil))}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { _ = server.Run(ctx, []string{address}) }) // it fails never
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+		if got := s.clients(); got != "0 0" {
+			t.Errorf("after the end there are %s streams and names", got)
+		}
+		if len(s.table.sessions)+len(s.table.waiting) > 0 {
+			t.Errorf("after the end %d sessions are left", len(s.table.sessions))
+		}
+	})
+	return s
+}
+
+func (s *served) socket(t *testing.T) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{})))
+	must.Succeed(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+const method = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+
+func open(t *testing.T, conn *grpc.ClientConn) grpc.ClientStream {
+	t.Helper()
+	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method, grpc.WaitForReady(true))
+	must.Succeed(t, err)
+	return stream
+}
+
+func requestOf(of kind, nonce string, names ...string) []byte {
+	var m message
+	for _, name := range names {
+		m = m.text(3, name)
+	}
+	return m.text(4, typeURLs[of]).text(5, nonce)
+}
+
+func receive(t *testing.T, stream grpc.ClientStream) answer {
+	t.Helper()
+	received := make(chan []byte, 1)
+	go func() {
+		var response []byte
+		_ = stream.RecvMsg(&response) // without one the wait fails
+		received <- response
+	}()
+	return read(t, wait.Receive(t, "a response", received))
+}
+
+// take receives a response, and says that it is taken.
+func take(t *testing.T, stream grpc.ClientStream) answer {
+	t.Helper()
+	got := receive(t, stream)
+	must.Succeed(t, stream.SendMsg(requestOf(got.of, got.nonce, got.names...)))
+	return got
+}
+
+func everybody(netip.Addr) (bool, error) { return true, nil }
+
+func socketOf(t *testing.T) string {
+	t.Helper()
+	return SocketPrefix + filepath.Join(t.TempDir(), "run", "xds.sock")
+}
+
+func TestTheServerAnswersAndFollows(t *testing.T) {
+	s := serveTown(t, socketOf(t), everybody)
+	stream := open(t, s.socket(t))
+	must.Succeed(t, stream.SendMsg(requestOf(assignments, "", web)))
+	if got := take(t, stream); got.tiers != "1 3 (a, 2) | 2 (b, 1)" {
+		t.Errorf("told %+v", got)
+	}
+	s.town.serve("web", "", []uint16{80}, "9@node-1/a")
+	if got := receive(t, stream); got.tiers != "9 (a, 1)" {
+		t.Errorf("told %+v", got)
+	}
+	wait.Equal(t, "streams and names", "1 1", s.clients)
+	must.Succeed(t, stream.CloseSend())
+	wait.Equal(t, "streams and names", "0 0", s.clients)
+}
+
+// TestRefusals: each costs its own stream, has a reason, and is counted.
+func TestRefusals(t *testing.T) {
+	s := serveTown(t, socketOf(t), everybody)
+	conn := s.socket(t)
+	many := make([]string, maxNames+1)
+	for i := range many {
+		many[i] = fmt.Sprintf("w%d.s:80", i)
+	}
+	for why, test := range map[string]struct {
+		request []byte
+		code    codes.Code
+		counted Refusal
+	}{
+		"more names than a stream may have": {requestOf(listeners, "", many...), codes.ResourceExhausted, TooManyNames},
+		"no message":                        {[]byte("\xff\xff\xff"), codes.InvalidArgument, MalformedRequest},
+		"a field without its end":           {[]byte("\x1a\x7fweb"), codes.InvalidArgument, MalformedRequest},
+		"a long request":                    {requestOf(listeners, "", strings.Repeat("a", maxRequest)), codes.ResourceExhausted, ""},
+	} {
+		before := s.count(string(test.counted))
+		stream := open(t, conn)
+		must.Succeed(t, stream.SendMsg(test.request))
+		var response []byte
+		if err := stream.RecvMsg(&response); status.Code(err) != test.code {
+			t.Errorf("%s: %v, want %s", why, err, test.code)
+		}
+		if test.counted != "" && s.count(string(test.counted)) != before+1 {
+			t.Errorf("%s is not counted", why)
+		}
+	}
+	stream := open(t, conn)
+	must.Succeed(t, stream.SendMsg(requestOf(assignments, "", web)))
+	receive(t, stream)
+}
+
+// TestABoundedNumberOfStreams: a client that opens ever more is told, and others are served beside it.
+func TestABoundedNumberOfStreams(t *testing.T) {
+	t.Run("of one client", func(t *testing.T) {
+		admission := admission{}
+		greedy, other := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+		admitted := 0
+		for range maxStreams {
+			if admission.enter(greedy) {
+				admitted++
+			}
+		}
+		if admitted != maxPerClient || !admission.enter(other) {
+			t.Errorf("%d streams are admitted", admitted)
+		}
+		if admission.ask(greedy, 0, maxClientNames) != true || admission.ask(greedy, maxClientNames, maxClientNames+1) {
+			t.Errorf("a client may ask for more than %d names", maxClientNames)
+		}
+		if !admission.ask(other, 0, 3) {
+			t.Error("another client may not ask")
+		}
+		admission.leave(greedy, maxClientNames+1, 0)
+		if !admission.enter(greedy) {
+			t.Error("a client that left may not come back")
+		}
+	})
+	t.Run("in all", func(t *testing.T) {
+		admission, admitted := admission{}, 0
+		for i := range 2 * maxStreams {
+			if admission.enter(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})) {
+				admitted++
+			}
+		}
+		if admitted != maxStreams {
+			t.Errorf("%d streams are admitted", admitted)
+		}
+	})
+}
+
+// TestStrangersLearnNothing: a connection from elsewhere ends at once, is counted, and told once.
+func TestStrangersLearnNothing(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must.Succeed(t, err)
+	address := listener.Addr().String()
+	must.Succeed(t, listener.Close())
+	s := serveTown(t, address, func(addr netip.Addr) (bool, error) {
+		if addr == netip.MustParseAddr("127.0.0.2") {
+			return false, errors.New("no route")
+		}
+		return true, nil
+	})
+	for i := range 3 {
+		dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+		wait.Success(t, "the server listens", func() error {
+			conn, err := dialer.Dial("tcp", address)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = conn.Close() }()
+			if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil {
+				t.Error("a stranger is told something")
+			}
+			return nil
+		})
+		wait.Equal(t, "strangers counted", i+1, func() int { return s.count(string(NotOfThisNode)) })
+	}
+	wait.Equal(t, "lines of log", 1, func() int { return strings.Count(s.log.String(), "not of this node") })
+	stream := open(t, s.socket(t))
+	must.Succeed(t, stream.SendMsg(requestOf(assignments, "", web)))
+	receive(t, stream)
+}
+
+// TestASocketIsMadeAnew, unless something else is there.
+func TestASocketIsMadeAnew(t *testing.T) {
+	address := socketOf(t)
+	path := strings.TrimPrefix(address, SocketPrefix)
+	for range 2 {
+		listener, err := listen(t.Context(), address)
+		must.Succeed(t, err)
+		info, err := os.Stat(path)
+		must.Succeed(t, err)
+		if info.Mode().Perm() != 0o666 {
+			t.Errorf("the socket has mode %v", info.Mode())
+		}
+		listener.(*net.UnixListener).SetUnlinkOnClose(false) // as one that was killed leaves it
+		must.Succeed(t, listener.Close())
+	}
+	must.Succeed(t, os.Remove(path))
+	must.Succeed(t, os.WriteFile(path, []byte("precious"), 0o600))
+	if _, err := listen(t.Context(), address); err == nil {
+		t.Error("a file is taken for a socket")
+	}
+}
+
+// TestWhoDoesNotReadCostsOneMessage, and delays nobody: neither changes nor other clients.
+func TestWhoDoesNotReadCostsOneMessage(t *testing.T) {
+	s := serveTown(t, socketOf(t), everybody)
+	var wide strings.Builder
+	for i := range 250 {
+		fmt.Fprintf(&wide, "%d@node-1/a ", i)
+	}
+	var names []string
+	for i := range 20 {
+		name := fmt.Sprint("wide-", i)
+		s.town.serve(name, "", []uint16{80}, wide.String())
+		names = append(names, name+".shop:80")
+	}
+	const silent = 50
+	conn := s.socket(t)
+	for range silent {
+		must.Succeed(t, open(t, conn).SendMsg(requestOf(assignments, "", names...)))
+	}
+	reader := open(t, s.socket(t))
+	must.Succeed(t, reader.SendMsg(requestOf(assignments, "", web)))
+	take(t, reader)
+	wait.Equal(t, "streams", fmt.Sprint(silent+1, " ", silent*20+1), s.clients)
+	before := heap()
+	for i := range 500 {
+		took := time.Now()
+		s.town.serve("web", "", []uint16{80}, fmt.Sprintf("%d@node-1/a", 1+i%200))
+		for k := range 20 {
+			s.town.serve(fmt.Sprint("wide-", k), "", []uint16{80}, fmt.Sprintf("%d@node-2/b %s", 251+i%2, wide.String()[2:]))
+		}
+		if i%50 > 0 {
+			continue
+		}
+		if got := take(t, reader); got.names[0] != web {
+			t.Errorf("told %+v", got)
+		}
+		if took := time.Since(took); took > 5*time.Second {
+			t.Errorf("a change took %v", took)
+		}
+	}
+	if grown := heap() - before; grown > 8<<20 {
+		t.Errorf("%d streams that do not read, and 10,000 changes, cost %d kB", silent, grown>>10)
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+// FuzzParseRequest: whatever a client sends, it is read or refused.
+func FuzzParseRequest(f *testing.F) {
+	f.Add(requestOf(listeners, "1", web, cart))
+	f.Add([]byte("\x32\x04\x12\x02no"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		parsed, err := parseRequest(text)
+		if err != nil && !errors.Is(err, errNoRequest) && !errors.Is(err, errTooManyNames) {
+			t.Errorf("an error of another kind: %v", err)
+		}
+		if err == nil && len(parsed.names) > maxNames {
+			t.Errorf("%d names", len(parsed.names))
+		}
+		town := openTown()
+		who := town.session("")
+		if err == nil {
+			who.take(parsed)
+			for range 5 {
+				if _, response, _ := who.next(); response != nil {
+					read(t, response)
+				}
+			}
+		}
+	})
+}
+
+// TestARefusalIsToldOnce, with the client's own name for itself, on one line.
+func TestARefusalIsToldOnce(t *testing.T) {
+	s := serveTown(t, socketOf(t), everybody)
+	conn := s.socket(t)
+	for range 3 {
+		stream := open(t, conn)
+		first := message(requestOf(assignments, "", web)).nested(2, func(m message) message { return m.text(1, "pod\n-1") })
+		must.Succeed(t, stream.SendMsg([]byte(first)))
+		nonce := receive(t, stream).nonce
+		refusal := message(requestOf(assignments, nonce, web)).nested(6, func(m message) message { return m.text(2, "I do\nnot like it") })
+		must.Succeed(t, stream.SendMsg([]byte(refusal)))
+		must.Succeed(t, stream.SendMsg(requestOf(listeners, "", "typo.shop:80", "web")))
+		receive(t, stream)
+	}
+	wait.Equal(t, "rejections counted", 3, func() int { return s.count("rejected EDS") })
+	wait.Equal(t, "unknown names counted", 6, func() int { return s.count("unknown") })
+	log := s.log.String()
+	for _, words := range []string{`I do\\nnot like it`, `node-id=pod\n-1`, "typo.shop", "name=web "} {
+		if strings.Count(log, words) < 1 {
+			t.Errorf("the log does not have %s", words)
+		}
+	}
+	if lines := strings.Count(log, "\n"); lines != 4 {
+		t.Errorf("the log has %d lines:\n%s", lines, log)
+	}
+}

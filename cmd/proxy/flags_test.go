@@ -57,6 +57,15 @@ func TestRunFlags(t *testing.T) {
 			args: "--dns-bind-address 0.0.0.0:53", err: `--dns-bind-address "0.0.0.0:53" is not one address and a port`,
 		},
 		"DNS at a host name":             {args: "--dns-bind-address localhost:53", err: `--dns-bind-address "localhost:53" is not one address`},
+		"xDS at an address and a socket": {args: "--xds-bind-address 0.0.0.0:18000,unix:///run/vicinity/xds.sock"},
+		"xDS at a host name":             {args: "--xds-bind-address localhost:1", err: `--xds-bind-address "localhost:1" is neither IP:PORT`},
+		"xDS at a path that begins nowhere": {
+			args: "--xds-bind-address unix://xds.sock", err: `--xds-bind-address "unix://xds.sock": a socket's path begins with a slash`,
+		},
+		"xDS where the metrics are": {
+			args: "--xds-bind-address 127.0.0.1:10249", err: "--xds-bind-address 127.0.0.1:10249 is that of another server",
+		},
+		"xDS twice at one address": {args: "--xds-bind-address [::1]:1,[::1]:1", err: "--xds-bind-address [::1]:1 is that of another server"},
 		"answers for parts of a second":  {args: "--dns-ttl 500ms", err: "--dns-ttl 500ms: want whole seconds, at most 1h0m0s"},
 		"answers for a day":              {args: "--dns-ttl 24h", err: "--dns-ttl 24h0m0s: want whole seconds"},
 		"a domain that no name can have": {args: "--cluster-domain a_b", err: `--cluster-domain "a_b": `},

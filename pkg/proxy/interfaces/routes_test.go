@@ -98,6 +98,35 @@ func TestAnAddressIsLocalWhereTheTablesTakeItForLocal(t *testing.T) {
 	}
 }
 
+// TestWhoIsOnTheNode: its own addresses, and those to which a link leads without a gateway.
+func TestWhoIsOnTheNode(t *testing.T) {
+	n := newNetwork(t)
+	n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
+	n.address(func(link netlink.Link, addr *netlink.Addr) error {
+		addr.Flags = unix.IFA_F_NODAD
+		return netlink.AddrAdd(link, addr)
+	}, "eth0", "2001:db8::1/64")
+	for _, args := range []string{
+		"route add 10.244.1.7/32 dev eth0", "route add 10.244.2.0/24 via 192.0.2.2", "route add unreachable 10.9.0.0/16",
+		"route add 10.244.3.0/24 nexthop via 192.0.2.3 nexthop via 192.0.2.4", "route add 10.244.4.0/24 via inet6 2001:db8::2 dev eth0",
+		"route add default via 192.0.2.254", "-6 route add 2001:db8:1::7/128 dev eth0", "-6 route add 2001:db8:2::/64 via 2001:db8::2",
+	} {
+		n.Exec("ip", strings.Fields(args)...)
+	}
+	var routes *Routes
+	n.do(func() (err error) { routes, err = OpenRoutes(); return err })
+	defer routes.Close()
+	for text, want := range map[string]bool{
+		"127.0.0.1": true, "192.0.2.1": true, "10.244.1.7": true, "192.0.2.9": true, // a neighbour
+		"10.244.1.8": false, "10.244.2.7": false, "10.244.3.7": false, "10.244.4.7": false, "10.9.0.1": false, "203.0.113.1": false,
+		"::1": true, "2001:db8:1::7": true, "2001:db8:1::8": false, "2001:db8:2::7": false,
+	} {
+		if got, err := routes.IsOnNode(netip.MustParseAddr(text)); got != want || err != nil {
+			t.Errorf("%s is on the node: %t, %v; want %t", text, got, err, want)
+		}
+	}
+}
+
 func TestClosedRoutesLeaveNothingOpen(t *testing.T) {
 	n, before := newNetwork(t), openFiles(t)
 	for range 10 {

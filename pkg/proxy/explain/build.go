@@ -38,6 +38,7 @@ func (c Clients) build(cluster *model.Cluster, decision selection.Decision, quer
 	if query.Dialled.IsValid() {
 		query.narrow(&port, decision)
 	}
+	port.NextTiers = nextTiers(decision.Tiers())
 	if decision.Selection.Local != nil {
 		local := choice(*decision.Selection.Local)
 		port.Local = &local
@@ -45,13 +46,26 @@ func (c Clients) build(cluster *model.Cluster, decision selection.Decision, quer
 	return port
 }
 
-func choice(chosen selection.Choice) Choice {
-	endpoints := make([]string, 0, len(chosen.Endpoints))
-	for _, endpoint := range chosen.Endpoints {
-		endpoints = append(endpoints, EndpointName(endpoint.Addr))
+// nextTiers are the tiers behind the first.
+func nextTiers(all []selection.Tier) []Tier {
+	var tiers []Tier
+	for i := 1; i < len(all); i++ {
+		tiers = append(tiers, Tier{namesOf(all[i].Endpoints)})
 	}
+	return tiers
+}
+
+func namesOf(endpoints []model.PortEndpoint) []string {
+	names := make([]string, 0, len(endpoints))
+	for i := range endpoints {
+		names = append(names, EndpointName(endpoints[i].Addr))
+	}
+	return names
+}
+
+func choice(chosen selection.Choice) Choice {
 	return Choice{
-		Endpoints: endpoints,
+		Endpoints: namesOf(chosen.Endpoints),
 		Tier:      chosen.Tier,
 		Reason:    string(chosen.Reason.Code),
 		Message:   chosen.Reason.Sentence(),

@@ -31,6 +31,10 @@ type Port struct {
 	Cluster Choice  `json:"cluster"`
 	Local   *Choice `json:"local,omitempty"`
 
+	// NextTiers are what clients that choose endpoints themselves turn to, by xDS, while what serves the ClusterIP does not
+	// answer: one tier after the other, in the order of the topology keys. Empty if nothing is behind it.
+	NextTiers []Tier `json:"nextTiers,omitempty"`
+
 	// NodesFrom is the resource from which the labels of other nodes are known, one of model.TopologyResources, if any of them
 	// decides about the Service; empty if none does.
 	NodesFrom string `json:"nodesFrom,omitempty"`
@@ -107,6 +111,11 @@ type Choice struct {
 	// how many draws of all lead to each endpoint; never null.
 	Shares []Share        `json:"shares"`
 	Slots  map[string]int `json:"slots"`
+}
+
+// Tier is endpoints that a client turns to together.
+type Tier struct {
+	Endpoints []string `json:"endpoints"` // address:port, never empty
 }
 
 // Share is a part of a node's connections.

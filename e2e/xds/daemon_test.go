@@ -340,19 +340,21 @@ func TestXDSFollowsTheKernel(t *testing.T) {
 		case 4:
 			now.evacuated[k%2] = !now.evacuated[k%2]
 		}
-		began := time.Now()
 		s.apply(now)
 		want := s.wants(now)
 		draws := 4 + 8*len(want)*len(want) // with four of equal shares one is missed once in 10^16
-		wait.Within(t, 20*time.Second, fmt.Sprintf("change %d (%+v): %v answer by xDS", i, now, want), func() bool {
-			return slices.Equal(s.byXDS(c, draws), want)
-		})
+		what := fmt.Sprintf("change %d (%+v): %v answer by ", i, now, want)
+		// A file that has lost objects is believed after two seconds, so the kernel comes first.
+		wait.Within(t, 20*time.Second, what+"the kernel", func() bool { return slices.Equal(s.byKernel(c, draws), want) })
+		began := time.Now()
+		wait.Within(t, 20*time.Second, what+"xDS", func() bool { return slices.Equal(s.byXDS(c, draws), want) })
 		delays = append(delays, time.Since(began))
-		if got := s.byKernel(c, draws/2); !slices.Equal(got, want) {
-			t.Fatalf("change %d (%+v): by the kernel %v answer, want %v", i, now, got, want)
-		}
 	}
 	slices.Sort(delays)
-	t.Logf("from a change until the right ones answered: median %v, 99 of 100 within %v", delays[len(delays)/2], delays[len(delays)*99/100])
+	late := delays[len(delays)*99/100]
+	t.Logf("after the kernel, until the calls were made that show it: median %v, 99 of 100 within %v", delays[len(delays)/2], late)
+	if late > time.Second {
+		t.Errorf("of 100 changes one is told %v after the kernel", late)
+	}
 	s.wantsMetric("vicinity_xds_rejected_responses_total", 0)
 }

@@ -115,7 +115,7 @@ func TestANewKubeconfigEndsTheDaemonUnlessItIsWrong(t *testing.T) {
 
 			kubeconfig.write(t, "..wrong "+name, "{")
 			wait.Until(t, "the wrong text is reported", func() bool {
-				return strings.Contains(log(), `what it said before stays in force" file=`+kubeconfig.path()+` error=`)
+				return strings.Contains(log(), `keeping the last good one" file=`+kubeconfig.path()+` error=`)
 			})
 			select {
 			case status := <-ended:

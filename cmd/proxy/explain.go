@@ -58,8 +58,8 @@ the proxy: first about the Service's addresses, and then about each port.
 
 Each reason is a sentence for people, followed by a [Code] that stays the same between versions, for scripts and
 alerts. The kernel is not asked and not touched: this is what 'proxy run' with the same manifests and flags would decide.
-If a proxy runs on this machine for the node that is explained, it is asked at --metrics-bind-address for the Services that
-its kernel refuses. Where labels of other nodes decide, each port says from where it has them (--node-topology).
+If a proxy runs on this machine for the node in question, it is asked at --metrics-bind-address which Services its kernel
+refuses. Where labels of other nodes decide, each port names their source (--node-topology).
 
 With ADDRESS:PORT it prints what a connection there does: a ClusterIP, an external address, a node port at an address that
 the Node names, or a node port on loopback, such as 127.0.0.1:30080 or [::1]:30080.
@@ -67,8 +67,8 @@ the Node names, or a node port on loopback, such as 127.0.0.1:30080 or [::1]:300
 PORT is a port's name or its number. Without NAME all Services are explained, or those of the namespace of -n. NAME without
 NAMESPACE is in that of -n, or in the one of the kubeconfig's context.
 
-Exit status: 1 if there is no answer, 2 if the command line is wrong, or what was asked about was refused or could not be
-read: what is printed lacks it.`,
+Exit status: 1 if there is no answer, 2 if the command line is wrong, or if what was asked about was refused or could not
+be read, so that it is missing from the output.`,
 		Example:               explainExamples,
 		Args:                  cli.AtMost(1),
 		DisableFlagsInUseLine: true,
@@ -117,7 +117,7 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 	f.topology.register(flags)
 	f.namespaceFlags.register(flags)
 	flags.BoolVar(&f.allNodes, "all-nodes", false, "explain for every Node, one after the other")
-	flags.BoolVar(&f.all, "all", false, "list each endpoint that is left out, where the text counts those with the same reason")
+	flags.BoolVar(&f.all, "all", false, "list every endpoint that is left out; without it the text counts those with the same reason")
 	flags.StringVar(&f.evacuate, "evacuate", "", "what 'forecast --evacuate' says, with the `SELECTOR` that it takes")
 	must(flags.MarkHidden("evacuate")) // it goes after one release
 	flags.StringVar(&f.why, "why", "", "an endpoint's address, a pod's name or a node: print why the node does not use this `TARGET`, or "+

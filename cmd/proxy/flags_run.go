@@ -49,7 +49,7 @@ var serverSettings = []settingFlag{
 		"longest `TIME` between two tries after a failure; a change that waits for twice as long makes the proxy unhealthy",
 	},
 	{"log-format", "logging.format", "`FORMAT` of the log: text or json"},
-	{"v", "logging.verbosity", "`NUMBER` of kube-proxy's levels: 4 or more is --log-level debug, if that is not given"},
+	{"v", "logging.verbosity", "`NUMBER` of kube-proxy's levels: 4 or more means --log-level debug, unless that is given"},
 	{
 		"oom-score-adj", "oomScoreAdj",
 		"`NUMBER` from -1000 to 1000: the proxy's oom_score_adj; the higher, the sooner the kernel ends it when memory is short " +
@@ -107,7 +107,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.check, "check", false,
 		"say what would change for kube-proxy's file of --config on this node, change nothing, and end: with status 2 if the proxy "+
 			"would not start")
-	flags.StringVar(&f.writeConfigTo, "write-config-to", "", "write the configuration that file and flags make to `FILE`, and end")
+	flags.StringVar(&f.writeConfigTo, "write-config-to", "", "write the configuration that results from file and flags to `FILE`, and exit")
 	f.ignored.register(flags, &f.settingFlags)
 	f.instead.register(flags)
 }

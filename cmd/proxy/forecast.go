@@ -50,28 +50,28 @@ func newForecast() *cobra.Command {
 		Use:   "forecast [[NAMESPACE/]NAME] [flags]",
 		Short: "Print where new connections go, over all nodes, and what other settings would make of that",
 		Long: `Print for each Service, and for all together, which share of new connections stays on the client's node, in its zone
-and in its region, how much the busiest endpoint expects beside the mean, and what is refused: as the cluster is now, and
+and in its region, how much the busiest endpoint expects compared with the mean, and what is refused: as the cluster is now, and
 side by side without any preference, with trafficDistribution, with topology-mode Auto, and with a bound on the load.
-Where connections are refused, or a setting has no effect, a sentence says why, and how to mend it. Where another setting
-is better, one says why, and what to write. Shares are of all connections, refused ones included.
+Where connections are refused, or a setting has no effect, it says why, and how to fix it. Where another setting is
+better, it says why, and what to write. Shares are of all connections, refused ones included.
 
 Nothing has to be installed. It works with kube-proxy or any other proxy in the cluster, reads Services, EndpointSlices and
-Nodes, and changes nothing. The hints that trafficDistribution and Auto would bring are reckoned by the EndpointSlice
+Nodes, and changes nothing. The hints that trafficDistribution and Auto would bring are computed by the EndpointSlice
 controller's own packages.
 
-It is about connections inside the cluster, to ClusterIPs and to headless Services. Those follow topology keys where the
-node's DNS cache asks the proxy. Nobody knows bytes, and nobody knows who asks: each Node counts as one client, or as its
-label ` + policy.DemandLabel + ` says; where a Service names its clients, they count. --demand takes what was measured.
+It is about connections inside the cluster, to ClusterIPs and to headless Services. The latter follow topology keys where
+the node's DNS cache asks the proxy. It counts connections, not bytes. Each Node counts as one client, or as its label
+` + policy.DemandLabel + ` says; where a Service names its clients, they count. --demand takes what was measured.
 
 Without NAME it is about the Services of all namespaces, or of the one of -n. NAME without NAMESPACE is in that of -n, or in
 the one of the kubeconfig's context.
 
 What if? --without-nodes, --evacuate, --annotate and --scale, as often as wanted, show before and after. Loads are multiples
 of the mean before in both: an endpoint that has to do the work of two expects 2.00. What the webhook would deny is an error.
-While Nodes are being evacuated, or would be, it says which Services have nothing else.
+While Nodes are being evacuated, or would be, it lists the Services that have nothing else, and on which Nodes.
 
-Exit status: 1 if a Service misses --max-load, --min-near or --max-refused; 2 if the command line is wrong, or something cannot be read or
-is refused, of which the forecast knows nothing then, or there is no Service to judge.`,
+Exit status: 1 if a Service misses --max-load, --min-near or --max-refused; 2 if the command line is wrong, if
+something cannot be read or is refused, so that the forecast lacks it, or if there is no Service to judge.`,
 		Example:               forecastExamples,
 		Args:                  cli.AtMost(1),
 		DisableFlagsInUseLine: true,
@@ -244,7 +244,7 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 		printable.Fprintf(stderr, "warning: %s\n", noSlices)
 	}
 	if len(objects.Nodes) == 0 {
-		return unreadableError{errors.New("no Node could be read, so that nobody is there to connect: see the warnings above")}
+		return unreadableError{errors.New("no Node could be read, so there are no clients: see the warnings above")}
 	}
 	if query != (explain.Query{}) && !slices.ContainsFunc(state.ServiceNames(), query.Covers) {
 		return unreadableError{flags.notFound(state, query)}

@@ -265,11 +265,11 @@ func TestALabelThatNoNodeHasIsNotZero(t *testing.T) {
 	}{
 		"no region": {nil, 1, []string{
 			"now             33 %         33 %         -              67 %         0 %",
-			"No Node has the label topology.kubernetes.io/region, so nobody knows what stays in a region.\n", "33 % 1.00 ",
+			"No Node has the label topology.kubernetes.io/region, so it is unknown what stays in a region.\n", "33 % 1.00 ",
 		}},
 		"no zone": {append(zones, inSlices...), 2, []string{
 			"now             33 %         -            -              -            0 %",
-			"No Node has the label topology.kubernetes.io/zone, so nobody knows what stays in a zone.\n",
+			"No Node has the label topology.kubernetes.io/zone, so it is unknown what stays in a zone.\n",
 		}},
 		"one Node without a zone": {[]string{", topology.kubernetes.io/zone: zc", ""}, 1, []string{
 			"In no zone, without the label topology.kubernetes.io/zone: 1 of 3 Nodes (nc).\n",

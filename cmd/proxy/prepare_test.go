@@ -21,7 +21,7 @@ func TestInitOnlyWritesKernelSettingsAndEnds(t *testing.T) {
 	if got.status != 0 || got.stdout != "" {
 		t.Errorf("got %+v, want status 0", got)
 	}
-	const want = `msg="a kernel setting was changed" sysctl=net.netfilter.nf_conntrack_udp_timeout`
+	const want = `msg="changed a kernel setting" sysctl=net.netfilter.nf_conntrack_udp_timeout`
 	if !strings.Contains(got.stderr, want) || !strings.Contains(got.stderr, "wanted=77\n") {
 		t.Errorf("the log lacks %s:\n%s", want, got.stderr)
 	}
@@ -72,7 +72,8 @@ func TestWhatMayNotBeWrittenIsLoggedWithHowToSetIt(t *testing.T) {
 		t.Errorf("got %+v, want status 0", got)
 	}
 	for _, part := range []string{
-		`level=WARN msg="a kernel setting is not as wanted, and may not be changed from here" sysctl=net.netfilter.nf_conntrack_max value=`,
+		`level=WARN msg="a kernel setting has another value than wanted, and cannot be changed from here" ` +
+			`sysctl=net.netfilter.nf_conntrack_max value=`,
 		`wanted=2000000000 set-it="on the node itself: sysctl -w net.netfilter.nf_conntrack_max=2000000000" error=`,
 		`sysctl=net.ipv4.ip_forward value=0 set-it="on the node itself: sysctl -w net.ipv4.ip_forward=1"`,
 		`sysctl=net.ipv6.conf.all.forwarding value=0`,

@@ -21,16 +21,16 @@ namespace, and follow every change. One line on standard output says when the fi
 standard error.
 
 The configuration is kube-proxy's: its file, with --config, and its flags. A flag that is given beats the file. A setting that
-has no meaning here is accepted, and logged once. When the file or the kubeconfig changes the proxy ends, to be
-started again.
+has no meaning here is accepted, and logged once. When the file or the kubeconfig changes, the proxy exits, to be
+restarted.
 
-An object that cannot be right is left out alone, and its last good version stays in force: the log and /healthz say
-which, where and why, and /metrics counts them. SIGTERM and Ctrl-C end the proxy and leave the rules, so that a restart
+An invalid object is left out alone, and its last good version stays in force: the log says which, where and why,
+/healthz and /metrics count them. SIGTERM and Ctrl-C end the proxy and leave the rules, so that a restart
 disturbs nothing; 'proxy cleanup' removes them.
 
-With --check nothing is programmed: it says, line by line, what becomes of kube-proxy's file, what of kube-proxy's defaults
-differs, what kube-proxy left on this node, and where node ports would be served. Exit status: 0 if the proxy would start, 2 if not.
-It asks the kernel what 'run' asks first, writes no kernel setting, opens no port and makes no table.
+With --check nothing is programmed: it prints, line by line, what becomes of kube-proxy's file, which of kube-proxy's
+defaults differ, what kube-proxy left on this node, and where node ports would be served. Exit status: 0 if the proxy would start, 2 if not.
+It asks the kernel what 'run' asks first, but writes no kernel setting, opens no port and makes no table.
 
 Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
 		Example: `  # in a pod, with the ConfigMap of kube-proxy

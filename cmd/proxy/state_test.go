@@ -283,7 +283,7 @@ func TestAServiceThatIsNotOursIsNotMissing(t *testing.T) {
 		"shop/keys": {1, "service shop/keys: it is headless, and its topology keys are ignored: DNS tells its clients of all ready " +
 			"endpoints, and they connect to these without a proxy"},
 		"shop/away": {1, "service shop/away: it is of type ExternalName: DNS sends its clients to billing.example.com, and no proxy is asked"},
-		"shop/new":  {1, "service shop/new: it has no ClusterIP yet, so that nobody can connect to it"},
+		"shop/new":  {1, "service shop/new: it has no ClusterIP yet, so no client can connect to it"},
 		"shop/bad":  {2, "proxy: service shop/bad is refused: see the warning above"},
 	} {
 		for _, why := range []string{"", " --why node-a"} {

@@ -28,29 +28,29 @@ func newStatus(everywhere bool) *cobra.Command {
 	nodes := rollcallFlags{allNodes: everywhere}
 	command := &cobra.Command{
 		Use:   "status [flags]",
-		Short: "Print whether the kernel of this node holds what it should, and what the proxy says of its work",
+		Short: "Print whether the kernel of this node holds what it should, and how the proxy is doing",
 		Long: `Ask the proxy that runs on this node, at --metrics-bind-address: since when the kernel agrees with the cluster, what changed
-last and how long it took, what waits, is refused or contested, and whether the API server is heard.
+last and how long it took, what waits, is refused or contested, and whether the API server can be reached.
 
 Then compare what the kernel holds with what it should hold, element by element, chain by chain and rule by rule. Both are
-found anew: the Services are read where the proxy reads them, with the flags that it says it has, and the kernel is asked by
-another connection. The proxy's own record of the kernel is not used. In which slot of a port an endpoint is depends
-on history and means nothing; only the number of its slots is compared. A difference counts if it is there twice, a second
-apart: a change on its way is none.
+read again: the Services from where the proxy reads them, with the flags that it reports, and the kernel over another
+connection. The proxy's own record of the kernel is not used. Which slot of a port an endpoint has depends on history and
+means nothing; only the number of its slots is compared. A difference counts if it is seen twice, a second apart, so
+that changes on their way do not count.
 
-All flags of 'proxy run' may be given; they replace what the proxy says, and are needed if none answers.
+All flags of 'proxy run' may be given; they override what the proxy reports, and are needed if no proxy answers.
 
 With --all-nodes the proxies of all Nodes are asked instead, through the API server, and their kernels are not compared:
 that needs to list Nodes, and in the proxy's namespace to list pods and to get pods/proxy.
 
 Rules of another service proxy that may answer first do not agree either, unless --service-proxy-name is set.
 
-Of an object that is refused the last good version should be in the kernel, if the proxy has seen one; nobody else has. The
-proxy is asked for it, and refused objects are listed.
+For an object that is refused, the kernel should hold its last good version. Only the proxy can have seen that one, so it
+is asked for it. Refused objects are listed.
 
-Exit status: 0 if everything agrees, 1 if not, and 2 if all agrees but nothing is in force of an object that is refused, or there
-is no Service at all; with --all-nodes 2 if all agree but one left objects out. Root (CAP_NET_ADMIN) is needed, but for
---all-nodes.`,
+Exit status: 0 if everything agrees, 1 if not, and 2 if all agrees but a refused object has no good version in force, or there
+is no Service at all; with --all-nodes 2 if all agree but one left objects out. Root (CAP_NET_ADMIN) is needed, except
+for --all-nodes.`,
 		Example: `  # on a node
   sudo proxy status
 

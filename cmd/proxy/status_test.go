@@ -57,7 +57,7 @@ func TestStatusComparesTheKernelWithWhatItShouldHold(t *testing.T) {
 		t.Errorf("exit status %d, %+v, %+v", exit, node, node.Proxy)
 	}
 	text := statusIn(t, namespace, at).stdout
-	for _, want := range []string{"node node-a", "in agreement", "newest change", "left out", "is heard", "holds what it should"} {
+	for _, want := range []string{"node node-a", "in agreement", "newest change", "left out", "is reachable", "holds what it should"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the text lacks %q:\n%s", want, text)
 		}

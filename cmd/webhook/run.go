@@ -15,7 +15,7 @@ func newRun() *cobra.Command {
 author thinks, and which settings a Service gets that says nothing. The manifests are in manifests/webhook.
 
 Any number of replicas may run: they share a certificate, which they make and renew themselves by default, and
-nothing else. On SIGTERM a replica is not ready any more, answers all requests for --shutdown-delay, and ends.`,
+nothing else. On SIGTERM a replica stops being ready, answers all requests for --shutdown-delay, and exits.`,
 		Example: `  webhook run --config /etc/vicinity/config.yaml                                 # in a pod
   webhook run --kubeconfig ~/.kube/config --cert-source files \
       --tls-cert-file tls.crt --tls-private-key-file tls.key                     # outside, for a try`,

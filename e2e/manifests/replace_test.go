@@ -204,7 +204,7 @@ func (c *realCluster) changeKubeconfig(t *testing.T) {
 	}
 	change("current-context: default", "current-context: missing")
 	wait.Within(t, kubeletPatience, "all proxies say that the kubeconfig is wrong", func() bool {
-		const refused = "a configuration file was updated and cannot be used; what it said before stays in force"
+		const refused = "an updated configuration file cannot be used; keeping the last good one"
 		return strings.Count(c.logs(t), refused) == len(realNodes)
 	})
 	if restarts := c.restarts(t); restarts != "0 0" {

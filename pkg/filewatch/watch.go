@@ -74,7 +74,7 @@ func (f File) Watch(ctx context.Context, log *slog.Logger) error {
 			f.report(nil)
 		case err != nil && err.Error() != logged: // once, and not with every look
 			logged = err.Error()
-			log.Error("a configuration file was updated and cannot be used; what it said before stays in force", "error", err)
+			log.Error("an updated configuration file cannot be used; keeping the last good one", "error", err)
 			f.report(err)
 		}
 		select {

@@ -111,7 +111,7 @@ func TestAWrongTextIsLoggedAndARightOneAfterItCounts(t *testing.T) {
 	log, ended, _ := watchIt(t, file.path())
 
 	file.write("wrong")
-	log.Await(t, `what it said before stays in force" file=`+file.path()+` error="it says wrong"`)
+	log.Await(t, `keeping the last good one" file=`+file.path()+` error="it says wrong"`)
 	select {
 	case err := <-ended:
 		t.Fatalf("the wrong text ended the watch: %v", err)

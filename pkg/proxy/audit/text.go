@@ -98,13 +98,13 @@ func ago(at time.Time) string {
 
 func heard(interruptions []status.Interruption) string {
 	if len(interruptions) == 0 {
-		return "is heard"
+		return "is reachable"
 	}
 	var words []string
 	for _, one := range interruptions {
 		words = append(words, fmt.Sprintf("%s since %s: %s", one.Resource, ago(one.Since), one.Reason))
 	}
-	return "is not heard about " + strings.Join(words, "; ")
+	return "has interrupted watches: " + strings.Join(words, "; ")
 }
 
 // counted says how many Services there are, and how many there should be.

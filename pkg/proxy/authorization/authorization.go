@@ -213,9 +213,9 @@ func (h *Handler) report(err error) {
 	defer h.mutex.Unlock()
 	switch {
 	case err != nil && !h.silent:
-		h.log.Error("the API server does not say who may read the metrics; whom it allowed within the hour may go on", "error", err)
+		h.log.Error("could not ask the API server who may read the metrics; whoever was allowed within the last hour still is", "error", err)
 	case err == nil && h.silent:
-		h.log.Info("the API server says again who may read the metrics")
+		h.log.Info("the API server answers again who may read the metrics")
 	}
 	h.silent = err != nil
 }

@@ -97,7 +97,7 @@ func (w *Writer) untilWritten(ctx context.Context) {
 			return
 		}
 		if !failed {
-			w.log.Error("the Node's condition is not written; trying again", "condition", Type, "error", err, "do", remedy(err))
+			w.log.Error("could not write the Node's condition; trying again", "condition", Type, "error", err, "do", remedy(err))
 		}
 		select {
 		case <-ctx.Done():
@@ -128,7 +128,7 @@ func (w *Writer) write(ctx context.Context) error {
 	if _, err := w.nodes.Patch(ctx, w.node, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 		return fmt.Errorf("patch the status of Node %s: %w", w.node, err)
 	}
-	w.log.Info("the Node's condition is written", "condition", Type, "status", state.Status, "reason", state.Reason)
+	w.log.Info("wrote the Node's condition", "condition", Type, "status", state.Status, "reason", state.Reason)
 	return nil
 }
 

@@ -84,7 +84,7 @@ const ipvsTimeout = 15 * time.Minute
 func modeOf(c *Configuration) string { return cmp.Or(string(c.Mode), modeIPTables) }
 
 const (
-	boundLoad    = "nobody counts open connections here; the annotation vicinity.dev/max-load bounds what an endpoint may expect"
+	boundLoad    = "open connections are not counted here; the annotation vicinity.dev/max-load bounds what an endpoint may expect"
 	rememberThem = "sessionAffinity: ClientIP keeps a client at its endpoint; each node remembers its own clients"
 )
 

@@ -254,7 +254,7 @@ func (d *daemon) watchAPIServers(ctx context.Context) error {
 // alone there is one complete sync in a sync period.
 func (d *daemon) repair(change nft.ForeignChange) {
 	if change.Lost {
-		d.log.Info("changes of nftables may have been missed; writing our tables anew soon")
+		d.log.Info("changes of nftables may have been missed; our tables will be rewritten soon")
 		signal(d.suspected)
 		return
 	}

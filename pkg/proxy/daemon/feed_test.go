@@ -27,8 +27,8 @@ func TestWhatAChangeBringsThatIsHardlyMeantIsLogged(t *testing.T) {
 	service := model.Change{Services: map[model.ObjectName]*model.Service{{Namespace: "shop", Name: "web"}: {}}}
 	here := nodeChange(&model.Node{Name: "node-a"})
 	const (
-		noNode   = `level=WARN msg="there is no Node of this name; its labels are unknown until there is one" node=node-a`
-		nodeGone = `level=WARN msg="the Node of this name is gone; what it said last stays in force" node=node-a`
+		noNode   = `level=WARN msg="there is no Node with this name; its labels are unknown until one is created" node=node-a`
+		nodeGone = `level=WARN msg="this Node was deleted; keeping its last known labels and addresses" node=node-a`
 	)
 	for name, test := range map[string]struct {
 		changes []model.Change

@@ -22,11 +22,11 @@ func (f *feed) warnOfNode(change model.Change) {
 	case f.started && !changed:
 		return
 	case f.started && node == nil:
-		f.log.Warn("the Node of this name is gone; what it said last stays in force", "node", f.node)
+		f.log.Warn("this Node was deleted; keeping its last known labels and addresses", "node", f.node)
 		return
 	}
 	if node == nil {
-		f.log.Warn("there is no Node of this name; its labels are unknown until there is one", "node", f.node)
+		f.log.Warn("there is no Node with this name; its labels are unknown until one is created", "node", f.node)
 	}
 	for _, sentence := range []string{config.NodePortWarning(f.config, node), config.PodWarning(f.config, node)} {
 		if sentence != "" {

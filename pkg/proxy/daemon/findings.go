@@ -91,7 +91,7 @@ func (f *findings) replace(by finder, all ...servicefindings.Found) {
 		f.reporter.found(now.Findings)
 	}
 	if told > toldAtOnce {
-		f.log.Warn("more was found than is logged at once; the page /findings has all of it", "more", told-toldAtOnce)
+		f.log.Warn("too many findings to log at once; the page /findings has all of them", "more", told-toldAtOnce)
 	}
 }
 

@@ -14,7 +14,7 @@ func (d *daemon) newFlows(looks *conntrack.Looks, isLocal selection.IsLocal) *fl
 	d.flows = flows.NewReconciler(looks, isLocal)
 	reader := flows.NewReader(d.flows)
 	reader.Unrecalled = func(err error) {
-		d.log.Warn("UDP flows of Services that were deleted or changed while no proxy ran may go on", "error", err)
+		d.log.Warn("UDP flows of Services that changed while no proxy ran may continue", "error", err)
 	}
 	return reader
 }

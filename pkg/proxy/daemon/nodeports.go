@@ -37,8 +37,8 @@ func (n *nodePorts) Synced(sync selection.Sync) {
 	}
 	n.synced, n.logged = true, addrs
 	if len(addrs) == 0 {
-		n.log.Warn("node ports are served on no address: none of those that --nodeport-addresses chooses is on an interface")
+		n.log.Warn("node ports are not served: no interface has an address that --nodeport-addresses selects")
 		return
 	}
-	n.log.Info("node ports are served", "addresses", fmt.Sprint(addrs))
+	n.log.Info("serving node ports", "addresses", fmt.Sprint(addrs))
 }

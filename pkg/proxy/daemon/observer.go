@@ -81,7 +81,7 @@ func (o *observer) Failed(err error, report proxy.Report, started, ended time.Ti
 	o.status.SyncFailed(ended, err)
 	o.syncs.Failed()
 	o.recorder.ObserveSync(report.Complete, ended.Sub(started), err)
-	o.log.Error("the kernel was not brought up to date; what was in force stays in force", "error", err, "retry-in", retryIn)
+	o.log.Error("could not update the kernel; the previous rules stay in force", "error", err, "retry-in", retryIn)
 }
 
 // reportFound tells what the kernel refuses, and what the tables have no room for.
@@ -137,7 +137,7 @@ func (o *observer) FlowsLookedAt(passes map[model.Family]flows.Pass, err error) 
 		}
 	}
 	if err != nil {
-		o.log.Warn("some UDP flows may go on to endpoints that are gone; trying again", "error", err)
+		o.log.Warn("some UDP flows may continue to endpoints that are gone; trying again", "error", err)
 	}
 }
 

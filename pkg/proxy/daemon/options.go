@@ -39,7 +39,7 @@ type Options struct {
 
 	// SecureMetricsAddress is where the metrics are served over TLS to whom the API server allows; empty for nowhere.
 	SecureMetricsAddress string
-	// DNSAddress is where DNS is answered for headless Services with topology keys; not valid for nowhere. DNSZone says
+	// DNSAddress is where answering DNS for headless Services with topology keys; not valid for nowhere. DNSZone says
 	// of what domain, and for how long.
 	DNSAddress netip.AddrPort
 	DNSZone    dns.Zone

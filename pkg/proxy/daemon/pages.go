@@ -32,7 +32,7 @@ func (d *daemon) listenAndServe(ctx context.Context, flag, address string, secur
 			return err
 		}
 		if !logged && ctx.Err() == nil {
-			d.log.Error("an address is not served; trying again", "error", err, "retry-in", bindRetry)
+			d.log.Error("could not serve on an address; trying again", "error", err, "retry-in", bindRetry)
 		}
 		select {
 		case <-ctx.Done():
@@ -76,7 +76,7 @@ func (d *daemon) pages() http.Handler {
 		Build:     status.Build{Name: "vicinity-proxy", Version: d.options.Build.Version, GoVersion: d.options.Build.GoVersion},
 		Began:     began,
 		Now:       time.Now,
-		Logged:    func(err error) { d.log.Error("a page could not be shown", "error", err) },
+		Logged:    func(err error) { d.log.Error("could not serve a page", "error", err) },
 		Profiling: d.options.Settings.Profiling,
 
 		WithFlags:  d.options.Settings.Flagz,

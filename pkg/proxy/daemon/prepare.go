@@ -57,11 +57,11 @@ func logSysctl(log *slog.Logger, result sysctl.Result) {
 	switch result.Outcome {
 	case sysctl.Met:
 	case sysctl.Written:
-		log.Info("a kernel setting was changed", attributes...)
+		log.Info("changed a kernel setting", attributes...)
 	case sysctl.Missing:
 		log.Warn("this kernel lacks a setting", attributes...)
 	case sysctl.Unmet:
-		log.Warn("a kernel setting is not as wanted, and may not be changed from here",
+		log.Warn("a kernel setting has another value than wanted, and cannot be changed from here",
 			append(attributes, "set-it", result.Want.Advice(), "error", result.Err)...)
 	}
 }
@@ -72,7 +72,7 @@ func warnOfForwarding(log *slog.Logger, want sysctl.Want) {
 	for _, result := range sysctl.Check(sysctl.Root, want) {
 		switch {
 		case result.Err != nil:
-			log.Warn("it is unknown whether this node forwards packets", "error", result.Err)
+			log.Warn("could not read whether this node forwards packets", "error", result.Err)
 		case result.Outcome == sysctl.Unmet:
 			log.Warn("this node does not forward packets, so connections to Services do not reach pods on other nodes",
 				"sysctl", want.Name, "value", result.Before, "set-it", want.Advice())

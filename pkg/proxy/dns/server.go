@@ -37,7 +37,7 @@ func (s *Server) Run(ctx context.Context, address netip.AddrPort) error {
 		}
 		if text := err.Error(); text != logged { // once, and not with every try
 			logged = text
-			s.Log.Error("DNS is not answered; trying again", "error", err, "retry-in", listenAgain)
+			s.Log.Error("could not listen for DNS; trying again", "error", err, "retry-in", listenAgain)
 		}
 		select {
 		case <-ctx.Done():
@@ -63,7 +63,7 @@ func (s *Server) serve(ctx context.Context, address netip.AddrPort) error {
 		connections.closeAll()
 	})
 	defer stop()
-	s.Log.Info("DNS is answered for headless Services with topology keys", "address", address, "domain", s.Table.Zone.Domain)
+	s.Log.Info("answering DNS for headless Services with topology keys", "address", address, "domain", s.Table.Zone.Domain)
 	var serving sync.WaitGroup
 	for range udpReaders {
 		serving.Go(func() { s.serveUDP(udp) })

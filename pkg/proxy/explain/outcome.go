@@ -73,7 +73,7 @@ var (
 func outcomeOfClusterIP(traffic []Traffic) (outcome, message string) {
 	switch {
 	case len(traffic) == 0:
-		return outcomeLost, "Nobody reaches this port, because other Services own all its frontends."
+		return outcomeLost, "This port cannot be reached, because other Services own all its frontends."
 	case traffic[0].To != toClusterIP:
 		return outcomeLost, "The ClusterIP does not lead here, because another Service owns it on this port."
 	}

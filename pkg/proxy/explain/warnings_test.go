@@ -131,7 +131,7 @@ func TestALostFrontendIsShownWithItsOwner(t *testing.T) {
 				{Frontend: explain.Frontend{Address: "10.96.0.10:80", Kind: "ClusterIP"}, Owner: "default/other", Reason: "OwnerIsOlder"},
 				{Frontend: explain.Frontend{Address: "192.0.2.10:80", Kind: "ExternalIP"}, Owner: "default/other", Reason: "OwnerIsOlder"},
 			},
-			outcome: "lost", message: "Nobody reaches this port, because other Services own all its frontends.", traffic: 0,
+			outcome: "lost", message: "This port cannot be reached, because other Services own all its frontends.", traffic: 0,
 		},
 	}
 	for name, test := range tests {

@@ -168,7 +168,7 @@ func (r *Report) note(nodes []model.Node) {
 		}
 		switch *label.without = len(names); {
 		case len(names) == len(nodes):
-			r.Notes = append(r.Notes, fmt.Sprintf("No Node has the label %s, so nobody knows what stays in a %s.", label.key, label.what))
+			r.Notes = append(r.Notes, fmt.Sprintf("No Node has the label %s, so it is unknown what stays in a %s.", label.key, label.what))
 		case len(names) > 0:
 			slices.Sort(names)
 			r.Notes = append(r.Notes, fmt.Sprintf("In no %s, without the label %s: %d of %d Nodes (%s).",

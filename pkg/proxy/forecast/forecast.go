@@ -204,7 +204,7 @@ func (f *forecaster) meansNothing(
 	case setting.needsHints() && read.IsHeadless:
 		return "DNS follows topology keys, and no hints", None
 	case setting.needsHints() && (len(object.Spec.Selector) == 0 || !slices.ContainsFunc(written, isWrittenByController)):
-		return "nobody writes hints into the EndpointSlices of this Service", None
+		return "no controller writes hints into the EndpointSlices of this Service", None
 	case setting.bound > 0 && read.ExternalTrafficLocal:
 		return "a bound has no effect beside externalTrafficPolicy: Local", Now
 	}

@@ -162,7 +162,7 @@ func besideUnknown(part float64) string {
 	if part == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (of %s nobody knows the zones)", percent(part))
+	return fmt.Sprintf(" (the zones of %s are unknown)", percent(part))
 }
 
 // Limits are what a Service must keep: its busiest endpoint expects no more than so many times the mean, so much stays in

@@ -52,7 +52,7 @@ func TestASubscriptionThatFailsIsReplacedAndNothingIsMissedMeanwhile(t *testing.
 	w.until(loopback("192.0.2.1", "192.0.2.2"))
 
 	for text, want := range map[string]int{
-		"subscribing anew": 3, "reading notifications": 1, "no more sockets": 1, "still none": 1,
+		"subscribing again": 3, "reading notifications": 1, "no more sockets": 1, "still none": 1,
 	} {
 		if got := w.log.Count(text); got != want {
 			t.Errorf("%d lines of the log say %q, want %d", got, text, want)
@@ -71,7 +71,7 @@ func TestAListThatFailsIsTriedAgain(t *testing.T) {
 	w.next(loopback())
 	n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
 	w.next(loopback("192.0.2.1"))
-	if got := w.log.Count("subscribing anew"); got != 2 {
+	if got := w.log.Count("subscribing again"); got != 2 {
 		t.Errorf("%d failures were logged, want 2", got)
 	}
 }

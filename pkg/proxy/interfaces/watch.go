@@ -64,7 +64,7 @@ func (w *watch) run(ctx context.Context) error {
 		if time.Since(began) > lastRetry {
 			delay = firstRetry
 		}
-		w.log.Warn("watching the addresses of interfaces failed; subscribing anew", "in", delay, "error", err)
+		w.log.Warn("lost the subscription to interface addresses; subscribing again", "in", delay, "error", err)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -101,7 +101,7 @@ func (w *watch) followOne(ctx context.Context) error {
 			again = time.After(lookAgain)
 		}
 		if s.overflowed.Swap(false) {
-			w.log.Info("more addresses changed at once than the kernel could report; listing them all")
+			w.log.Info("the kernel dropped address events; listing all addresses")
 		}
 		if err := w.look(s); err != nil {
 			return err

@@ -192,7 +192,7 @@ func TestAnOverflowLosesNoAddressAndIsLoggedOnce(t *testing.T) {
 	w.next(loopback())
 	all := <-added
 	w.next(all)
-	if got := w.log.Count("more addresses changed at once"); got != 1 {
+	if got := w.log.Count("the kernel dropped address events"); got != 1 {
 		t.Errorf("the overflow is logged %d times, want once", got)
 	}
 	n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")

@@ -86,12 +86,12 @@ func (r *Recorder) ExpectedTraffic(byKey map[string]float64) {
 	expectedTraffic.collector(r).set(all)
 }
 
-// WatchInterrupted records since when the API server is not heard about a resource. The series goes with WatchResumed.
+// WatchInterrupted records since when the watch of a resource has been interrupted. WatchResumed removes the series.
 func (r *Recorder) WatchInterrupted(resource string, since time.Time) {
 	r.setTime(watchInterrupted, since, resource)
 }
 
-// WatchResumed records that the API server is heard about a resource.
+// WatchResumed records that the watch of a resource works again.
 func (r *Recorder) WatchResumed(resource string) {
 	watchInterrupted.collector(r).DeleteLabelValues(resource)
 }

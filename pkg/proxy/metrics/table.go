@@ -364,7 +364,7 @@ var (
 	})
 	watchInterrupted = gauge(row{
 		name:   "vicinity_watch_interrupted_timestamp_seconds",
-		help:   "Since when the API server has not been heard about a resource, in seconds since 1970; absent while it is heard.",
+		help:   "Since when the watch of a resource has been interrupted, in seconds since 1970; absent while it works.",
 		labels: []string{resourceLabel},
 	})
 )

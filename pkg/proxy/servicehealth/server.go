@@ -40,7 +40,7 @@ func (s *Servers) start(ctx context.Context, addr netip.AddrPort, first answer) 
 	s.running.Go(func() {
 		defer end()
 		if err := httpserve.Serve(running, bound, handler, s.log); err != nil {
-			s.log.Warn("a server of health checks ended; the next sync starts it again",
+			s.log.Warn("a health check server stopped; the next sync restarts it",
 				"service", started.answer.Load().service, "address", addr, "error", err)
 		}
 	})

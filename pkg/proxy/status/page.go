@@ -17,7 +17,7 @@ type page struct {
 	PendingSince time.Time `json:"pendingSince,omitzero"`
 	LastFailure  time.Time `json:"lastFailure,omitzero"`
 	LastError    string    `json:"lastError,omitempty"`
-	// Interruptions are the resources about which the API server is not heard.
+	// Interruptions are the resources whose watches are interrupted.
 	Interruptions []Interruption `json:"interruptions,omitempty"`
 	// OtherProxies are the other service proxies on the node, a sentence each.
 	OtherProxies []string `json:"otherServiceProxies,omitempty"`

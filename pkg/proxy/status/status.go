@@ -111,7 +111,7 @@ func (s *Status) WatchInterrupted(resource string, since time.Time, why string) 
 	slices.SortFunc(s.record.interruptions, func(a, b Interruption) int { return strings.Compare(a.Resource, b.Resource) })
 }
 
-// WatchResumed says that the API server is heard about a resource.
+// WatchResumed says that the watch of a resource works again.
 func (s *Status) WatchResumed(resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -32,7 +32,7 @@ type Summary struct {
 	// NodeTopology is the resource from which it is known where other nodes are, one of model.TopologyResources; empty while no
 	// Service asks for it, and without an API server.
 	NodeTopology string `json:"nodeTopology"`
-	// Interruptions are the resources about which the API server is not heard; never null.
+	// Interruptions are the resources whose watches are interrupted; never null.
 	Interruptions []Interruption `json:"interruptions"`
 }
 

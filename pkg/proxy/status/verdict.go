@@ -24,7 +24,7 @@ type Verdict struct {
 	// they may not.
 	NodeEligible bool
 	NotEligible  string
-	// Interruptions are the resources about which the API server is not heard, by name. They never make the proxy
+	// Interruptions are the resources whose watches are interrupted, by name. They never make the proxy
 	// unhealthy: what it knows stays in force, and a restart would not find the API server either.
 	Interruptions []Interruption
 	// OtherProxies are the other service proxies on this node, a sentence each. They never make the proxy unhealthy: a
@@ -35,7 +35,7 @@ type Verdict struct {
 	Refused int
 }
 
-// Interruption is a resource about which the API server is not heard.
+// Interruption is a resource whose watch is interrupted.
 type Interruption struct {
 	Resource string    `json:"resource"`
 	Since    time.Time `json:"since"`

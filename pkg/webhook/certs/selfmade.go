@@ -157,7 +157,7 @@ func (s *SelfMade) serve(now time.Time, content *content) {
 	leaf := content.leaf.Leaf
 	s.settings.Observer.CertificateExpires(leaf.NotAfter)
 	s.settings.Observer.AuthorityExpires(authority.NotAfter)
-	s.settings.Log.Info("certificates: a new one is served",
+	s.settings.Log.Info("certificates: serving a new one",
 		"serial", leaf.SerialNumber.Text(16), "expires", leaf.NotAfter, "caExpires", authority.NotAfter)
 }
 
@@ -165,7 +165,7 @@ func (s *SelfMade) serve(now time.Time, content *content) {
 func (s *SelfMade) logErrors(errs []string) {
 	text := strings.Join(errs, "; ")
 	if text != s.errs && text != "" {
-		s.settings.Log.Warn("certificates: the Secret has something that cannot be used, which is replaced",
+		s.settings.Log.Warn("certificates: replacing unusable content of the Secret",
 			"secret", s.secretName(), "errors", text)
 		s.settings.Observer.CertificateFailed(UseSecret, fmt.Errorf("use %s: %s", s.secretName(), text))
 	}

@@ -119,7 +119,7 @@ func (f *failures) report(ctx context.Context, operation Operation, object strin
 	}
 	key := string(operation) + " " + object
 	if text != "" && text != f.last[key] {
-		f.log.Error("certificates: an operation failed and is tried again", "operation", string(operation), "object", object, "error", err)
+		f.log.Error("certificates: an operation failed; trying again", "operation", string(operation), "object", object, "error", err)
 	}
 	f.last[key] = text
 	return err

@@ -52,10 +52,10 @@ func (f *Follower) FollowVersion(ctx context.Context, config *rest.Config, log *
 
 func (f *Follower) warn(log *slog.Logger, err error) {
 	if known := f.Version(); known != nil {
-		log.Warn("the version of Kubernetes cannot be asked for; it is taken to be what it was", "known", known.String(), "error", err)
+		log.Warn("could not read the version of Kubernetes; assuming the last known one", "known", known.String(), "error", err)
 		return
 	}
-	log.Warn("the version of Kubernetes cannot be asked for; no defaults of trafficDistribution are given until it is known", "error", err)
+	log.Warn("could not read the version of Kubernetes; Services get no default trafficDistribution until it is known", "error", err)
 }
 
 func askVersion(ctx context.Context, api rest.Interface) (*version.Version, error) {

@@ -61,7 +61,7 @@ func (f *File) Follow(ctx context.Context, log *slog.Logger, updated func(*rules
 		}
 		text = now
 		if settings, wrong = Parse(f.Path, text); wrong != nil {
-			log.Error("the configuration was updated and cannot be used; what it said before stays in force", "file", f.Path, "error", wrong)
+			log.Error("the updated configuration cannot be used; keeping the last good one", "file", f.Path, "error", wrong)
 		} else {
 			log.Info("the configuration was updated", "file", f.Path)
 		}

@@ -108,7 +108,7 @@ func TestAChangeIsReportedAndAWrongOneOnceWhileTheLastGoodOneStays(t *testing.T)
 	if got := next(t, f.updates); got.ProxyName != "vicinity" {
 		t.Errorf("the update is %v", got)
 	}
-	if got := f.log.Count("cannot be used; what it said before stays in force"); got != 2 {
+	if got := f.log.Count("cannot be used; keeping the last good one"); got != 2 {
 		t.Errorf("the failures were logged %d times, want once each", got)
 	}
 	if len(f.updates) > 0 || len(f.failures) > 0 {

@@ -12,7 +12,7 @@ var (
 	})
 	reviews = declare(row{
 		kind: counter, name: "vicinity_webhook_reviews_total", labels: []string{pathLabel, outcomeLabel},
-		help:  "Requests that were answered, by outcome. After an error the API server goes by failurePolicy.",
+		help:  "Requests that were answered, by outcome. After an error the API server follows failurePolicy.",
 		start: func(w Words) [][]string { return [][]string{w.Paths, w.Outcomes} },
 	})
 	decisions = declare(row{

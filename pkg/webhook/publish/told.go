@@ -40,7 +40,7 @@ func (t *told) tell(log *slog.Logger, now time.Time, waits []deferral) {
 	}
 	if len(news) > 0 {
 		t.at = now
-		log.Warn("topology keys in use wait to be published", "count", len(waits), "new", news)
+		log.Warn("some topology keys in use are not published yet", "count", len(waits), "new", news)
 	}
 }
 

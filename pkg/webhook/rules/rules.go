@@ -180,7 +180,7 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "SVC024", Kind: kindService, Default: Warn,
-			Summary: "A topology setting has no effect on a headless Service, but for topology keys where DNS answers by them.",
+			Summary: "A topology setting has no effect on a headless Service, except topology keys where DNS answers by them.",
 		},
 		find: settingsOfHeadless,
 	},
@@ -280,7 +280,7 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "SVC038", Kind: kindService, Default: Warn,
-			Summary: "There is no Service with the name of a client, so nobody asks from its endpoints.",
+			Summary: "A client names a Service that does not exist, so no demand comes from it.",
 		},
 		find: unknownClients,
 	},

@@ -173,7 +173,7 @@ func unknownClients(s *subject) (violations []Violation) {
 		if meant := policy.Suggest(name, slices.Sorted(slices.Values(names))...); meant != "" {
 			detail = fmt.Sprintf("%s; did you mean %s/%s?", detail, namespace, meant)
 		} else {
-			detail += "; nobody asks from its endpoints until there is"
+			detail += "; no demand comes from it until there is one"
 		}
 		err := errorOf(field.ErrorTypeInvalid, annotation(policy.ClientsAnnotation), client, detail)
 		violations = append(violations, violationOf(err, client))

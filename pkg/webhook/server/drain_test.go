@@ -157,7 +157,7 @@ func TestAnAnswerThatNeverFinishesIsCut(t *testing.T) {
 	if err := <-cut; err == nil {
 		t.Error("the client got an answer that no hook gave")
 	}
-	if !strings.Contains(r.log.String(), "cutting the connections") {
+	if !strings.Contains(r.log.String(), "closing the remaining connections") {
 		t.Errorf("the log does not say so: %s", r.log)
 	}
 }

@@ -43,7 +43,7 @@ const (
 )
 
 // DefaultShutdownDelay is how long a server that is about to end still answers all requests: a cluster's proxies need
-// some seconds until they know that it is not ready any more.
+// some seconds to notice that it is no longer ready.
 const DefaultShutdownDelay = 10 * time.Second
 
 // Options are what a Server needs.
@@ -196,7 +196,7 @@ func (s *Server) close(ctx context.Context) {
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
 	defer cancel()
 	if err := s.http.Shutdown(grace); err != nil {
-		s.options.Log.Warn("cutting the connections that are left", "error", err)
+		s.options.Log.Warn("closing the remaining connections", "error", err)
 		// The program ends all the same, and an error changes nothing here.
 		_ = s.http.Close()
 	}

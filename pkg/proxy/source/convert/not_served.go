@@ -32,7 +32,7 @@ func WhyNotServed(service *corev1.Service, view View) string {
 		}
 		return "it is headless, " + which + ": DNS tells its clients of all ready endpoints, and they connect to these without a proxy"
 	case !hasClusterIP(service):
-		return "it has no ClusterIP yet, so that nobody can connect to it"
+		return "it has no ClusterIP yet, so no client can connect to it"
 	}
 	return ""
 }

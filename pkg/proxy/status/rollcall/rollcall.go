@@ -45,8 +45,8 @@ type Node struct {
 	Problem string `json:"problem"`
 	// Synced is when the newest sync began that the kernel accepted; zero if it is not known.
 	Synced time.Time `json:"synced"`
-	// RefusedObjects is how many objects are left out, and Interruptions are the resources about which the API server is
-	// not heard; never null.
+	// RefusedObjects is how many objects are left out, and Interruptions are the resources whose watches are
+	// interrupted; never null.
 	RefusedObjects int                   `json:"refusedObjects"`
 	Interruptions  []status.Interruption `json:"interruptions"`
 }

@@ -18,7 +18,7 @@ func Text(to io.Writer, nodes []Node) error {
 	agree, refuse := 0, 0
 	for i := range nodes {
 		node := &nodes[i]
-		agrees, synced, heard := "no", "-", "heard"
+		agrees, synced, heard := "no", "-", "ok"
 		if node.Agrees {
 			agrees = "yes"
 			agree++
@@ -34,7 +34,7 @@ func Text(to io.Writer, nodes []Node) error {
 			for _, one := range node.Interruptions {
 				resources = append(resources, one.Resource)
 			}
-			heard = "not about " + strings.Join(resources, ", ")
+			heard = "interrupted: " + strings.Join(resources, ", ")
 		}
 		if node.Pod == "" {
 			heard = "-"

@@ -153,7 +153,7 @@ func TestAComponentOfTheProxyAddsItsLinesAndNoOthers(t *testing.T) {
 	}
 	without := render("")
 	for component, blocks := range map[string][]string{
-		"dns":     {"        - --dns-bind-address=127.0.0.1:10053\n"},
+		"dns": {"        - --dns-bind-address=127.0.0.1:10053\n"},
 		"xds": {
 			"        - --xds-bind-address=0.0.0.0:18000\n",
 			"---\n" + kubectl(t, "kustomize", filepath.Join(folder, "xds")),

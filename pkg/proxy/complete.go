@@ -31,7 +31,9 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 	}
 	p.untouched = bare || p.untouched && !p.synced // what an earlier try has left is ours
 	names := p.cluster.ServiceNames()
-	p.recall(ctx, found)
+	if !p.synced {
+		p.readers.recall(ctx, found, p.kernel.Elements)
+	}
 	complete := ruleset.NewComplete(config, found)
 	decided, early, err := p.decideAll(ctx, complete, p.parts(names, bare))
 	if err != nil { // which Services the kernel refuses is found out by one transaction, that begins with nothing again
@@ -67,7 +69,7 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 func (p *Proxy) takeOver(mirror *ruleset.Mirror, decided decided) {
 	left := map[model.ObjectName]*pending{}
 	var gone []model.ObjectName
-	for name, one := range p.pending {
+	for name, one := range p.backlog.services {
 		if one.waiting.since > 0 && p.cluster.Service(name) == nil {
 			gone = append(gone, name)
 		}
@@ -75,12 +77,12 @@ func (p *Proxy) takeOver(mirror *ruleset.Mirror, decided decided) {
 			left[name] = &pending{refusal: one.refusal, unreported: one.unreported}
 		}
 	}
-	p.mirror, p.pending, p.smallWaits, p.largeWaits = mirror, left, false, false
+	p.mirror, p.backlog.services, p.smallWaits, p.largeWaits = mirror, left, false, false
 	p.stale = nil
 	p.cluster.TakeStale()
 	slices.SortFunc(gone, model.ObjectName.Compare)
 	for _, name := range gone {
-		p.acceptDigests(name, nil)
+		p.readers.accept(name, nil)
 	}
 	p.handOver(decided)
 }
@@ -135,18 +137,6 @@ func (p *Proxy) commitEach(ctx context.Context, batches <-chan ruleset.Batch) er
 		}
 	}
 	return err
-}
-
-// recall lets readers look at what an earlier proxy left.
-func (p *Proxy) recall(ctx context.Context, found map[model.Family]ruleset.Objects) {
-	if p.synced {
-		return
-	}
-	for _, reader := range p.readers {
-		if recaller, ok := reader.(Recaller); ok {
-			recaller.Recall(ctx, found, p.kernel.Elements)
-		}
-	}
 }
 
 // found asks the kernel what is there.

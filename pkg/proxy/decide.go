@@ -1,14 +1,12 @@
 package proxy
 
 import (
-	"maps"
 	"runtime"
 	"slices"
 	"sync"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
-	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 // decided is what was decided about some Services.
@@ -31,10 +29,10 @@ func (p *Proxy) decide(names []model.ObjectName) decided {
 // decideMore adds what decide does. The names come after those of before.
 func (p *Proxy) decideMore(all *decided, names []model.ObjectName) {
 	fit := slices.DeleteFunc(slices.Clone(names), func(name model.ObjectName) bool {
-		if p.refused(name) != nil && p.cluster.Service(name) == nil {
-			p.setRefusal(name, nil) // there is nothing left to refuse
+		if p.backlog.refused(name) != nil && p.cluster.Service(name) == nil {
+			p.backlog.setRefusal(name, nil) // there is nothing left to refuse
 		}
-		return p.refused(name) != nil
+		return p.backlog.refused(name) != nil
 	})
 	before := len(all.owned)
 	p.decideAnew(all, fit)
@@ -42,7 +40,7 @@ func (p *Proxy) decideMore(all *decided, names []model.ObjectName) {
 		return
 	}
 	for _, name := range names {
-		if refused := p.refused(name); refused != nil {
+		if refused := p.backlog.refused(name); refused != nil {
 			p.hold(all, refused)
 		}
 	}
@@ -83,24 +81,7 @@ func (p *Proxy) decideService(name model.ObjectName) (ruleset.Service, []any) {
 			owned.Ports = append(owned.Ports, ruleset.NewPort(decision))
 		}
 	}
-	return owned, p.digest(decisions)
-}
-
-// digest returns what the readers keep of decisions.
-func (p *Proxy) digest(decisions []selection.Decision) []any {
-	if len(decisions) == 0 {
-		return nil
-	}
-	var digests []any
-	for i, reader := range p.readers {
-		if digest := reader.Digest(decisions); digest != nil {
-			if digests == nil {
-				digests = make([]any, len(p.readers))
-			}
-			digests[i] = digest
-		}
-	}
-	return digests
+	return owned, p.readers.digest(decisions)
 }
 
 // newDecided returns room for what is decided about so many Services.
@@ -123,60 +104,6 @@ func (d *decided) leave(have, now ruleset.Service) {
 		if !stays[frontend] {
 			d.lost[now.Name] = append(d.lost[now.Name], frontend)
 		}
-	}
-}
-
-// handOver has the readers accept what the kernel has taken, by the names of the Services. Who loses comes first.
-func (p *Proxy) handOver(decided decided) {
-	for _, name := range slices.SortedFunc(maps.Keys(decided.lost), model.ObjectName.Compare) {
-		for _, reader := range p.readers {
-			reader.Lose(name, decided.lost[name])
-		}
-	}
-	for _, service := range decided.owned {
-		if digests, isDecided := decided.digests[service.Name]; isDecided {
-			p.acceptDigests(service.Name, digests)
-		}
-		if refused := p.refused(service.Name); refused != nil {
-			refused.held = service
-		}
-	}
-}
-
-func (p *Proxy) acceptDigests(name model.ObjectName, digests []any) {
-	for i, reader := range p.readers {
-		var digest any
-		if digests != nil {
-			digest = digests[i]
-		}
-		reader.Accept(name, digest)
-	}
-}
-
-// doubt tells the readers what may be in force, or not.
-func (p *Proxy) doubt(decided decided) {
-	for i, reader := range p.readers {
-		doubter, ok := reader.(selection.Doubter)
-		if !ok {
-			continue
-		}
-		for name, digests := range decided.digests {
-			if digests != nil && digests[i] != nil {
-				doubter.MayBeInForce(name, digests[i])
-			}
-		}
-	}
-}
-
-// tellSynced tells the readers that a sync is over.
-func (p *Proxy) tellSynced(complete bool) {
-	sync := selection.Sync{
-		Complete:   complete,
-		Scope:      selection.ScopeOf(p.cluster, p.config.Families, p.config.NodePorts, p.inForce.LocalTraffic.Prefixes),
-		LocalAddrs: p.cluster.LocalAddrs(),
-	}
-	for _, reader := range p.readers {
-		reader.Synced(sync)
 	}
 }
 

@@ -23,17 +23,6 @@ type Kernel interface {
 	Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error)
 }
 
-// Recaller is a Reader that looks, before the first sync, at what an earlier proxy left in the tables.
-type Recaller interface {
-	selection.Reader
-	// Recall is told what tables there are, and reads sets of them by Kernel.Elements. The first sync waits for it, and is
-	// made whatever it finds.
-	Recall(
-		ctx context.Context, found map[model.Family]ruleset.Objects,
-		elements func(context.Context, model.Family, ruleset.Set) ([]ruleset.Element, error),
-	)
-}
-
 // Proxy keeps the kernel's tables in agreement with the cluster, as seen from one node.
 type Proxy struct {
 	// RetryMax is the longest pause between two tries after a failure; zero for DefaultRetryMax. It is set before Run.
@@ -44,18 +33,16 @@ type Proxy struct {
 	cluster *model.Cluster
 	nodes   *selection.Nodes
 	// readers keep what they make of the decisions in force, nodes among them.
-	readers []selection.Reader
+	readers readers
 
 	// inForce is the configuration in the tables, with what it takes from the node's own object.
 	inForce ruleset.Config
 	// mirror is what the kernel holds; nil while that is unknown: at the start, after a failed commit, and after another
 	// process touched the tables. The next sync is complete then.
 	mirror *ruleset.Mirror
-	// pending are the Services about which something is left to do; refusing is how many of them the kernel refuses, and
-	// arrived how many have ever begun to wait.
-	pending  map[model.ObjectName]*pending
-	refusing int
-	arrived  uint64
+	// backlog is what is left to do about Services; arrived is how many have ever begun to wait.
+	backlog backlog
+	arrived uint64
 	// lastLarge says when each namespace had a large Service synced last, by arrival; largeAfter is when the next may be.
 	lastLarge              map[string]uint64
 	largeAfter             time.Time
@@ -81,8 +68,8 @@ const (
 	distrustAfter = 3
 )
 
-// New returns a proxy for a node. It does nothing until Sync is called.
-func New(node string, config ruleset.Config, kernel Kernel, readers ...selection.Reader) *Proxy {
+// New returns a proxy for a node, with more readers of what it decides. It does nothing until Sync is called.
+func New(node string, config ruleset.Config, kernel Kernel, more ...selection.Reader) *Proxy {
 	cluster := model.NewCluster(node)
 	cluster.NodePorts = config.NodePorts
 	nodes := selection.NewNodes(cluster)
@@ -91,8 +78,8 @@ func New(node string, config ruleset.Config, kernel Kernel, readers ...selection
 		kernel:    kernel,
 		cluster:   cluster,
 		nodes:     nodes,
-		readers:   append([]selection.Reader{nodes}, readers...),
-		pending:   map[model.ObjectName]*pending{},
+		readers:   append([]selection.Reader{nodes}, more...),
+		backlog:   newBacklog(),
 		lastLarge: map[string]uint64{},
 		triggers:  triggers{},
 	}
@@ -106,7 +93,7 @@ func (p *Proxy) Apply(change model.Change) {
 	p.nodes.Note(change)
 	for _, name := range dirty {
 		p.await(name)
-		if refused := p.refused(name); refused != nil {
+		if refused := p.backlog.refused(name); refused != nil {
 			refused.changed = true
 		}
 	}
@@ -149,11 +136,11 @@ func (p *Proxy) syncDirty(ctx context.Context) (Report, error) {
 		return Report{}, err
 	}
 	for _, name := range turn.taken {
-		one := p.of(name)
+		one := p.backlog.of(name)
 		if one.replanned = false; !goesOn || name != *turn.large {
 			one.waiting = waiting{}
 		}
-		p.done(name)
+		p.backlog.done(name)
 	}
 	report := p.newReport(len(turn.taken))
 	p.accept(plan, decided, &report)
@@ -184,7 +171,7 @@ func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan, decided decided,
 		err = p.blame(plan, fmt.Errorf("commit %d Services: %w", plan.Services(), err), complete)
 		if _, refused := errors.AsType[*servicesRefused](err); !refused || prepared || complete {
 			p.forget()
-			p.doubt(decided)
+			p.readers.doubt(decided)
 		}
 		return err
 	}
@@ -198,7 +185,7 @@ func (p *Proxy) finish(ctx context.Context, report Report) (Report, error) {
 	}
 	report.Total, report.Contested = p.mirror.Services(), p.cluster.Contested()
 	report.EvacuatedTimed, report.EvacuatedOpen = p.cluster.Evacuated()
-	report.Triggered = p.triggers.take(p.isWaiting)
+	report.Triggered = p.triggers.take(p.backlog.isWaiting)
 	p.reportPending(&report)
 	p.tellSynced(report.Complete)
 	report.Unswept = p.sweep(ctx, &report)

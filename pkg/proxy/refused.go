@@ -92,8 +92,8 @@ func (p *Proxy) mayBlame(owners map[model.ObjectName]error) bool {
 		return true
 	}
 	for name := range owners {
-		changed := p.isWaiting(name) && (p.synced || p.untouched)
-		if p.refused(name) == nil && !changed {
+		changed := p.backlog.isWaiting(name) && (p.synced || p.untouched)
+		if p.backlog.refused(name) == nil && !changed {
 			return false
 		}
 	}
@@ -104,14 +104,14 @@ func (p *Proxy) mayBlame(owners map[model.ObjectName]error) bool {
 // none.
 func (p *Proxy) setAside(refused *servicesRefused, now time.Time) {
 	for name, err := range refused.owners {
-		known := p.refused(name)
+		known := p.backlog.refused(name)
 		if known == nil {
 			known = &refusal{Refused: Refused{Service: name, Since: now}, held: p.lastTaken(name)}
 			p.postpone(known, err, now)
 			continue
 		}
 		known.held = ruleset.Service{Name: name}
-		p.setRefusal(name, known)
+		p.backlog.setRefusal(name, known)
 	}
 }
 
@@ -120,7 +120,7 @@ func (p *Proxy) postpone(r *refusal, err error, now time.Time) {
 	r.pause = min(max(2*r.pause, retryMin), p.retryMax())
 	r.Err, r.Next, r.changed = err, now.Add(r.pause), false
 	r.Tries++
-	p.setRefusal(r.Service, r)
+	p.backlog.setRefusal(r.Service, r)
 }
 
 // lastTaken returns the version of a Service that the kernel took last, as far as it is known.
@@ -128,7 +128,7 @@ func (p *Proxy) lastTaken(name model.ObjectName) ruleset.Service {
 	if p.mirror != nil {
 		return p.mirror.Service(name)
 	}
-	if one := p.pending[name]; one != nil && one.last != nil {
+	if one := p.backlog.services[name]; one != nil && one.last != nil {
 		return *one.last
 	}
 	return ruleset.Service{Name: name}
@@ -139,9 +139,9 @@ func (p *Proxy) forget() {
 	if p.mirror == nil {
 		return
 	}
-	for one := range p.waiting() {
+	for one := range p.backlog.waiting() {
 		last := p.mirror.Service(one.name)
-		p.pending[one.name].last = &last
+		p.backlog.services[one.name].last = &last
 	}
 	p.mirror = nil
 }
@@ -178,22 +178,22 @@ func (p *Proxy) tryRefused(ctx context.Context, report *Report) error {
 	for _, name := range p.due(time.Now()) {
 		decided := newDecided(1)
 		p.decideAnew(&decided, []model.ObjectName{name})
-		p.letGo(&decided, slices.Collect(p.waiting()))
+		p.letGo(&decided, slices.Collect(p.backlog.waiting()))
 		plan := p.mirror.Plan(decided.owned, p.mirror.Surroundings())
 		// One transaction: if the kernel refuses it, the tables are what they were. A packet on its way may have to come
 		// again.
 		both := ruleset.Batch{Ops: slices.Concat(plan.Prepare.Ops, plan.Batch.Ops)}
 		err := p.kernel.Commit(ctx, both)
 		if err == nil {
-			p.setRefusal(name, nil)
+			p.backlog.setRefusal(name, nil)
 			p.accept(plan, decided, report)
 		} else if refused, ok := errors.AsType[*servicesRefused](p.blame(plan, err, true)); ok {
-			p.postpone(p.refused(name), refused.owners[name], time.Now())
+			p.postpone(p.backlog.refused(name), refused.owners[name], time.Now())
 			continue
 		}
 		if err != nil {
 			p.forget()
-			p.doubt(decided)
+			p.readers.doubt(decided)
 			return fmt.Errorf("commit Service %s, which was refused before: %w", name, err)
 		}
 	}
@@ -204,7 +204,7 @@ func (p *Proxy) tryRefused(ctx context.Context, report *Report) error {
 // longest first.
 func (p *Proxy) due(now time.Time) []model.ObjectName {
 	var due []*refusal
-	for r := range p.refusals() {
+	for r := range p.backlog.refusals() {
 		if r.changed || !now.Before(r.Next) {
 			due = append(due, r)
 		}
@@ -220,7 +220,7 @@ func (p *Proxy) due(now time.Time) []model.ObjectName {
 // untilNextTry returns how long it is until a Service is tried again that the kernel refused; zero if there is none.
 func (p *Proxy) untilNextTry(now time.Time) time.Duration {
 	var until time.Duration
-	for r := range p.refusals() {
+	for r := range p.backlog.refusals() {
 		this := r.Next.Sub(now)
 		if r.changed {
 			this = 0
@@ -234,9 +234,9 @@ func (p *Proxy) untilNextTry(now time.Time) time.Duration {
 
 // reportPending adds how many Services wait or are refused, and what became known of those since it was last reported.
 func (p *Proxy) reportPending(report *Report) {
-	report.Waiting, report.RefusedTotal = len(p.stale), p.refusing
+	report.Waiting, report.RefusedTotal = len(p.stale), p.backlog.refusing
 	var unreported []model.ObjectName
-	for name, one := range p.pending {
+	for name, one := range p.backlog.services {
 		if one.waiting.since > 0 {
 			report.Waiting++
 		}
@@ -249,14 +249,14 @@ func (p *Proxy) reportPending(report *Report) {
 	}
 	slices.SortFunc(unreported, model.ObjectName.Compare)
 	for _, name := range unreported {
-		if r := p.refused(name); r != nil {
+		if r := p.backlog.refused(name); r != nil {
 			r.InForce = len(r.held.Ports) > 0
 			report.Refused = append(report.Refused, r.Refused)
 		} else {
 			report.NoLongerRefused = append(report.NoLongerRefused, name)
 		}
-		p.pending[name].unreported = false
-		p.done(name)
+		p.backlog.services[name].unreported = false
+		p.backlog.done(name)
 	}
 }
 

@@ -112,7 +112,7 @@ func largeOne(all []waiting, lastLarge map[string]uint64) *waiting {
 
 // await enters a Service that changed. It is weighed now and not at each turn, for very many may wait.
 func (p *Proxy) await(name model.ObjectName) {
-	one := p.of(name)
+	one := p.backlog.of(name)
 	if one.waiting.since == 0 {
 		p.arrived++
 		one.waiting = waiting{name: name, since: p.arrived}
@@ -154,21 +154,21 @@ func (p *Proxy) replan(now time.Time) {
 		if p.weigh(name) > turnWeight {
 			p.await(name)
 		} else {
-			p.of(name).replanned = true
+			p.backlog.of(name).replanned = true
 		}
 	}
 }
 
 // addReplanned adds Services that are to be planned anew, as many as there is room for beside those that changed.
 func (p *Proxy) addReplanned(next *turn) {
-	if next.large != nil || !p.isReplanning() {
+	if next.large != nil || !p.backlog.isReplanning() {
 		return
 	}
 	room := turnWeight
 	for _, name := range next.taken {
 		room -= p.weigh(name)
 	}
-	for name, one := range p.pending {
+	for name, one := range p.backlog.services {
 		if !one.replanned {
 			continue
 		}
@@ -187,7 +187,7 @@ func (p *Proxy) addReplanned(next *turn) {
 // nextTurn chooses what the next sync does.
 func (p *Proxy) nextTurn(now time.Time) turn {
 	p.replan(now)
-	next := turnOf(slices.Collect(p.waiting()), p.lastLarge, !now.Before(p.largeAfter))
+	next := turnOf(slices.Collect(p.backlog.waiting()), p.lastLarge, !now.Before(p.largeAfter))
 	p.addReplanned(&next)
 	p.largeWaits, p.smallWaits = false, false
 	for _, one := range next.rest {
@@ -262,7 +262,7 @@ func (p *Proxy) rest(namespace string, now time.Time, took time.Duration) {
 
 // untilNextTurn returns how long it is until what waits has its turn; false if nothing waits.
 func (p *Proxy) untilNextTurn(now time.Time) (time.Duration, bool) {
-	if p.smallWaits || len(p.stale) > 0 || p.isReplanning() || p.mirror != nil && !p.mirror.IsSwept() {
+	if p.smallWaits || len(p.stale) > 0 || p.backlog.isReplanning() || p.mirror != nil && !p.mirror.IsSwept() {
 		return 0, true
 	}
 	next := time.Time{}

@@ -21,56 +21,64 @@ type pending struct {
 	last *ruleset.Service
 }
 
+// backlog is what is left to do, by Service. It has those alone about which there is something.
+type backlog struct {
+	services map[model.ObjectName]*pending
+	refusing int // how many of them the kernel refuses
+}
+
+func newBacklog() backlog { return backlog{services: map[model.ObjectName]*pending{}} }
+
 // of returns what is left to do about a Service, to be filled in.
-func (p *Proxy) of(name model.ObjectName) *pending {
-	one := p.pending[name]
+func (b *backlog) of(name model.ObjectName) *pending {
+	one := b.services[name]
 	if one == nil {
 		one = &pending{}
-		p.pending[name] = one
+		b.services[name] = one
 	}
 	return one
 }
 
 // done forgets a Service about which nothing is left to do.
-func (p *Proxy) done(name model.ObjectName) {
-	if one := p.pending[name]; one == nil || *one != (pending{}) {
+func (b *backlog) done(name model.ObjectName) {
+	if one := b.services[name]; one == nil || *one != (pending{}) {
 		return
 	}
-	if delete(p.pending, name); len(p.pending) == 0 {
-		p.pending = map[model.ObjectName]*pending{} // walking a map takes as long as the largest it ever was
+	if delete(b.services, name); len(b.services) == 0 {
+		b.services = map[model.ObjectName]*pending{} // walking a map takes as long as the largest it ever was
 	}
 }
 
 // refused returns what the kernel refuses of a Service; nil if that is nothing.
-func (p *Proxy) refused(name model.ObjectName) *refusal {
-	if one := p.pending[name]; one != nil {
+func (b *backlog) refused(name model.ObjectName) *refusal {
+	if one := b.services[name]; one != nil {
 		return one.refusal
 	}
 	return nil
 }
 
 // setRefusal notes what the kernel refuses of a Service, which is to be reported; nil: nothing any more.
-func (p *Proxy) setRefusal(name model.ObjectName, now *refusal) {
-	one := p.of(name)
+func (b *backlog) setRefusal(name model.ObjectName, now *refusal) {
+	one := b.of(name)
 	if one.refusal != nil {
-		p.refusing--
+		b.refusing--
 	}
 	if now != nil {
-		p.refusing++
+		b.refusing++
 	}
 	one.refusal, one.unreported = now, true
 }
 
 // isWaiting reports whether a Service waits to be decided anew, because it changed.
-func (p *Proxy) isWaiting(name model.ObjectName) bool {
-	one := p.pending[name]
+func (b *backlog) isWaiting(name model.ObjectName) bool {
+	one := b.services[name]
 	return one != nil && one.waiting.since > 0
 }
 
 // waiting yields the Services that wait to be decided anew because they changed, in any order.
-func (p *Proxy) waiting() iter.Seq[waiting] {
+func (b *backlog) waiting() iter.Seq[waiting] {
 	return func(yield func(waiting) bool) {
-		for _, one := range p.pending {
+		for _, one := range b.services {
 			if one.waiting.since > 0 && !yield(one.waiting) {
 				return
 			}
@@ -79,8 +87,8 @@ func (p *Proxy) waiting() iter.Seq[waiting] {
 }
 
 // isReplanning reports whether a Service waits to be decided anew because it has new clients or new demand.
-func (p *Proxy) isReplanning() bool {
-	for _, one := range p.pending {
+func (b *backlog) isReplanning() bool {
+	for _, one := range b.services {
 		if one.replanned {
 			return true
 		}
@@ -89,12 +97,12 @@ func (p *Proxy) isReplanning() bool {
 }
 
 // refusals yields the Services that the kernel refuses, in any order.
-func (p *Proxy) refusals() iter.Seq[*refusal] {
+func (b *backlog) refusals() iter.Seq[*refusal] {
 	return func(yield func(*refusal) bool) {
-		if p.refusing == 0 {
+		if b.refusing == 0 {
 			return
 		}
-		for _, one := range p.pending {
+		for _, one := range b.services {
 			if one.refusal != nil && !yield(one.refusal) {
 				return
 			}

@@ -1,0 +1,105 @@
+package proxy
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// readElements is Kernel.Elements.
+type readElements = func(context.Context, model.Family, ruleset.Set) ([]ruleset.Element, error)
+
+// Recaller is a Reader that looks, before the first sync, at what an earlier proxy left in the tables.
+type Recaller interface {
+	selection.Reader
+	// Recall is told what tables there are, and reads sets of them. The first sync waits for it, and is made whatever it finds.
+	Recall(ctx context.Context, found map[model.Family]ruleset.Objects, read readElements)
+}
+
+// readers keep what they make of the decisions in force.
+type readers []selection.Reader
+
+// digest returns what the readers keep of decisions; nil if none keeps anything.
+func (r readers) digest(decisions []selection.Decision) []any {
+	if len(decisions) == 0 {
+		return nil
+	}
+	var digests []any
+	for i, reader := range r {
+		if digest := reader.Digest(decisions); digest != nil {
+			if digests == nil {
+				digests = make([]any, len(r))
+			}
+			digests[i] = digest
+		}
+	}
+	return digests
+}
+
+// accept has the readers take over the digests of a Service; nil: nothing is in force of it, or nothing that any keeps.
+func (r readers) accept(name model.ObjectName, digests []any) {
+	for i, reader := range r {
+		var digest any
+		if digests != nil {
+			digest = digests[i]
+		}
+		reader.Accept(name, digest)
+	}
+}
+
+// doubt tells the readers what may be in force, or not.
+func (r readers) doubt(decided decided) {
+	for i, reader := range r {
+		doubter, ok := reader.(selection.Doubter)
+		if !ok {
+			continue
+		}
+		for name, digests := range decided.digests {
+			if digests != nil && digests[i] != nil {
+				doubter.MayBeInForce(name, digests[i])
+			}
+		}
+	}
+}
+
+// recall lets readers look at what an earlier proxy left.
+func (r readers) recall(ctx context.Context, found map[model.Family]ruleset.Objects, read readElements) {
+	for _, reader := range r {
+		if recaller, ok := reader.(Recaller); ok {
+			recaller.Recall(ctx, found, read)
+		}
+	}
+}
+
+// handOver has the readers accept what the kernel has taken, by the names of the Services. Who loses comes first.
+func (p *Proxy) handOver(decided decided) {
+	for _, name := range slices.SortedFunc(maps.Keys(decided.lost), model.ObjectName.Compare) {
+		for _, reader := range p.readers {
+			reader.Lose(name, decided.lost[name])
+		}
+	}
+	for _, service := range decided.owned {
+		if digests, isDecided := decided.digests[service.Name]; isDecided {
+			p.readers.accept(service.Name, digests)
+		}
+		if refused := p.backlog.refused(service.Name); refused != nil {
+			refused.held = service
+		}
+	}
+}
+
+// tellSynced tells the readers that a sync is over.
+func (p *Proxy) tellSynced(complete bool) {
+	sync := selection.Sync{
+		Complete:   complete,
+		Scope:      selection.ScopeOf(p.cluster, p.config.Families, p.config.NodePorts, p.inForce.LocalTraffic.Prefixes),
+		LocalAddrs: p.cluster.LocalAddrs(),
+	}
+	for _, reader := range p.readers {
+		reader.Synced(sync)
+	}
+}

@@ -5,6 +5,7 @@ package conntrack
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,43 +50,67 @@ func NewLooks(table Table, looked func(Look)) *Looks {
 	return l
 }
 
-// request is what a user waits for.
+// request is a question that waits for its answer.
 type request struct {
-	ctx    context.Context
-	filter Filter
-	each   func(*Entry) bool
-	over   error // why it wants no more
-	done   chan served
-}
-
-// served is how a request ended.
-type served struct {
-	took time.Duration
-	err  error
+	Question
+	ctx  context.Context
+	over error // why it wants no more
+	done chan Answer
 }
 
 // Dump is that of Table. It waits for its turn: 2 s at most, and the looks of those who came before.
 func (l *Looks) Dump(ctx context.Context, filter Filter, each func(*Entry) bool) (took time.Duration, err error) {
-	r := &request{ctx: ctx, filter: filter, each: each, done: make(chan served, 1)}
+	answer := l.Ask(ctx, Question{filter, each})[0]
+	return answer.Took, answer.Err
+}
+
+// Question is what a user asks the table for; see Table.Dump.
+type Question struct {
+	Filter Filter
+	Each   func(*Entry) bool
+}
+
+// Answer is how a question ended; see Table.Dump.
+type Answer struct {
+	Took time.Duration
+	Err  error
+}
+
+// Ask asks several questions in one look.
+func (l *Looks) Ask(ctx context.Context, questions ...Question) []Answer {
+	requests := make([]*request, len(questions))
+	for i, q := range questions {
+		requests[i] = &request{Question: q, ctx: ctx, done: make(chan Answer, 1)}
+	}
 	l.mutex.Lock()
-	l.waiting = append(l.waiting, r)
+	l.waiting = append(l.waiting, requests...)
 	l.mutex.Unlock()
+	answers := make([]Answer, len(requests))
+	for i, r := range requests {
+		answers[i] = l.serve(r)
+	}
+	return answers
+}
+
+// serve waits until a request is served, and does it if nobody else does.
+func (l *Looks) serve(r *request) Answer {
 	select {
-	case by := <-r.done:
-		return by.took, by.err
-	case <-ctx.Done():
+	case answer := <-r.done:
+		return answer
+	case <-r.ctx.Done():
 	case <-l.turn:
-		l.Await(ctx)
-		if ctx.Err() == nil {
-			l.look()
+		if !l.isServed(r) {
+			l.Await(r.ctx)
+			if r.ctx.Err() == nil {
+				l.look()
+			}
 		}
 		l.turn <- struct{}{}
 	}
 	if l.withdraw(r) {
-		return 0, ctx.Err()
+		return Answer{Err: r.ctx.Err()}
 	}
-	by := <-r.done // it is being served, and uses each
-	return by.took, by.err
+	return <-r.done // it is being served, and uses each
 }
 
 // Await waits until the next look is due. Whoever asks for what changes all the time asks after it, so as not to ask for what
@@ -99,17 +124,23 @@ func (l *Looks) Await(ctx context.Context) {
 	}
 }
 
+// isServed reports whether a look has begun to serve a request.
+func (l *Looks) isServed(r *request) bool {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return !slices.Contains(l.waiting, r)
+}
+
 // withdraw takes a request back. It reports false if a look has begun to serve it.
 func (l *Looks) withdraw(r *request) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	for i, waiting := range l.waiting {
-		if waiting == r {
-			l.waiting = append(l.waiting[:i], l.waiting[i+1:]...)
-			return true
-		}
+	i := slices.Index(l.waiting, r)
+	if i < 0 {
+		return false
 	}
-	return false
+	l.waiting = slices.Delete(l.waiting, i, i+1)
+	return true
 }
 
 // look serves all who wait.
@@ -132,7 +163,7 @@ func (l *Looks) look() {
 			if errors.Is(r.over, ErrCutOff) {
 				look.CutOff++
 			}
-			r.done <- served{took, errors.Join(r.over, err)}
+			r.done <- Answer{took, errors.Join(r.over, err)}
 		}
 	}
 	look.Took = time.Since(began)
@@ -152,7 +183,7 @@ type group struct {
 func together(requests []*request) []group {
 	var groups []group
 	for _, r := range requests {
-		joined := group{r.filter, []*request{r}}
+		joined := group{r.Filter, []*request{r}}
 		var others []group
 		for _, g := range groups {
 			switch {
@@ -185,7 +216,7 @@ func (r *request) give(e *Entry) {
 	switch {
 	case r.ctx.Err() != nil:
 		r.over = r.ctx.Err()
-	case r.filter.Matches(e) && !r.each(e):
+	case r.Filter.Matches(e) && !r.Each(e):
 		r.over = ErrCutOff
 	}
 }

@@ -176,6 +176,26 @@ func TestWhoWantsNoMoreKeepsNobodyElseFromIt(t *testing.T) {
 	})
 }
 
+func TestSeveralQuestionsAreOneLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looked := 0
+		table := tableOf(time.Millisecond)
+		looks := NewLooks(table, func(Look) { looked++ })
+		counts := make([]int, 2)
+		for i, answer := range looks.Ask(t.Context(),
+			Question{udp, func(*Entry) bool { counts[0]++; return true }},
+			Question{unanswered, func(*Entry) bool { counts[1]++; return counts[1] < 3 }},
+		) {
+			if isCutOff := errors.Is(answer.Err, ErrCutOff); isCutOff != (i == 1) {
+				t.Errorf("question %d: %v", i, answer.Err)
+			}
+		}
+		if diff := cmp.Diff([]int{4, 3}, counts); diff != "" || looked != 1 || len(table.dumps) != 2 {
+			t.Errorf("%d looks, %d dumps, entries (-want +got):\n%s", looked, len(table.dumps), diff)
+		}
+	})
+}
+
 func TestWhoGivesUpKeepsNobodyElseFromLooking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := tableOf(10 * time.Millisecond) // and rests for 490

@@ -204,6 +204,10 @@ type moved struct {
 var movedElsewhere = map[string]string{
 	"kubeproxy_conntrack_reconciler_deleted_entries_total": "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
 	"kubeproxy_conntrack_reconciler_sync_duration_seconds": "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
+	"vicinity_flows_drawn_anew_total":                      "TestDialsAreDrawnAnewByADaemon in cmd/proxy, with packets",
+	"vicinity_closed_flows_forgotten_total":                "TestDialsInTheMetrics, with what a look did",
+	"vicinity_conntrack_look_duration_seconds":             "TestDialsAreDrawnAnewByADaemon, likewise",
+	"vicinity_conntrack_looks_cut_off_total":               "TestDialsInTheMetrics, likewise",
 	"rest_client_requests_total":                           "TestRequestsOfClientGoAreCounted in pkg/proxy/metrics",
 	"rest_client_request_duration_seconds":                 "TestRequestsOfClientGoAreCounted in pkg/proxy/metrics",
 	"vicinity_dns_requests_total":                          "TestAClientIsToldOfItsOwnZone in e2e/dns, with a daemon that answers",

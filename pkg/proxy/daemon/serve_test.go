@@ -12,6 +12,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/counts"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
@@ -39,6 +40,23 @@ func TestASyncIsCountedByFamily(t *testing.T) {
 		`vicinity_nft_elements_written_total{ip_family="IPv4",operation="add"} 7`,
 		`vicinity_nft_elements_written_total{ip_family="IPv6",operation="delete"} 5`,
 		"vicinity_frontends_contested 2", `kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv6"} 11`,
+	} {
+		if !strings.Contains(page.Body.String(), line+"\n") {
+			t.Errorf("/metrics lacks %q", line)
+		}
+	}
+}
+
+func TestDialsInTheMetrics(t *testing.T) {
+	d := &daemon{recorder: metrics.NewRecorder(), log: slog.New(slog.DiscardHandler)}
+	d.looked(conntrack.Look{Took: time.Second, CutOff: 2})
+	d.drewAnew(flows.Drawn{Anew: map[model.Protocol]int{model.SCTP: 3}, Closed: map[model.Protocol]int{model.TCP: 4}}, errors.New("busy"))
+	page := httptest.NewRecorder()
+	d.recorder.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, line := range []string{
+		`vicinity_flows_drawn_anew_total{protocol="SCTP"} 3`, `vicinity_flows_drawn_anew_total{protocol="TCP"} 0`,
+		`vicinity_closed_flows_forgotten_total{protocol="TCP"} 4`,
+		"vicinity_conntrack_looks_cut_off_total 2", "vicinity_conntrack_look_duration_seconds_sum 1",
 	} {
 		if !strings.Contains(page.Body.String(), line+"\n") {
 			t.Errorf("/metrics lacks %q", line)

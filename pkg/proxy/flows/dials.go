@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -31,6 +30,7 @@ type Dials struct {
 	looks   *conntrack.Looks
 	owners  *owners.Reader
 	isLocal selection.IsLocal
+	now     func() time.Time
 }
 
 // Drawn is what a look did.
@@ -43,7 +43,7 @@ type Drawn struct {
 
 // NewDials returns dials to the frontends of some owners.
 func NewDials(looks *conntrack.Looks, of *owners.Reader, isLocal selection.IsLocal) *Dials {
-	return &Dials{looks, of, isLocal}
+	return &Dials{looks, of, isLocal, time.Now}
 }
 
 // Run looks after endpoints left, until ctx ends. It reports what each look did, and why some connections may be left.
@@ -79,23 +79,35 @@ func (d *Dials) Run(ctx context.Context, report func(Drawn, error)) {
 func (d *Dials) Look(ctx context.Context) (Drawn, error) {
 	d.looks.Await(ctx) // endpoints may leave meanwhile
 	drawn := Drawn{Anew: map[model.Protocol]int{}, Closed: map[model.Protocol]int{}}
-	w := world{now: time.Now(), owners: d.owners.Snapshot(), left: d.owners.Left, isLocal: askedOnce(d.isLocal)}
+	w := world{now: d.now(), owners: d.owners.Snapshot(), left: d.owners.Left, isLocal: askedOnce(d.isLocal)}
 	if w.owners == nil {
 		return drawn, nil
 	}
 	asked := questions(d.addrsLeft(w.now), w.isUnsure())
-	looks := make([]found, len(asked))
-	var asking sync.WaitGroup
-	for i := range asked { // at the same time, so that they share a look
-		asking.Go(func() { looks[i].ask(ctx, d.looks, &w, asked[i]) })
+	if len(asked) == 0 {
+		return drawn, nil
 	}
-	asking.Wait()
+	var found []conntrack.Entry
+	ask := make([]conntrack.Question, len(asked))
+	for i := range asked {
+		read := 0
+		ask[i] = conntrack.Question{Filter: asked[i].filter, Each: func(e *conntrack.Entry) bool {
+			if read++; w.glance(e).Goes() {
+				found = append(found, *e)
+			}
+			return read < asked[i].atMost && len(found) < endAtMost
+		}}
+	}
 	var failures []error
-	for i := range looks {
-		drawn.CutOff = drawn.CutOff || looks[i].isCutOff
-		failures = append(failures, looks[i].err, d.end(ctx, &w, looks[i].entries, &drawn))
+	for _, answer := range d.looks.Ask(ctx, ask...) {
+		switch {
+		case errors.Is(answer.Err, conntrack.ErrCutOff):
+			drawn.CutOff = true
+		case answer.Err != nil:
+			failures = append(failures, fmt.Errorf("listing dials in conntrack: %w", answer.Err))
+		}
 	}
-	return drawn, errors.Join(failures...)
+	return drawn, errors.Join(append(failures, d.end(ctx, &w, found, &drawn))...)
 }
 
 // addrsLeft returns at which addresses endpoints left.
@@ -110,27 +122,6 @@ func (d *Dials) addrsLeft(now time.Time) []netip.Addr {
 		return true
 	})
 	return addrs
-}
-
-// found is the answer to a question.
-type found struct {
-	entries  []conntrack.Entry
-	isCutOff bool
-	err      error
-}
-
-// ask keeps what may have to go.
-func (f *found) ask(ctx context.Context, table conntrack.Table, w *world, asked question) {
-	read := 0
-	_, err := table.Dump(ctx, asked.filter, func(e *conntrack.Entry) bool {
-		if read++; w.glance(e).Goes() {
-			f.entries = append(f.entries, *e)
-		}
-		return read < asked.atMost
-	})
-	if f.isCutOff = errors.Is(err, conntrack.ErrCutOff); err != nil && !f.isCutOff {
-		f.err = fmt.Errorf("listing dials in conntrack: %w", err)
-	}
 }
 
 // end judges entries, and deletes those that go.

@@ -107,6 +107,7 @@ type question struct {
 const (
 	unansweredAtMost = 8192
 	closedAtMost     = 65_536
+	endAtMost        = 8192 // of those that were read
 )
 
 // The status of what is looked for.

@@ -154,27 +154,6 @@ var (
 		help:   "UDP flows that were ended because the endpoint they went to may not answer them any more.",
 		labels: []string{familyLabel}, start: perFamily,
 	})
-	FlowsDrawnAnew = counter(row{
-		name: "vicinity_flows_drawn_anew_total",
-		help: "Connections that were dialled and not answered when their endpoint left, and that were forgotten: the client's next packet, a " +
-			"second later, goes to another endpoint.",
-		labels: []string{protocolLabel}, start: connected,
-	})
-	ClosedFlowsForgotten = counter(row{
-		name: "vicinity_closed_flows_forgotten_total",
-		help: "Connections that were closed when their endpoint left, and that were forgotten, so that a client which uses the port again " +
-			"reaches another endpoint.",
-		labels: []string{protocolLabel}, start: connected,
-	})
-	ConntrackLooks = histogram(row{
-		name:    "vicinity_conntrack_look_duration_seconds",
-		help:    "How long it took to read conntrack, for all who wanted something of it at the time.",
-		buckets: syncBuckets,
-	})
-	ConntrackLooksCutOff = counter(row{
-		name: "vicinity_conntrack_looks_cut_off_total",
-		help: "Looks at conntrack that stopped early, because there was more than one look reads.",
-	})
 	LocalhostListeners = gauge(row{
 		name:   "kubeproxy_nftables_localhost_nodeport_listeners",
 		help:   "Node ports that are listened on at loopback at present.",
@@ -314,6 +293,27 @@ var (
 		name:   "vicinity_evacuated_nodes",
 		help:   "Nodes that are being evacuated at present: until a time, or without an end.",
 		labels: []string{endLabel}, start: [][]string{{EndTime, EndNone}},
+	})
+	FlowsDrawnAnew = counter(row{
+		name: "vicinity_flows_drawn_anew_total",
+		help: "Connections that were dialled and not answered when their endpoint left, and that were forgotten: the client's next packet, a " +
+			"second later, goes to another endpoint.",
+		labels: []string{protocolLabel}, start: connected,
+	})
+	ClosedFlowsForgotten = counter(row{
+		name: "vicinity_closed_flows_forgotten_total",
+		help: "Connections that were closed when their endpoint left, and that were forgotten, so that a client which uses the port again " +
+			"reaches another endpoint.",
+		labels: []string{protocolLabel}, start: connected,
+	})
+	ConntrackLooks = histogram(row{
+		name:    "vicinity_conntrack_look_duration_seconds",
+		help:    "How long it took to read conntrack, for all who wanted something of it at the time.",
+		buckets: syncBuckets,
+	})
+	ConntrackLooksCutOff = counter(row{
+		name: "vicinity_conntrack_looks_cut_off_total",
+		help: "Looks at conntrack that stopped early, because there was more than one look reads.",
 	})
 	DNSRequests = counter(row{
 		name:   "vicinity_dns_requests_total",

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// silentState is a Service whose first endpoint will say nothing.
+var silentState = strings.NewReplacer(
+	"{name: dns, port: 53, protocol: UDP, nodePort: 30053}", "{name: http, port: 80, protocol: TCP}",
+	"{name: dns, port: 5353, protocol: UDP}", "{name: http, port: 8080, protocol: TCP}",
+	"    type: LoadBalancer\n    externalTrafficPolicy: Local\n    healthCheckNodePort: 32000\n", "",
+).Replace(busyState)
+
+// TestDialsAreDrawnAnewByADaemon: a client dials an endpoint that says nothing, and reaches the one that takes over.
+func TestDialsAreDrawnAnewByADaemon(t *testing.T) {
+	namespace := netns.New(t)
+	addLink(t, namespace, "10.244.1.5/32", "10.244.1.6/32")
+	namespace.Load("table inet silent {\nchain in { type filter hook input priority 0; ip daddr 10.244.1.5 tcp dport 8080 drop; }\n}\n")
+	echoTCP(t, namespace, "10.244.1.6:8080")
+	second := strings.ReplaceAll(firstEndpoint, "10.244.1.5", "10.244.1.6")
+	folder := writeState(t, strings.ReplaceAll(silentState, second, ""))
+	d := startDaemon(t, namespace, "--manifests", folder)
+
+	dialled := make(chan error, 1)
+	go func() {
+		dialer, err := net.Dialer{Timeout: 5 * time.Second}, errors.New("the namespace was not entered")
+		namespace.Do(func() {
+			var conn net.Conn
+			if conn, err = dialer.Dial("tcp", "10.96.0.53:80"); err == nil {
+				err = conn.Close()
+			}
+		})
+		dialled <- err
+	}()
+	time.Sleep(500 * time.Millisecond)
+	text := strings.ReplaceAll(silentState, firstEndpoint, "")
+	if err := os.WriteFile(filepath.Join(folder, "state.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-dialled; err != nil {
+		t.Errorf("the dial that was under way: %v", err)
+	}
+	eventually(t, "it is counted", func() bool {
+		_, metrics := d.get(t, "127.0.0.1:10249", "/metrics")
+		return strings.Contains(metrics, `vicinity_flows_drawn_anew_total{protocol="TCP"} 1`+"\n") &&
+			!strings.Contains(metrics, "vicinity_conntrack_look_duration_seconds_count 0\n")
+	})
+	ended := d.end(t)
+	if ended.status != 0 || !strings.Contains(ended.stderr, "connections were drawn anew") {
+		t.Errorf("the daemon ended with %+v, want 0, and a line about it", ended)
+	}
+}

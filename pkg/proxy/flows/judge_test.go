@@ -1,0 +1,206 @@
+//go:build linux
+
+package flows
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// town is a cluster with one Service, whose connections are judged.
+type town struct {
+	cluster *model.Cluster
+	nodes   *selection.Nodes
+	reader  *owners.Reader
+	scope   selection.Scope
+}
+
+var shop = model.ObjectName{Namespace: "shop", Name: "web"}
+
+const (
+	townPort    = 80
+	townNode    = 30080
+	townServing = 8080
+)
+
+// newTown returns a town whose Service has endpoints on this node and elsewhere: "here ADDR", "there ADDR".
+func newTown(edit func(*model.Service), endpoints ...string) *town {
+	w := &town{cluster: model.NewCluster("here"), reader: owners.NewReader(owners.Options{Keep: LookFor}), scope: clusterScope}
+	w.nodes = selection.NewNodes(w.cluster)
+	service := &model.Service{Name: shop, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:96::a")}}
+	service.ExternalIPs = []netip.Addr{netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")}
+	for i, protocol := range []model.Protocol{model.TCP, model.SCTP} {
+		service.Ports = append(service.Ports, model.ServicePort{Name: protocol.String(), Protocol: protocol, Port: townPort, NodePort: townNode + uint16(i)*0})
+	}
+	if edit != nil {
+		edit(service)
+	}
+	w.cluster.Apply(model.Change{
+		Services: map[model.ObjectName]*model.Service{shop: service}, Nodes: map[string]*model.Node{"here": {Name: "here"}},
+	})
+	w.serve(endpoints...)
+	return w
+}
+
+// serve replaces the endpoints, by one sync.
+func (w *town) serve(endpoints ...string) {
+	slices := map[model.ObjectName]*model.EndpointSlice{}
+	for _, family := range model.Families {
+		slice := &model.EndpointSlice{Name: model.ObjectName{Namespace: "shop", Name: family.String()}, Service: shop, Family: family}
+		for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
+			slice.Ports = append(slice.Ports, model.SlicePort{Name: protocol.String(), Protocol: protocol, Port: townServing})
+		}
+		for i := 0; i < len(endpoints); i += 2 {
+			addr := netip.MustParseAddr(endpoints[i+1])
+			if model.FamilyOf(addr) == family {
+				slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
+					Addr: addr, Endpoint: model.Endpoint{Node: endpoints[i], Ready: true, Serving: true},
+				})
+			}
+		}
+		slices[slice.Name] = slice
+	}
+	w.cluster.Apply(model.Change{Slices: slices})
+	w.synced()
+}
+
+func (w *town) synced() {
+	w.reader.Accept(shop, w.reader.Digest(w.nodes.Decide(shop, model.Families)))
+	w.reader.Synced(selection.Sync{Scope: w.scope})
+}
+
+func (w *town) world(now time.Time) *world {
+	return &world{now: now, owners: w.reader.Snapshot(), left: w.reader.Left, isLocal: isNodes}
+}
+
+const label = 86
+
+// dial is an entry of a connection that nobody has answered.
+func dial(protocol model.Protocol, client, dialled, answerer string) conntrack.Entry {
+	from, to, by := netip.MustParseAddrPort(client), netip.MustParseAddrPort(dialled), netip.MustParseAddrPort(answerer)
+	e := conntrack.Entry{
+		Protocol: protocol, Original: conntrack.Tuple{Source: from, Destination: to}, Reply: conntrack.Tuple{Source: by, Destination: from},
+		Status: conntrack.DestinationNAT, State: conntrack.TCPSynSent,
+	}
+	e.Labels[label/8] = 1 << (label % 8)
+	return e
+}
+
+func with(e conntrack.Entry, edit func(*conntrack.Entry)) conntrack.Entry {
+	edit(&e)
+	return e
+}
+
+func inState(state uint8) func(*conntrack.Entry) {
+	return func(e *conntrack.Entry) { e.Status, e.State = e.Status|conntrack.SeenReply, state }
+}
+
+func TestWhichConnectionsGo(t *testing.T) {
+	const (
+		clusterIP, external, nodePort = "10.96.0.10:80", "203.0.113.1:80", "172.30.0.1:30080"
+		gone, stays, never            = "10.244.2.1:8080", "10.244.1.1:8080", "10.244.7.7:8080"
+	)
+	local := func(s *model.Service) { s.ExternalTrafficLocal = true }
+	on := func(dialled, answerer string) conntrack.Entry { return dial(model.TCP, host, dialled, answerer) }
+	ofSCTP := func(e *conntrack.Entry) { e.Protocol = model.SCTP }
+	for name, test := range map[string]struct {
+		edit  func(*model.Service)
+		entry conntrack.Entry
+		want  Reason
+	}{
+		"its endpoint left":       {nil, on(clusterIP, gone), DialledInVain},
+		"over an external IP":     {nil, on(external, gone), DialledInVain},
+		"over a node port":        {nil, on(nodePort, gone), DialledInVain},
+		"in IPv6":                 {nil, dial(model.TCP, host6, "[fd00:96::a]:80", "[fd00:244::2]:8080"), DialledInVain},
+		"of SCTP":                 {nil, with(on(clusterIP, gone), ofSCTP), DialledInVain},
+		"its frontend is no more": {nil, on("10.96.0.77:80", gone), DialledInVain},
+		"its endpoint serves":     {nil, on(clusterIP, stays), MayAnswer},
+		"its endpoint never was one, as far as known": {nil, on(clusterIP, never), HasNotLeft},
+		"it was answered":                       {nil, with(on(clusterIP, gone), inState(conntrack.TCPEstablished)), IsOpen},
+		"it is being closed":                    {nil, with(on(clusterIP, gone), inState(conntrack.TCPFinWait)), IsOpen},
+		"its SYN was answered by a SYN":         {nil, with(on(clusterIP, gone), inState(conntrack.TCPSynReceived)), IsOpen},
+		"it is closed, and its endpoint left":   {nil, with(on(clusterIP, gone), inState(conntrack.TCPTimeWait)), ClosedBehind},
+		"it was reset, and its endpoint left":   {nil, with(on(clusterIP, gone), inState(conntrack.TCPClose)), ClosedBehind},
+		"it is closed, and its endpoint serves": {nil, with(on(clusterIP, stays), inState(conntrack.TCPTimeWait)), MayAnswer},
+		"an association is open":                {nil, with(with(on(clusterIP, gone), ofSCTP), inState(conntrack.SCTPEstablished)), IsOpen},
+		"an association is over":                {nil, with(with(on(clusterIP, gone), ofSCTP), inState(conntrack.SCTPClosed)), ClosedBehind},
+		"an association begins anew":            {nil, with(with(on(clusterIP, gone), ofSCTP), inState(conntrack.SCTPCookieWait)), ClosedBehind},
+		"another program translated it":         {nil, with(on(clusterIP, gone), func(e *conntrack.Entry) { e.Labels = [16]byte{} }), NotOurs},
+		"nobody translated it":                  {nil, with(on(clusterIP, gone), func(e *conntrack.Entry) { e.Status = 0 }), NotOurs},
+		"it is in a zone":                       {nil, with(on(clusterIP, gone), func(e *conntrack.Entry) { e.Zone = 7 }), NotOurs},
+		"it is of UDP":                          {nil, with(on(clusterIP, gone), func(e *conntrack.Entry) { e.Protocol = model.UDP }), OfUDP},
+
+		"Local, from outside to an endpoint elsewhere": {local, on(external, "10.244.2.2:8080"), HasNotLeft},
+		"Local, from a pod":                            {local, dial(model.TCP, pod, external, "10.244.2.2:8080"), MayAnswer},
+		"Local, its endpoint left":                     {local, on(external, gone), DialledInVain},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTown(test.edit, "here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2", "there", "fd00:244::2")
+			w.serve("here", "10.244.1.1", "there", "10.244.2.2", "here", "fd00:244::1")
+			// An endpoint that serves may have left and be back. Mostly it has not left.
+			want := test.want
+			if want == MayAnswer {
+				want = HasNotLeft
+			}
+			later := time.Now().Add(LookFor + time.Second)
+			if got, err := w.world(later).judge(&test.entry); got != want || err != nil {
+				t.Errorf("%s, %v; want %s", got, err, want)
+			}
+			// Right after the start nobody knows who left.
+			if want = test.want; want == HasNotLeft {
+				want = DialledInVain
+			}
+			if got, err := w.world(time.Now()).judge(&test.entry); got != want || err != nil {
+				t.Errorf("after the start: %s, %v; want %s", got, err, want)
+			}
+		})
+	}
+}
+
+func TestAnEntryStaysWhileTheKernelDoesNotSayWhereItsClientIs(t *testing.T) {
+	w := newTown(func(s *model.Service) { s.ExternalTrafficLocal = true }, "there", "10.244.2.1")
+	world := w.world(time.Now())
+	world.isLocal = func(netip.Addr) (bool, error) { return false, errors.New("no answer") }
+	e := dial(model.TCP, host, "203.0.113.1:80", "10.244.2.1:8080")
+	if reason, err := world.judge(&e); reason != IsUncertain || err == nil {
+		t.Errorf("%s, %v; want that it is uncertain, and the error", reason, err)
+	}
+}
+
+func TestWhatTheTableIsAskedFor(t *testing.T) {
+	addr := netip.MustParseAddr
+	four := []netip.Addr{addr("10.0.0.1"), addr("10.0.0.2"), addr("10.0.0.3"), addr("10.0.0.4")}
+	unanswered := func(family conntrack.Families) question {
+		return question{conntrack.Filter{Family: family, Status: translated, Mask: answered}, unansweredAtMost}
+	}
+	closed := func(family conntrack.Families) question {
+		return question{conntrack.Filter{Family: family, Status: answered, Mask: answered}, closedAtMost}
+	}
+	for name, test := range map[string]struct {
+		addrs    []netip.Addr
+		isUnsure bool
+		want     []question
+	}{
+		"nobody left":     {nil, false, nil},
+		"it is not known": {four, true, []question{unanswered(conntrack.BothFamilies)}},
+		"a few of IPv4": {four, false, []question{{
+			conntrack.Filter{Family: conntrack.OnlyIPv4, Status: translated, Mask: translated, Answerers: four}, closedAtMost,
+		}}},
+		"many of IPv4": {append(four, addr("10.0.0.5")), false, []question{unanswered(conntrack.OnlyIPv4), closed(conntrack.OnlyIPv4)}},
+		"one of IPv6":  {[]netip.Addr{addr("fd00::1")}, false, []question{unanswered(conntrack.OnlyIPv6), closed(conntrack.OnlyIPv6)}},
+	} {
+		same := cmp.Options{cmp.AllowUnexported(question{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })}
+		if diff := cmp.Diff(test.want, questions(test.addrs, test.isUnsure), same); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}

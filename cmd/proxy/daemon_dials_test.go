@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // silentState is a Service whose first endpoint will say nothing.
@@ -48,7 +49,7 @@ func TestDialsAreDrawnAnewByADaemon(t *testing.T) {
 	if err := <-dialled; err != nil {
 		t.Errorf("the dial that was under way: %v", err)
 	}
-	eventually(t, "it is counted", func() bool {
+	wait.Until(t, "it is counted", func() bool {
 		_, metrics := d.get(t, "127.0.0.1:10249", "/metrics")
 		return strings.Contains(metrics, `vicinity_flows_drawn_anew_total{protocol="TCP"} 1`+"\n") &&
 			!strings.Contains(metrics, "vicinity_conntrack_look_duration_seconds_count 0\n")

@@ -36,7 +36,7 @@ func newPolicies(here *town) *policies {
 	p := &policies{api: site.New(t, site.Config{On: server.Namespace}), stranger: here.addServer(here.nodes[0], "stranger")}
 	p.kubeconfig = site.Kubeconfig(t, p.api.AdminConfig())
 	for _, node := range here.nodes {
-		p.createNode(here, node)
+		here.createNode(p.api, node)
 	}
 	p.api.Create(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "default"}})
 	for _, pod := range []*fabric.Pod{here.near, here.far, here.client, p.stranger} {
@@ -52,15 +52,16 @@ func newPolicies(here *town) *policies {
 	return p
 }
 
-func (p *policies) createNode(here *town, node *machine) {
-	here.t.Helper()
+// createNode has an API server know a node.
+func (s *town) createNode(api *site.Site, node *machine) {
+	s.t.Helper()
 	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
-	p.api.Create(here.t, object)
+	api.Create(s.t, object)
 	object.Status.Addresses = []corev1.NodeAddress{
 		{Type: corev1.NodeInternalIP, Address: node.IPv4.String()}, {Type: corev1.NodeInternalIP, Address: node.IPv6.String()},
 	}
-	_, err := p.api.Admin.CoreV1().Nodes().UpdateStatus(here.t.Context(), object, metav1.UpdateOptions{})
-	must.Succeed(here.t, err)
+	_, err := api.Admin.CoreV1().Nodes().UpdateStatus(s.t.Context(), object, metav1.UpdateOptions{})
+	must.Succeed(s.t, err)
 }
 
 func (p *policies) createPod(here *town, pod *fabric.Pod) {

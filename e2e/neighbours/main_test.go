@@ -16,7 +16,7 @@ var programs binaries.Programs
 func TestMain(m *testing.M) {
 	var err error
 	ctx := context.Background()
-	programs, err = binaries.Build(ctx, os.Stderr, binaries.CNI, binaries.Etcd, binaries.Flannel, binaries.KubeRouter)
+	programs, err = binaries.Build(ctx, os.Stderr, binaries.CNI, binaries.Etcd, binaries.Flannel, binaries.KubeRouter, binaries.MetalLB)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

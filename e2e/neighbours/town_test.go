@@ -42,6 +42,8 @@ type town struct {
 	overlay *overlay
 	// policies is where NetworkPolicies come from, if there are any.
 	policies *policies
+	// balancers is where MetalLB knows the Services from, if it runs.
+	balancers *balancers
 }
 
 // machine is a node with its proxy.

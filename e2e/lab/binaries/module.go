@@ -108,6 +108,13 @@ var (
 		},
 		patience: "1 minute",
 	}
+	// MetalLB announces the addresses of load balancers on the link of the nodes.
+	MetalLB = Module{
+		name:     "metallb",
+		of:       "go.universe.tf/metallb",
+		packages: []string{"go.universe.tf/metallb/speaker"},
+		patience: "2 minutes",
+	}
 	// Kubeadm makes a cluster of kind's nodes.
 	Kubeadm = Module{
 		name:     "kubeadm",

@@ -29,6 +29,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicehealth"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/xds"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
@@ -231,7 +232,7 @@ func TestEachDocumentedMetricMovesByWhatItCounts(t *testing.T) {
 	}
 	ours, _, _ := strings.Cut(string(text), "## What kube-proxy has, and we have not")
 	o, moves := observing(t), map[string]bool{}
-	for _, step := range stepsThatMove() {
+	for _, step := range append(stepsThatMove(), clientsOfXDS) {
 		before := o.page()
 		step.do(o)
 		for _, says := range step.says {
@@ -254,6 +255,20 @@ func TestEachDocumentedMetricMovesByWhatItCounts(t *testing.T) {
 		}
 	}
 }
+
+// clientsOfXDS is what a server of xDS reports; TestClientsOfTheNodeReachTheDaemon in e2e/xds has a daemon that serves.
+var clientsOfXDS = moved{"clients of xDS", func(o *observed) {
+	observer := meshObserver{o.recorder}
+	observer.Clients(2, 6)
+	observer.Answered("listener")
+	observer.Rejected("endpoints")
+	observer.Unknown()
+	observer.Refused(xds.NotOfThisNode)
+}, []string{
+	"vicinity_xds_streams 2\n", "vicinity_xds_names 6\n", `vicinity_xds_responses_total{type="listener"} 1` + "\n",
+	`vicinity_xds_rejected_responses_total{type="endpoints"} 1` + "\n", "vicinity_xds_unknown_names_total 1\n",
+	`vicinity_xds_refused_total{reason="not-of-this-node"} 1` + "\n",
+}}
 
 func stepsThatMove() []moved {
 	const v4, tcp = `{ip_family="IPv4"}`, `{ip_family="IPv4",operation=`

@@ -1,0 +1,296 @@
+package neighbours_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// balancers is an API server that knows the town's nodes and Services, and a machine on the nodes' link that takes the
+// addresses of load balancers to be on it, too: who has one says who answers for it.
+type balancers struct {
+	api        *site.Site
+	kubeconfig string
+	lan        *fabric.Namespace
+}
+
+// balancerRanges are the addresses of load balancers.
+var balancerRanges = served[2:]
+
+const metallbNamespace = "metallb-system"
+
+// newBalancers starts an API server on a machine of its own.
+func newBalancers(here *town) *balancers {
+	t := here.t
+	t.Helper()
+	server, err := here.fabric.AddHost("api", here.nodes[0].Node)
+	must.Succeed(t, err)
+	lan, err := here.fabric.AddHost("lan", here.nodes[0].Node)
+	must.Succeed(t, err)
+	for _, prefix := range balancerRanges {
+		_, err := lan.Run(exec.Command("ip", "route", "add", prefix.String(), "dev", "eth0"))
+		must.Succeed(t, err)
+	}
+	b := &balancers{lan: lan.Namespace, api: site.New(t, site.Config{On: server.Namespace, Flags: []string{
+		"--service-cluster-ip-range=" + fabric.ClusterIPv4.String() + "," + fabric.ClusterIPv6.String(),
+	}})}
+	b.kubeconfig = site.Kubeconfig(t, b.api.AdminConfig())
+	b.api.Create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metallbNamespace}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: metallbNamespace, Name: "default"}})
+	b.apply(t, metallbKinds())
+	for _, node := range here.nodes {
+		here.createNode(b.api, node)
+		b.createSpeaker(t, node)
+	}
+	wait.Success(t, "a pool of addresses", func() error {
+		_, err := b.api.TryKubectl(t.Context(), "apply", "-f", b.file(t, fmt.Sprintf(poolManifest, balancerRanges[0], balancerRanges[1])))
+		return err
+	})
+	for _, a := range apps {
+		b.add(here, a)
+	}
+	return b
+}
+
+// metallbKinds are the kinds that a speaker follows. What may be in them is not checked.
+func metallbKinds() string {
+	var text strings.Builder
+	for plural, name := range map[string]string{
+		"bfdprofiles": "BFDProfile", "bgpadvertisements": "BGPAdvertisement", "bgppeers": "BGPPeer", "communities": "Community",
+		"configurationstates": "ConfigurationState", "ipaddresspools": "IPAddressPool", "l2advertisements": "L2Advertisement",
+		"servicebgpstatuses": "ServiceBGPStatus", "servicel2statuses": "ServiceL2Status",
+	} {
+		fmt.Fprintf(&text, kindManifest, plural, name, strings.ToLower(name))
+	}
+	return text.String()
+}
+
+const (
+	kindManifest = `---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[1]s.metallb.io}
+spec:
+  group: metallb.io
+  scope: Namespaced
+  names: {kind: %[2]s, listKind: %[2]sList, plural: %[1]s, singular: %[3]s}
+  versions:
+  - &any
+    name: v1beta1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+  - {<<: *any, name: v1beta2, storage: false}
+`
+	poolManifest = `apiVersion: metallb.io/v1beta1
+kind: IPAddressPool
+metadata: {name: all, namespace: metallb-system}
+spec: {addresses: ["%s", "%s"]}
+---
+apiVersion: metallb.io/v1beta1
+kind: L2Advertisement
+metadata: {name: all, namespace: metallb-system}
+spec: {ipAddressPools: [all]}
+`
+	statusPatch = `{"status": {"loadBalancer": {"ingress": [{"ip": "%s"}, {"ip": "%s"}]}}}`
+)
+
+func (b *balancers) file(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "objects.yaml")
+	must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
+	return file
+}
+
+func (b *balancers) apply(t *testing.T, text string) {
+	t.Helper()
+	b.api.Kubectl(t, "apply", "-f", b.file(t, text))
+}
+
+// createSpeaker has the API server know the pod of a speaker: by it the speakers find each other.
+func (b *balancers) createSpeaker(t *testing.T, node *machine) {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: metallbNamespace, Name: "speaker-" + node.Name, Labels: map[string]string{"component": "speaker"},
+		},
+		Spec: corev1.PodSpec{NodeName: node.Name, Containers: []corev1.Container{{Name: "speaker", Image: "none"}}},
+	}
+	b.api.Create(t, pod)
+	pod.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning, HostIP: node.IPv4.String(), HostIPs: []corev1.HostIP{{IP: node.IPv4.String()}},
+		PodIP: node.IPv4.String(), PodIPs: []corev1.PodIP{{IP: node.IPv4.String()}},
+	}
+	_, err := b.api.Admin.CoreV1().Pods(pod.Namespace).UpdateStatus(t.Context(), pod, metav1.UpdateOptions{})
+	must.Succeed(t, err)
+}
+
+// add has the API server know a Service as the proxies do, with its addresses of a load balancer.
+func (b *balancers) add(here *town, a app) {
+	here.t.Helper()
+	b.api.Kubectl(here.t, "apply", "-f", filepath.Join(here.manifests, a.name+".yaml"))
+	addrs := a.balancer()
+	b.api.Kubectl(here.t, "patch", "service", a.name, "--subresource=status", "--type=merge",
+		"--patch", fmt.Sprintf(statusPatch, addrs[0], addrs[1]))
+}
+
+// startSpeaker starts MetalLB's speaker, and waits until it follows the API server.
+func (m *machine) startSpeaker() {
+	here := m.town
+	here.t.Helper()
+	if here.balancers == nil {
+		here.balancers = newBalancers(here)
+	}
+	const health = "127.0.0.1:17472"
+	m.service = m.inDebian().start("speaker", func() error {
+		code, page, err := site.Get(m.Namespace, health, "/readyz")
+		if err == nil && code != 200 {
+			err = errors.New(page)
+		}
+		return err
+	}, programs.Path(binaries.MetalLB, "speaker"), "--kubeconfig="+here.balancers.kubeconfig, "--namespace="+metallbNamespace,
+		"--node-name="+m.Name, "--pod-name=speaker-"+m.Name, "--ml-bindaddr="+m.IPv4.String(), "--ml-labels=component=speaker")
+}
+
+// announced are the Services that have one kind of client each, and who answers for them.
+var announced = []struct {
+	app     app
+	answers []string
+	sees    source
+}{{nearApp, onlyNear, node}, {farApp, onlyFar, node}, {bothApp, both, node}, {localApp, both, client}}
+
+// balanced waits until the machine on the link reaches all Services at the addresses that speakers announce. The node that
+// announces one masquerades, and with externalTrafficPolicy Local it has the endpoint, which sees the client.
+func (s *town) balanced(when string) {
+	s.t.Helper()
+	for _, one := range announced {
+		for _, to := range at(servicePort, one.app.balancer()...) {
+			wait.Success(s.t, fmt.Sprintf("%s: %s reaches %s", when, s.balancers.lan.Name, to), func() error {
+				reply, err := s.balancers.lan.Ask("tcp", to, shortly)
+				switch {
+				case err != nil:
+					return err
+				case !slices.Contains(one.answers, reply.Pod):
+					return fmt.Errorf("%s answers, want one of %v", reply.Pod, one.answers)
+				case (reply.Client.Addr() == reply.Own.Addr()) != (one.sees == client):
+					return fmt.Errorf("%s sees %s, want %s (%s)", reply.Pod, reply.Client.Addr(), one.sees, reply.Own.Addr())
+				}
+				return nil
+			})
+		}
+	}
+}
+
+// TestMetalLB: speakers in L2 mode.
+func TestMetalLB(t *testing.T) {
+	t.Parallel()
+	beside(t, neighbour{
+		start: (*machine).startSpeaker,
+		update: func(m *machine) {
+			m.town.balancers.api.Kubectl(m.town.t, "annotate", "--overwrite", "-n", metallbNamespace, "l2advertisement", "all", "touched="+m.Name)
+		},
+		restart: func(m *machine) { m.stop(); m.startSpeaker() },
+		promise: func(here *town) { here.balanced("announced") },
+	})
+}
+
+// TestTheNodeThatAnnouncesLosesPower: another one announces its addresses, and serves them.
+func TestTheNodeThatAnnouncesLosesPower(t *testing.T) {
+	t.Parallel()
+	here := newTown(t)
+	here.each((*machine).startProxy)
+	here.each((*machine).startSpeaker)
+	here.balanced("at first")
+	to := at(servicePort, localApp.balancer()...)
+	reply, err := here.balancers.lan.Ask("tcp", to[0], slowest)
+	must.Succeed(t, err)
+	lost := here.nodes[slices.IndexFunc(here.nodes, func(m *machine) bool { return m.Name == reply.Node })]
+	must.Succeed(t, lost.TurnOff(func() error {
+		return errors.Join(lost.service.Signal(syscall.SIGKILL), lost.proxy.Signal(syscall.SIGKILL))
+	}))
+	for _, addr := range to {
+		wait.Success(t, "another node answers at "+addr.String(), func() error {
+			got, err := here.balancers.lan.Ask("tcp", addr, shortly)
+			if err == nil && (got.Node == lost.Name || got.Client.Addr() != got.Own.Addr()) {
+				err = fmt.Errorf("%s on %s answers, and sees %s", got.Pod, got.Node, got.Client.Addr())
+			}
+			return err
+		})
+	}
+}
+
+// TestMetalLBAndTheWordsOfAService: the nodes that announce an address keep to spec.loadBalancerSourceRanges, and with
+// ipMode Proxy they announce what the proxy does not serve.
+func TestMetalLBAndTheWordsOfAService(t *testing.T) {
+	t.Parallel()
+	here := newTown(t)
+	here.each((*machine).startProxy)
+	here.each((*machine).startSpeaker)
+	lan := here.balancers.lan
+	ranged, foreign := app{"ranged", 30, "Cluster", both}, app{"foreign", 31, "Cluster", both}
+	edit := func(a app, old, replacement string) {
+		t.Helper()
+		here.write(a)
+		file := filepath.Join(here.manifests, a.name+".yaml")
+		text, err := os.ReadFile(file)
+		must.Succeed(t, err)
+		if !strings.Contains(string(text), old) {
+			t.Fatalf("%s has no %q", file, old)
+		}
+		here.replace(a.name+".yaml", strings.ReplaceAll(string(text), old, replacement))
+	}
+	allowed := fmt.Sprintf(`loadBalancerSourceRanges: ["%s/32", "%s/128"]`, lan.IPv4, lan.IPv6)
+	edit(ranged, "  externalIPs:", "  "+allowed+"\n  externalIPs:")
+	edit(foreign, "{ip: ", "{ipMode: Proxy, ip: ")
+	for _, a := range []app{ranged, foreign} {
+		here.balancers.add(here, a)
+	}
+	reached := func(from *fabric.Namespace, to netip.AddrPort) {
+		t.Helper()
+		wait.Success(t, fmt.Sprintf("%s reaches %s", from.Name, to), func() error {
+			_, err := from.Ask("tcp", to, shortly)
+			return err
+		})
+	}
+	for _, to := range at(servicePort, ranged.balancer()...) {
+		reached(lan, to)
+		here.stopped("another client of a Service with source ranges", here.outside, to)
+	}
+	for _, to := range at(servicePort, foreign.balancer()...) {
+		wait.Success(t, "a node announces "+to.String(), func() error { return here.isAnnounced(to.Addr()) })
+		here.stopped("ipMode Proxy", lan, to)
+		here.stopped("ipMode Proxy", here.client.Namespace, to)
+	}
+	edit(foreign, "{ip: ", "{ipMode: VIP, ip: ")
+	for _, to := range at(servicePort, foreign.balancer()...) {
+		reached(lan, to)
+		reached(here.client.Namespace, to)
+	}
+}
+
+// isAnnounced reports whether the machine on the link knows who has an address, after it has asked for it.
+func (s *town) isAnnounced(addr netip.Addr) error {
+	_, _ = s.balancers.lan.Ask("tcp", netip.AddrPortFrom(addr, servicePort), shortly)
+	known, err := s.balancers.lan.Run(exec.Command("ip", "neigh", "show", addr.String()))
+	if err == nil && !strings.Contains(known, "lladdr") {
+		err = fmt.Errorf("ip neigh says %q", known)
+	}
+	return err
+}

@@ -72,11 +72,12 @@ test-arm64: ## Run the tests that need no kernel as programs for arm64 (needs qe
 lint: ## Run golangci-lint
 	$(AS_BUILT) go tool -modfile=.lint/go.mod golangci-lint run
 
-bench: root ## Measure syncs, whole daemons, the webhook and DNS, and print tables (needs root)
+bench: root ## Measure syncs, whole daemons, the webhook, DNS and xDS, and print tables (needs root)
 	go test -run '^$$' -bench . -benchtime 3x -timeout 60m ./e2e/bench
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/bench/daemons
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/bench/webhook
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/dns
+	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/xds
 
 # The lab goes whatever the suites say, and also if it did not come up.
 e2e: root build lab-program ## Run the suites in e2e/suites in a lab of six nodes (needs root; KEEP=1 leaves the lab for a look)

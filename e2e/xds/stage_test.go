@@ -47,14 +47,18 @@ type stage struct {
 // newStage is in the state before the first sync.
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	cluster := model.NewCluster("node-1")
-	s := &stage{
-		t: t, cluster: cluster, nodes: selection.NewNodes(cluster), backends: map[netip.AddrPort]*grpc.Server{},
-		socket: filepath.Join(t.TempDir(), "xds.sock"),
-	}
-	s.apply(model.Change{Nodes: map[string]*model.Node{"node-1": node("node-1", "a")}, AllNodes: new(true)})
+	s := newCluster()
+	s.t, s.socket = t, filepath.Join(t.TempDir(), "xds.sock")
 	s.start()
 	t.Cleanup(func() { s.stop() })
+	return s
+}
+
+// newCluster is a cluster of which nobody is told yet.
+func newCluster() *stage {
+	cluster := model.NewCluster("node-1")
+	s := &stage{cluster: cluster, nodes: selection.NewNodes(cluster), backends: map[netip.AddrPort]*grpc.Server{}}
+	s.apply(model.Change{Nodes: map[string]*model.Node{"node-1": node("node-1", "a")}, AllNodes: new(true)})
 	return s
 }
 

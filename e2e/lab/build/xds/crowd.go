@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+// crowd is streams that ask one server for endpoints. It is the first line of the input.
+type crowd struct {
+	Server      string     `json:"server"`
+	Connections int        `json:"connections"`
+	Streams     [][]string `json:"streams"` // the names that each asks for
+}
+
+// arrival is when a change was known to so many streams, the last of them at a time in nanoseconds. A change is told by the
+// port of the first endpoint.
+type arrival struct {
+	Port    uint32 `json:"port"`
+	Streams int    `json:"streams"`
+	Last    int64  `json:"last"`
+}
+
+const assignmentType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+
+// watchAll opens the streams, writes a line once all names are known to all, and at the end of the input the arrivals.
+func watchAll(input io.Reader, output io.Writer) error {
+	decoder, encoder := json.NewDecoder(input), json.NewEncoder(output)
+	var c crowd
+	if err := decoder.Decode(&c); err != nil {
+		return err
+	}
+	w := watchers{arrivals: map[uint32]*arrival{}, complete: make(chan struct{}, len(c.Streams)), failed: make(chan error, 1)}
+	for i := range c.Connections {
+		conn, err := grpc.NewClient(c.Server, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		for k := i; k < len(c.Streams); k += c.Connections {
+			go func() {
+				select {
+				case w.failed <- w.watch(conn, c.Streams[k]):
+				default:
+				}
+			}()
+		}
+	}
+	for range c.Streams {
+		select {
+		case <-w.complete:
+		case err := <-w.failed:
+			return err
+		}
+	}
+	if err := encoder.Encode(len(c.Streams)); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, decoder.Buffered()); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, input); err != nil {
+		return err
+	}
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	for _, one := range w.arrivals {
+		if err := encoder.Encode(one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type watchers struct {
+	mutex    sync.Mutex
+	arrivals map[uint32]*arrival
+	complete chan struct{}
+	failed   chan error
+}
+
+func (w *watchers) watch(conn *grpc.ClientConn, names []string) error {
+	stream, err := discovery.NewAggregatedDiscoveryServiceClient(conn).StreamAggregatedResources(context.Background(), grpc.WaitForReady(true))
+	if err != nil {
+		return err
+	}
+	request := &discovery.DiscoveryRequest{
+		Node: &core.Node{Id: "crowd"}, TypeUrl: assignmentType, ResourceNames: names,
+	}
+	known := map[string]bool{}
+	for {
+		if err := stream.Send(request); err != nil {
+			return err
+		}
+		response, err := stream.Recv()
+		if err != nil {
+			return fmt.Errorf("a stream of the crowd: %w", err)
+		}
+		request = &discovery.DiscoveryRequest{
+			TypeUrl: assignmentType, ResourceNames: names, ResponseNonce: response.Nonce, VersionInfo: response.VersionInfo,
+		}
+		for _, resource := range response.Resources {
+			var assignment endpoint.ClusterLoadAssignment
+			if err := resource.UnmarshalTo(&assignment); err != nil {
+				return err
+			}
+			w.note(assignment.Endpoints[0].LbEndpoints[0].GetEndpoint().Address.GetSocketAddress().GetPortValue())
+			if !known[assignment.ClusterName] {
+				if known[assignment.ClusterName] = true; len(known) == len(names) {
+					w.complete <- struct{}{}
+				}
+			}
+		}
+	}
+}
+
+func (w *watchers) note(port uint32) {
+	now := time.Now().UnixNano()
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	one := w.arrivals[port]
+	if one == nil {
+		one = &arrival{Port: port}
+		w.arrivals[port] = one
+	}
+	one.Streams++
+	one.Last = max(one.Last, now)
+}

@@ -1,0 +1,248 @@
+package xds
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/xds"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+// The load: so many streams of so many names each, of so many Services, each with so many endpoints; and so many changes
+// a second, for so long.
+const (
+	crowdStreams     = 1000
+	crowdConnections = 100
+	namesOfStream    = 10
+	crowdServices    = 1000
+	crowdEndpoints   = 10
+	changesPerSecond = 100
+	crowdTime        = 10 * time.Second
+)
+
+// ourServer makes this test's program a server, which is fed as go-control-plane's is.
+const ourServer = "VICINITY_TEST_XDS_SERVER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(ourServer) == "" {
+		os.Exit(m.Run())
+	}
+	if err := serveUpdates(os.Stdin); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// update is that of e2e/lab/build/xds/cache.go.
+type update struct {
+	Name   string   `json:"name,omitempty"`
+	Addrs  []string `json:"addrs,omitempty"`
+	Port   uint32   `json:"port,omitempty"`
+	Listen string   `json:"listen,omitempty"`
+}
+
+// serveUpdates is a table and a server, with all that a proxy decides before it.
+func serveUpdates(input io.Reader) error {
+	var s *stage
+	decoder := json.NewDecoder(input)
+	made := newCluster()
+	for {
+		var next update
+		if err := decoder.Decode(&next); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if next.Name == "" {
+			s = made
+			s.socket = strings.TrimPrefix(next.Listen, xds.SocketPrefix)
+			s.start()
+			s.open()
+			continue
+		}
+		service := webService()
+		service.Name.Name, _, _ = strings.Cut(next.Name, ".")
+		number, err := strconv.Atoi(strings.TrimPrefix(service.Name.Name, "web-"))
+		if err != nil {
+			return err
+		}
+		service.ClusterIPs = []netip.Addr{netip.AddrFrom4([4]byte{10, 97, byte(number >> 8), byte(number)})}
+		slice := &model.EndpointSlice{Name: service.Name, Service: service.Name, Ports: []model.SlicePort{{Protocol: model.TCP, Port: uint16(next.Port)}}}
+		for _, addr := range next.Addrs {
+			slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
+				Addr: netip.MustParseAddr(addr), Endpoint: model.Endpoint{Node: "node-1", Zone: "a", Ready: true, Serving: true},
+			})
+		}
+		made.apply(model.Change{
+			Services: map[model.ObjectName]*model.Service{service.Name: service},
+			Slices:   map[model.ObjectName]*model.EndpointSlice{slice.Name: slice},
+		})
+	}
+}
+
+// BenchmarkCrowd has a crowd follow changes, of our server and of go-control-plane's.
+func BenchmarkCrowd(b *testing.B) {
+	built, err := programs()
+	must.Succeed(b, err)
+	self, err := os.Executable()
+	must.Succeed(b, err)
+	ours := func() *exec.Cmd {
+		cmd := exec.Command(self)
+		cmd.Env = append(os.Environ(), ourServer+"=1")
+		return cmd
+	}
+	theirs := func() *exec.Cmd { return exec.Command(built.Path(binaries.XDS, "xds"), "cache") }
+	for name, server := range map[string]func() *exec.Cmd{"vicinity": ours, "go-control-plane": theirs} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				benchmarkCrowd(b, server(), exec.Command(built.Path(binaries.XDS, "xds"), "crowd"))
+			}
+		})
+	}
+}
+
+func benchmarkCrowd(b *testing.B, server, crowd *exec.Cmd) {
+	socket := xds.SocketPrefix + filepath.Join(b.TempDir(), "xds.sock")
+	updates, _ := startPiped(b, server)
+	encoder := json.NewEncoder(updates)
+	names := make([]string, crowdServices)
+	for i := range names {
+		names[i] = fmt.Sprintf("web-%d.shop:80", i)
+		must.Succeed(b, encoder.Encode(updateOf(i, names[i], 1)))
+	}
+	must.Succeed(b, encoder.Encode(update{Listen: socket}))
+	streams := make([][]string, crowdStreams)
+	for i := range streams {
+		for k := range namesOfStream {
+			streams[i] = append(streams[i], names[(i*namesOfStream+k*97)%crowdServices])
+		}
+	}
+	waitForSocket(b, strings.TrimPrefix(socket, xds.SocketPrefix))
+	before := memoryOf(b, server.Process.Pid)
+	input, output := startPiped(b, crowd)
+	must.Succeed(b, json.NewEncoder(input).Encode(map[string]any{"server": socket, "connections": crowdConnections, "streams": streams}))
+	decoder := json.NewDecoder(bufio.NewReader(output))
+	var ready int
+	must.Succeed(b, decoder.Decode(&ready))
+
+	cpu, memory := cpuOf(b, server.Process.Pid), memoryOf(b, server.Process.Pid)
+	sent := map[uint32]time.Time{}
+	pace := time.NewTicker(time.Second / changesPerSecond)
+	defer pace.Stop()
+	began := time.Now()
+	for port := uint32(2); time.Since(began) < crowdTime; port++ {
+		<-pace.C
+		i := int(port*31) % crowdServices
+		sent[port] = time.Now()
+		must.Succeed(b, encoder.Encode(updateOf(i, names[i], port)))
+	}
+	time.Sleep(time.Second)
+	took := time.Since(began)
+	used := cpuOf(b, server.Process.Pid) - cpu
+	after := memoryOf(b, server.Process.Pid)
+	must.Succeed(b, input.Close())
+	delays := arrivals(b, decoder, sent)
+	b.ReportMetric(float64(delays[len(delays)/2].Microseconds())/1000, "ms-median")
+	b.ReportMetric(float64(delays[len(delays)*99/100].Microseconds())/1000, "ms-p99")
+	b.ReportMetric(used.Seconds()/took.Seconds(), "cores")
+	b.ReportMetric(before, "MiB-before")
+	b.ReportMetric(memory, "MiB-at-first")
+	b.ReportMetric(after, "MiB-at-last")
+	must.Succeed(b, updates.Close())
+}
+
+func updateOf(i int, name string, port uint32) update {
+	next := update{Name: name, Port: port}
+	for e := range crowdEndpoints {
+		next.Addrs = append(next.Addrs, fmt.Sprintf("10.%d.%d.%d", 1+e, i>>8, i&255))
+	}
+	return next
+}
+
+// arrivals returns how long each change took until the last stream knew it.
+func arrivals(b *testing.B, decoder *json.Decoder, sent map[uint32]time.Time) []time.Duration {
+	b.Helper()
+	var delays []time.Duration
+	for decoder.More() {
+		var one struct {
+			Port    uint32
+			Streams int
+			Last    int64
+		}
+		must.Succeed(b, decoder.Decode(&one))
+		if at, was := sent[one.Port]; was {
+			delays = append(delays, time.Unix(0, one.Last).Sub(at))
+		}
+	}
+	if len(delays) < len(sent)*9/10 {
+		b.Errorf("%d of %d changes arrived", len(delays), len(sent))
+	}
+	slices.Sort(delays)
+	return delays
+}
+
+// startPiped starts a program that ends when its input does.
+func startPiped(b *testing.B, cmd *exec.Cmd) (io.WriteCloser, io.Reader) {
+	b.Helper()
+	cmd.Stderr = os.Stderr
+	input, err := cmd.StdinPipe()
+	must.Succeed(b, err)
+	output, err := cmd.StdoutPipe()
+	must.Succeed(b, err)
+	must.Succeed(b, cmd.Start())
+	b.Cleanup(func() {
+		_ = input.Close() // mostly it is closed
+		_ = cmd.Wait()    // what it could not do the benchmark has missed
+	})
+	return input, output
+}
+
+func waitForSocket(b *testing.B, path string) {
+	b.Helper()
+	for range 1000 {
+		if _, err := os.Stat(path); err == nil {
+			time.Sleep(time.Second) // what the start left is collected
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	b.Fatal("the server does not listen")
+}
+
+// memoryOf is what a process has resident, in MiB.
+func memoryOf(b *testing.B, pid int) float64 {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	must.Succeed(b, err)
+	_, rest, _ := strings.Cut(string(text), "VmRSS:")
+	kilobytes, err := strconv.Atoi(strings.Fields(rest)[0])
+	must.Succeed(b, err)
+	return float64(kilobytes) / 1024
+}
+
+// cpuOf is the processor time that a process has used.
+func cpuOf(b *testing.B, pid int) time.Duration {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	must.Succeed(b, err)
+	_, rest, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(rest)
+	user, err := strconv.Atoi(fields[11])
+	must.Succeed(b, err)
+	system, err := strconv.Atoi(fields[12])
+	must.Succeed(b, err)
+	return time.Duration(user+system) * 10 * time.Millisecond
+}

@@ -104,7 +104,7 @@ func vicinity(asked question, reasons map[selection.Code]int) map[string]answer 
 		family = model.IPv6
 	}
 	name := model.ObjectName{Namespace: asked.Service.Namespace, Name: asked.Service.Name}
-	for _, decision := range selection.NewNodes(cluster).Decide(name, []model.Family{family}) {
+	for _, decision := range selection.NewPlanner(cluster).Decide(name, []model.Family{family}) {
 		chosen := decision.Selection
 		read := answer{Internal: served(chosen.ClusterIP())}
 		if decision.Service.IsExternal(decision.Port, family) {

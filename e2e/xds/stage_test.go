@@ -36,7 +36,7 @@ import (
 type stage struct {
 	t        *testing.T
 	cluster  *model.Cluster
-	nodes    *selection.Nodes
+	planner  *selection.Planner
 	table    *xds.Table
 	socket   string
 	counts   *counts
@@ -57,7 +57,7 @@ func newStage(t *testing.T) *stage {
 // newCluster is a cluster of which nobody is told yet.
 func newCluster() *stage {
 	cluster := model.NewCluster("node-1")
-	s := &stage{cluster: cluster, nodes: selection.NewNodes(cluster), backends: map[netip.AddrPort]*grpc.Server{}}
+	s := &stage{cluster: cluster, planner: selection.NewPlanner(cluster), backends: map[netip.AddrPort]*grpc.Server{}}
 	s.apply(model.Change{Nodes: map[string]*model.Node{"node-1": node("node-1", "a")}, AllNodes: new(true)})
 	return s
 }
@@ -87,7 +87,7 @@ func (s *stage) open() { s.table.Synced(selection.Sync{}) }
 
 func (s *stage) apply(change model.Change) {
 	dirty := s.cluster.Apply(change)
-	s.nodes.Note(change)
+	s.planner.Note(change)
 	if s.table == nil {
 		return
 	}
@@ -98,7 +98,7 @@ func (s *stage) apply(change model.Change) {
 
 func (s *stage) accept(name model.ObjectName) {
 	var digest any
-	if decisions := s.nodes.Decide(name, model.Families); len(decisions) > 0 {
+	if decisions := s.planner.Decide(name, model.Families); len(decisions) > 0 {
 		digest = s.table.Digest(decisions)
 	}
 	s.table.Accept(name, digest)

@@ -74,7 +74,7 @@ func (p *Proxy) decideAnew(all *decided, names []model.ObjectName) {
 
 // decideService returns what a Service is to own, and what readers keep of it.
 func (p *Proxy) decideService(name model.ObjectName) (ruleset.Service, []any) {
-	decisions := p.nodes.Decide(name, p.config.Families)
+	decisions := p.planner.Decide(name, p.config.Families)
 	owned := ruleset.Service{Name: name}
 	for _, decision := range decisions {
 		if !decision.Service.IsHeadless { // whose readers answer DNS: nothing of it is in the kernel

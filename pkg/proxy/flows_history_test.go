@@ -84,7 +84,7 @@ func permittedIn(s *story) map[model.Frontend]selection.Flows {
 	cluster.Apply(s.everything)
 	permitted := map[model.Frontend]selection.Flows{}
 	for _, name := range cluster.ServiceNames() {
-		for _, decision := range selection.NewNodes(cluster).Decide(name, s.config.Families) {
+		for _, decision := range selection.NewPlanner(cluster).Decide(name, s.config.Families) {
 			if decision.Port.Protocol != model.UDP {
 				continue
 			}

@@ -31,7 +31,7 @@ type Proxy struct {
 	config  ruleset.Config
 	kernel  Kernel
 	cluster *model.Cluster
-	nodes   *selection.Nodes
+	planner *selection.Planner
 	// readers keep what they make of the decisions in force, nodes among them.
 	readers readers
 
@@ -72,13 +72,13 @@ const (
 func New(node string, config ruleset.Config, kernel Kernel, more ...selection.Reader) *Proxy {
 	cluster := model.NewCluster(node)
 	cluster.NodePorts = config.NodePorts
-	nodes := selection.NewNodes(cluster)
+	planner := selection.NewPlanner(cluster)
 	return &Proxy{
 		config:    config,
 		kernel:    kernel,
 		cluster:   cluster,
-		nodes:     nodes,
-		readers:   append([]selection.Reader{nodes}, more...),
+		planner:   planner,
+		readers:   append([]selection.Reader{planner}, more...),
 		backlog:   newBacklog(),
 		lastLarge: map[string]uint64{},
 		triggers:  triggers{},
@@ -90,7 +90,7 @@ func (p *Proxy) Apply(change model.Change) {
 	p.taken.add(change)
 	p.triggers.note(p.cluster, change)
 	dirty := p.cluster.Apply(change)
-	p.nodes.Note(change)
+	p.planner.Note(change)
 	for _, name := range dirty {
 		p.await(name)
 		if refused := p.backlog.refused(name); refused != nil {

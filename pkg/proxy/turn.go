@@ -125,7 +125,7 @@ func (p *Proxy) await(name model.ObjectName) {
 // weigh says how much a Service is that waits: what it has in the cluster, or what it has in the tables, whichever is
 // more; and its plan.
 func (p *Proxy) weigh(name model.ObjectName) int {
-	return 1 + max(selection.Weight(p.cluster, name), p.mirror.Service(name).Weight()) + p.nodes.PlanWeight(name)
+	return 1 + max(selection.Weight(p.cluster, name), p.mirror.Service(name).Weight()) + p.planner.PlanWeight(name)
 }
 
 // replanInterval lies between two times at which the Services whose load is bounded are planned anew because other nodes
@@ -141,12 +141,12 @@ const replanWeight = turnWeight / 4
 func (p *Proxy) replan(now time.Time) {
 	if len(p.stale) == 0 && !now.Before(p.replanAfter) && p.cluster.HasStale() {
 		p.replanAfter = now.Add(replanInterval)
-		p.nodes.Prune()
+		p.planner.Prune()
 		p.stale = p.cluster.TakeStale()
 	}
 	for room := replanWeight; room > 0 && len(p.stale) > 0; p.stale = p.stale[1:] {
 		name := p.stale[0]
-		differs, weight := p.nodes.MayDiffer(name)
+		differs, weight := p.planner.MayDiffer(name)
 		room -= weight
 		if !differs {
 			continue

@@ -106,16 +106,16 @@ func BenchmarkMayDiffer(b *testing.B) {
 	}
 	cluster := model.NewCluster("worker-0")
 	cluster.Apply(change)
-	nodes := NewNodes(cluster)
+	planner := NewPlanner(cluster)
 	names := cluster.ServiceNames()
 	for _, name := range names {
-		nodes.Accept(name, nodes.Digest(nodes.Decide(name, []model.Family{model.IPv4})))
+		planner.Accept(name, planner.Digest(planner.Decide(name, []model.Family{model.IPv4})))
 	}
 	comes := model.Change{Nodes: map[string]*model.Node{"new": {Name: "new", Labels: node(3).Labels}}}
 	cluster.Apply(comes)
-	nodes.Note(comes)
+	planner.Note(comes)
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		nodes.MayDiffer(names[i%services])
+		planner.MayDiffer(names[i%services])
 	}
 }

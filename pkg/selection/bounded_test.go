@@ -62,7 +62,7 @@ func (t *town) decide(test testing.TB, node string) Decision {
 	test.Helper()
 	cluster := model.NewCluster(node)
 	cluster.Apply(t.change)
-	decisions := NewNodes(cluster).Decide(t.web, []model.Family{model.IPv4})
+	decisions := NewPlanner(cluster).Decide(t.web, []model.Family{model.IPv4})
 	if len(decisions) != 1 {
 		test.Fatalf("%d decisions", len(decisions))
 	}
@@ -294,10 +294,10 @@ func TestClientsAreCountedAnewWhenTheyChange(t *testing.T) {
 	topology := bounded(120, zoneThenAll...)
 	town := newTown(topology, []int{3, 3, 3}, []int{3, 3, 3})
 	cluster := model.NewCluster("zone-b-0")
-	nodes := NewNodes(cluster)
+	planner := NewPlanner(cluster)
 	apply := func(change model.Change) {
 		cluster.Apply(change)
-		nodes.Note(change)
+		planner.Note(change)
 	}
 	apply(town.change)
 	front := func(zone string) model.Change {
@@ -329,7 +329,7 @@ func TestClientsAreCountedAnewWhenTheyChange(t *testing.T) {
 		{"they are named again", naming("shop/front"), SpilledOverLoad},
 	} {
 		apply(step.change)
-		got := nodes.Decide(town.web, []model.Family{model.IPv4})[0].Selection.Cluster.Reason
+		got := planner.Decide(town.web, []model.Family{model.IPv4})[0].Selection.Cluster.Reason
 		if got.Code != step.want {
 			t.Errorf("%s: %s, want %s: %s", step.says, got.Code, step.want, got.Sentence())
 		}

@@ -36,15 +36,15 @@ type Decision struct {
 // Service that does not exist has no ports. For a headless Service it decides about the addresses of each family, and
 // about each port in it. Decisions about different Services may be made at the same time, as long as
 // nothing is applied to the nodes.
-func (n *Nodes) Decide(name model.ObjectName, families []model.Family) []Decision {
-	cluster := n.cluster
+func (p *Planner) Decide(name model.ObjectName, families []model.Family) []Decision {
+	cluster := p.cluster
 	service := cluster.Service(name)
 	if service == nil {
 		return nil
 	}
-	viewpoint, joined := n.viewpoint(), model.Join(service, cluster.SlicesOf(name))
+	viewpoint, joined := p.viewpoint(), model.Join(service, cluster.SlicesOf(name))
 	if service.IsHeadless {
-		return n.decideHeadless(service, joined, viewpoint, families)
+		return p.decideHeadless(service, joined, viewpoint, families)
 	}
 	sources := map[model.Family][]netip.Prefix{}
 	for _, family := range families {

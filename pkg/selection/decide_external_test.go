@@ -71,7 +71,7 @@ func TestDecideAsksOfEachPortAndFamilyWhetherItIsExternal(t *testing.T) {
 	for name, want := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got []decided
-			for _, decision := range NewNodes(cluster).Decide(decideName(name), model.Families) {
+			for _, decision := range NewPlanner(cluster).Decide(decideName(name), model.Families) {
 				short := decided{Port: decision.Port.Name + " " + decision.Family.String(), External: decision.Selection.Local != nil}
 				var owned, lost []string
 				for _, frontend := range decision.Owned {

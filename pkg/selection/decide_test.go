@@ -137,7 +137,7 @@ func TestDecide(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got []decided
-			for _, decision := range NewNodes(decideCluster()).Decide(decideName(test.service), test.families) {
+			for _, decision := range NewPlanner(decideCluster()).Decide(decideName(test.service), test.families) {
 				if decision.Service.Name.Name != test.service {
 					t.Errorf("a decision about %s, want %s", decision.Service.Name, test.service)
 				}
@@ -152,13 +152,13 @@ func TestDecide(t *testing.T) {
 
 func TestDecideLooksFromTheClustersOwnNode(t *testing.T) {
 	cluster := decideCluster()
-	local := NewNodes(cluster).Decide(decideName("web"), []model.Family{model.IPv4})[0]
+	local := NewPlanner(cluster).Decide(decideName("web"), []model.Family{model.IPv4})[0]
 	choice, _ := local.Selection.ClusterIP()
 	if got := numbers(choice.Endpoints); got != "1 2" || choice.Tier != string(policy.Zone) {
 		t.Errorf("in zone a: endpoints %q by %q, want %q by the zone", got, choice.Tier, "1 2")
 	}
 	cluster.Apply(model.Change{Nodes: map[string]*model.Node{"node-1": {Name: "node-1", Labels: parseLabels("zone=b")}}})
-	moved := NewNodes(cluster).Decide(decideName("web"), []model.Family{model.IPv4})[0]
+	moved := NewPlanner(cluster).Decide(decideName("web"), []model.Family{model.IPv4})[0]
 	choice, _ = moved.Selection.ClusterIP()
 	if got := numbers(choice.Endpoints); got != "1 3" {
 		t.Errorf("after the node and its endpoint moved to zone b: endpoints %q, want %q", got, "1 3")

@@ -141,7 +141,7 @@ func TestFlowsAreOfOwnedFrontendsAlone(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := map[string]kept{}
-			for _, decision := range NewNodes(cluster).Decide(decideName(test.service), []model.Family{model.IPv4}) {
+			for _, decision := range NewPlanner(cluster).Decide(decideName(test.service), []model.Family{model.IPv4}) {
 				for _, flows := range decision.Flows() {
 					got[flows.Frontend.String()] = kept{keptNumbers(flows.Inside), keptNumbers(flows.Outside)}
 				}

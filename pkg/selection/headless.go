@@ -6,7 +6,7 @@ import (
 
 // decideHeadless decides which endpoints of a headless Service this node's clients are told of, by DNS: among the ready
 // ones, as the specification of Kubernetes' DNS wants. One that terminates may be gone before the answer is forgotten.
-func (n *Nodes) decideHeadless(
+func (p *Planner) decideHeadless(
 	service *model.Service, joined model.Joined, viewpoint Viewpoint, families []model.Family,
 ) []Decision {
 	hostnames := joined.Hostnames()
@@ -14,18 +14,18 @@ func (n *Nodes) decideHeadless(
 	for _, family := range families {
 		addresses := Decision{Viewpoint: viewpoint, Service: service, Family: family, IsOfAddresses: true, Hostnames: hostnames}
 		addresses.Endpoints, addresses.LeftOut = joined.Addresses(family)
-		decisions = append(decisions, n.chooseReady(addresses))
+		decisions = append(decisions, p.chooseReady(addresses))
 		for _, port := range service.Ports {
 			decision := Decision{Viewpoint: viewpoint, Service: service, Port: port, Family: family, Hostnames: hostnames}
 			decision.Endpoints, decision.LeftOut = joined.Endpoints(port, family)
-			decisions = append(decisions, n.chooseReady(decision))
+			decisions = append(decisions, p.chooseReady(decision))
 		}
 	}
 	return decisions
 }
 
-func (n *Nodes) chooseReady(decision Decision) Decision {
-	n.cluster.MarkAvoided(decision.Endpoints)
+func (p *Planner) chooseReady(decision Decision) Decision {
+	p.cluster.MarkAvoided(decision.Endpoints)
 	for i := range decision.Endpoints {
 		endpoint := &decision.Endpoints[i]
 		endpoint.Serving = endpoint.Serving && endpoint.Ready

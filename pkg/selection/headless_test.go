@@ -48,9 +48,9 @@ func (w headlessWorld) decisions() []selection.Decision {
 	}
 	cluster := model.NewCluster("n-a")
 	cluster.Apply(change)
-	nodes := selection.NewNodes(cluster)
-	nodes.Note(change)
-	return nodes.Decide(name, []model.Family{model.IPv4})
+	planner := selection.NewPlanner(cluster)
+	planner.Note(change)
+	return planner.Decide(name, []model.Family{model.IPv4})
 }
 
 func TestHeadlessServices(t *testing.T) {

@@ -100,7 +100,7 @@ func TestHealthCheckCountsReadyAddressesOnThisNode(t *testing.T) {
 				change.Slices[slice.Name] = slice
 			}
 			cluster.Apply(change)
-			got, asked := HealthCheckOf(NewNodes(cluster).Decide(service.Name, model.Families))
+			got, asked := HealthCheckOf(NewPlanner(cluster).Decide(service.Name, model.Families))
 			if !asked || got.Port != 32000 {
 				t.Errorf("it is asked on port %d: %v, want 32000", got.Port, asked)
 			}
@@ -114,7 +114,7 @@ func TestHealthCheckCountsReadyAddressesOnThisNode(t *testing.T) {
 func TestAServiceWithoutAHealthCheckNodePortHasNoHealthCheck(t *testing.T) {
 	cluster := decideCluster()
 	for _, name := range []string{"web", "silent", "unknown"} {
-		decisions := NewNodes(cluster).Decide(decideName(name), model.Families)
+		decisions := NewPlanner(cluster).Decide(decideName(name), model.Families)
 		if check, asked := HealthCheckOf(decisions); asked || check.Port != 0 || check.Endpoints != nil {
 			t.Errorf("%s answers %+v, though it has no health check", name, check)
 		}

@@ -16,10 +16,10 @@ func PlansOf(decisions []Decision) Plans {
 	return plans
 }
 
-// Nodes are a reader of the decisions that they make: they tell from the plans in force whether another one differs.
+// A Planner is a reader of the decisions that it makes: it tells from the plans in force whether another one differs.
 
 // Digest returns the plans behind decisions.
-func (*Nodes) Digest(decisions []Decision) any {
+func (*Planner) Digest(decisions []Decision) any {
 	if plans := PlansOf(decisions); plans != nil {
 		return plans
 	}
@@ -27,16 +27,16 @@ func (*Nodes) Digest(decisions []Decision) any {
 }
 
 // Accept takes over the plans in force of a Service.
-func (n *Nodes) Accept(service model.ObjectName, digest any) {
+func (p *Planner) Accept(service model.ObjectName, digest any) {
 	if plans, _ := digest.(Plans); plans != nil {
-		n.inForce[service] = plans
+		p.inForce[service] = plans
 		return
 	}
-	delete(n.inForce, service)
+	delete(p.inForce, service)
 }
 
 // Lose does nothing: plans are about ports.
-func (*Nodes) Lose(model.ObjectName, []model.Frontend) {}
+func (*Planner) Lose(model.ObjectName, []model.Frontend) {}
 
 // Synced does nothing.
-func (*Nodes) Synced(Sync) {}
+func (*Planner) Synced(Sync) {}

@@ -24,7 +24,7 @@ func TestAPlanByOtherKeysDiffers(t *testing.T) {
 			}}}
 		}
 		cluster := model.NewCluster("worker-0")
-		nodes := NewNodes(cluster)
+		planner := NewPlanner(cluster)
 		change := with(keys[0])
 		change.AllNodes, change.Nodes = new(true), map[string]*model.Node{}
 		slice := &model.EndpointSlice{Name: name, Service: name, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}}}
@@ -38,15 +38,15 @@ func TestAPlanByOtherKeysDiffers(t *testing.T) {
 		}
 		change.Slices = map[model.ObjectName]*model.EndpointSlice{name: slice}
 		cluster.Apply(change)
-		nodes.Accept(name, nodes.Digest(nodes.Decide(name, []model.Family{model.IPv4})))
-		if differs, _ := nodes.MayDiffer(name); differs {
+		planner.Accept(name, planner.Digest(planner.Decide(name, []model.Family{model.IPv4})))
+		if differs, _ := planner.MayDiffer(name); differs {
 			t.Errorf("%s: differs though nothing changed", keys)
 		}
 		later := with(keys[1])
 		later.Nodes = map[string]*model.Node{"worker-1": nil, "worker-3": nil}
 		cluster.Apply(later)
-		nodes.Note(later)
-		if differs, _ := nodes.MayDiffer(name); !differs {
+		planner.Note(later)
+		if differs, _ := planner.MayDiffer(name); !differs {
 			t.Errorf("%s: does not differ", keys)
 		}
 	}

@@ -53,7 +53,7 @@ func TestVirtualEndpoints(t *testing.T) {
 				Slices:       map[model.ObjectName]*model.EndpointSlice{web.Name: decideSlice("web", test.endpoints)},
 				ServiceCIDRs: map[string][]netip.Prefix{"more": {netip.MustParsePrefix("10.97.0.0/16")}},
 			})
-			decision := NewNodes(cluster).Decide(web.Name, []model.Family{model.IPv4})[0]
+			decision := NewPlanner(cluster).Decide(web.Name, []model.Family{model.IPv4})[0]
 			choice, _ := decision.Selection.ClusterIP()
 			if used := addressesOf(choice.Endpoints); used != test.used || choice.Reason.Code != test.reason {
 				t.Errorf("used are %q, %s; want %q, %s", used, choice.Reason.Code, test.used, test.reason)
@@ -82,7 +82,7 @@ func TestVirtualEndpoints(t *testing.T) {
 					}
 				}
 			}
-			if check, _ := HealthCheckOf(NewNodes(cluster).Decide(web.Name, model.Families)); check.Endpoints[model.IPv4] != test.local {
+			if check, _ := HealthCheckOf(NewPlanner(cluster).Decide(web.Name, model.Families)); check.Endpoints[model.IPv4] != test.local {
 				t.Errorf("load balancers are told of %d endpoints, want %d", check.Endpoints[model.IPv4], test.local)
 			}
 		})

@@ -74,9 +74,9 @@ func tableOf(t *testing.T, objects string) *Table {
 	}
 	cluster := model.NewCluster("n1")
 	cluster.Apply(update.Change)
-	table, nodes := &Table{Zone: testZone}, selection.NewNodes(cluster)
+	table, planner := &Table{Zone: testZone}, selection.NewPlanner(cluster)
 	for _, name := range cluster.ServiceNames() {
-		table.Accept(name, table.Digest(nodes.Decide(name, model.Families)))
+		table.Accept(name, table.Digest(planner.Decide(name, model.Families)))
 	}
 	table.Synced(selection.Sync{})
 	return table

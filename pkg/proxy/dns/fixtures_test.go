@@ -46,7 +46,7 @@ func (w world) decisions() []selection.Decision {
 	if len(families) == 0 {
 		families = model.Families
 	}
-	return selection.NewNodes(cluster).Decide(name, families)
+	return selection.NewPlanner(cluster).Decide(name, families)
 }
 
 func addEndpoint(all map[model.ObjectName]*model.EndpointSlice, service model.ObjectName, text string) {

@@ -39,7 +39,7 @@ func largeService(ports, endpoints int, oneNumber bool) []selection.Decision {
 	cluster.Apply(model.Change{
 		Services: map[model.ObjectName]*model.Service{name: service}, Slices: map[model.ObjectName]*model.EndpointSlice{name: slice},
 	})
-	return selection.NewNodes(cluster).Decide(name, model.Families)
+	return selection.NewPlanner(cluster).Decide(name, model.Families)
 }
 
 func lookupOf(records *Records) func(model.ObjectName) *Records {
@@ -115,7 +115,7 @@ func TestNoRecordIsMadeTwice(t *testing.T) {
 		}
 		cluster := model.NewCluster("n1")
 		cluster.Apply(change)
-		decisions := selection.NewNodes(cluster).Decide(name, model.Families)
+		decisions := selection.NewPlanner(cluster).Decide(name, model.Families)
 		records := NewRecords(decisions, testZone)
 		if records == nil {
 			continue // nobody is ready

@@ -28,9 +28,9 @@ func (c Clients) Ports(cluster *model.Cluster, query Query) []Port {
 		names = cluster.ServiceNames()
 	}
 	var ports []Port
-	nodes := selection.NewNodes(cluster)
+	planner := selection.NewPlanner(cluster)
 	for _, name := range names {
-		decisions := nodes.Decide(name, model.Families)
+		decisions := planner.Decide(name, model.Families)
 		if len(decisions) == 0 {
 			continue
 		}
@@ -43,7 +43,7 @@ func (c Clients) Ports(cluster *model.Cluster, query Query) []Port {
 			port.HealthCheck = healthCheck(decisions, decision.Family)
 			names.explain(&port, decision)
 			written.explain(&port, decision)
-			port.Load = loadOf(nodes, decision)
+			port.Load = loadOf(planner, decision)
 			ports = append(ports, port)
 		}
 	}

@@ -9,8 +9,8 @@ import (
 )
 
 // loadOf explains what a load bound makes of all nodes' connections; nil if there is none.
-func loadOf(nodes *selection.Nodes, decision selection.Decision) *Load {
-	loads, planned := nodes.Loads(decision)
+func loadOf(planner *selection.Planner, decision selection.Decision) *Load {
+	loads, planned := planner.Loads(decision)
 	if !planned {
 		return nil
 	}

@@ -19,7 +19,7 @@ import (
 // town is a cluster with one Service, whose connections are judged.
 type town struct {
 	cluster *model.Cluster
-	nodes   *selection.Nodes
+	planner *selection.Planner
 	reader  *owners.Reader
 	scope   selection.Scope
 }
@@ -35,7 +35,7 @@ const (
 // newTown returns a town whose Service has endpoints on this node and elsewhere: "here ADDR", "there ADDR".
 func newTown(edit func(*model.Service), endpoints ...string) *town {
 	w := &town{cluster: model.NewCluster("here"), reader: owners.NewReader(owners.Options{Keep: LookFor}), scope: clusterScope}
-	w.nodes = selection.NewNodes(w.cluster)
+	w.planner = selection.NewPlanner(w.cluster)
 	service := &model.Service{Name: shop, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:96::a")}}
 	service.ExternalIPs = []netip.Addr{netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")}
 	for i, protocol := range []model.Protocol{model.TCP, model.SCTP} {
@@ -74,7 +74,7 @@ func (w *town) serve(endpoints ...string) {
 }
 
 func (w *town) synced() {
-	w.reader.Accept(shop, w.reader.Digest(w.nodes.Decide(shop, model.Families)))
+	w.reader.Accept(shop, w.reader.Digest(w.planner.Decide(shop, model.Families)))
 	w.reader.Synced(selection.Sync{Scope: w.scope})
 }
 

@@ -181,7 +181,7 @@ func (w *asking) decide(c Cluster) []selection.Decision {
 	change.Services[read.Name] = read
 	cluster := model.NewCluster(w.node)
 	cluster.Apply(change)
-	return selection.NewNodes(cluster).Decide(read.Name, model.Families)
+	return selection.NewPlanner(cluster).Decide(read.Name, model.Families)
 }
 
 // about begins an answer about a port.

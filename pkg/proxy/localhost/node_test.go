@@ -31,7 +31,7 @@ type node struct {
 	server    *Server
 	told      *told
 	cluster   *model.Cluster
-	decide    *selection.Nodes
+	decide    *selection.Planner
 	stop      func()
 }
 
@@ -68,7 +68,7 @@ var (
 func newNode(t *testing.T, most int) *node {
 	n := &node{t: t, namespace: netns.New(t)}
 	n.cluster = model.NewCluster("node-a")
-	n.decide = selection.NewNodes(n.cluster)
+	n.decide = selection.NewPlanner(n.cluster)
 	n.start(most)
 	return n
 }

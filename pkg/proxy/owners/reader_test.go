@@ -19,13 +19,13 @@ import (
 type world struct {
 	t       testing.TB
 	cluster *model.Cluster
-	nodes   *selection.Nodes
+	planner *selection.Planner
 	reader  *Reader
 }
 
 func newWorld(t testing.TB, options Options) *world {
 	w := &world{t: t, cluster: model.NewCluster("node-a"), reader: NewReader(options)}
-	w.nodes = selection.NewNodes(w.cluster)
+	w.planner = selection.NewPlanner(w.cluster)
 	labels := func(zone string) map[string]string { return map[string]string{string(policy.Zone): zone} }
 	w.cluster.Apply(model.Change{Nodes: map[string]*model.Node{
 		"node-a": {Name: "node-a", Labels: labels("a")}, "node-b": {Name: "node-b", Labels: labels("b")},
@@ -37,7 +37,7 @@ func newWorld(t testing.TB, options Options) *world {
 func (w *world) accept(services ...string) {
 	for _, name := range services {
 		of := model.ObjectName{Namespace: "default", Name: name}
-		w.reader.Accept(of, w.reader.Digest(w.nodes.Decide(of, model.Families)))
+		w.reader.Accept(of, w.reader.Digest(w.planner.Decide(of, model.Families)))
 	}
 }
 
@@ -160,7 +160,7 @@ func TestWhichEndpointsLeft(t *testing.T) {
 		"an error leaves it open whether one came": {func(w *world) {
 			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1", "node-b 10.244.1.3")
 			of := model.ObjectName{Namespace: "default", Name: "web"}
-			w.reader.MayBeInForce(of, w.reader.Digest(w.nodes.Decide(of, model.Families)))
+			w.reader.MayBeInForce(of, w.reader.Digest(w.planner.Decide(of, model.Families)))
 			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
 		}, []string{"10.244.0.1:8080", "10.244.1.1:8080", "10.244.1.3:8080"}},
 	} {
@@ -319,7 +319,7 @@ func BenchmarkOneChange(b *testing.B) {
 	large(w)
 	w.acceptLarge()
 	of := model.ObjectName{Namespace: "default", Name: "s7"}
-	decisions := w.nodes.Decide(of, model.Families)
+	decisions := w.planner.Decide(of, model.Families)
 	for b.Loop() {
 		w.reader.Accept(of, w.reader.Digest(decisions))
 		w.synced()

@@ -32,7 +32,7 @@ func decide(t testing.TB, service model.Service, family model.Family, endpoints 
 		Services: map[model.ObjectName]*model.Service{service.Name: &service},
 		Slices:   map[model.ObjectName]*model.EndpointSlice{slice.Name: slice},
 	})
-	decisions := selection.NewNodes(cluster).Decide(service.Name, []model.Family{family})
+	decisions := selection.NewPlanner(cluster).Decide(service.Name, []model.Family{family})
 	if len(decisions) != 1 {
 		t.Fatalf("%d decisions, want 1", len(decisions))
 	}

@@ -37,7 +37,7 @@ func (h *history) servicesOf(names []model.ObjectName) []ruleset.Service {
 	var owned []ruleset.Service
 	for _, name := range names {
 		service := ruleset.Service{Name: name}
-		for _, decision := range selection.NewNodes(h.cluster).Decide(name, model.Families) {
+		for _, decision := range selection.NewPlanner(h.cluster).Decide(name, model.Families) {
 			decision.Selection.Cluster.Endpoints = weighted(decision.Selection.Cluster.Endpoints)
 			if local := decision.Selection.Local; local != nil {
 				local.Endpoints = weighted(local.Endpoints)

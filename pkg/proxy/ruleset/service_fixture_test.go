@@ -72,7 +72,7 @@ func decided(service model.Service, pods ...pod) []selection.Decision {
 	}
 	cluster := model.NewCluster(node1.Name)
 	cluster.Apply(change)
-	return selection.NewNodes(cluster).Decide(service.Name, model.Families)
+	return selection.NewPlanner(cluster).Decide(service.Name, model.Families)
 }
 
 // programmed is what a Service owns on node-1.

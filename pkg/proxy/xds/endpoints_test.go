@@ -96,14 +96,14 @@ func TestAnAssignmentHasTheFirstFamilyAndTCP(t *testing.T) {
 	}
 	cluster.Apply(change)
 	for _, families := range [][]model.Family{model.Families, {model.IPv6}} {
-		made := newService(selection.NewNodes(cluster).Decide(name, families))
+		made := newService(selection.NewPlanner(cluster).Decide(name, families))
 		port, ok := made.port(53)
 		localities := port.localities()
 		if !ok || len(localities) != 1 || localities[0].endpoints[0] != netip.MustParseAddrPort("[fd00::a]:3") {
 			t.Errorf("%t, %+v", ok, localities)
 		}
 	}
-	made := newService(selection.NewNodes(cluster).Decide(name, []model.Family{model.IPv4}))
+	made := newService(selection.NewPlanner(cluster).Decide(name, []model.Family{model.IPv4}))
 	if port, _ := made.port(53); port.localities()[0].endpoints[0] != netip.MustParseAddrPort("10.0.0.1:2") {
 		t.Errorf("a node without IPv6 has %+v", port.localities())
 	}
@@ -122,7 +122,7 @@ func TestABoundedServiceHasItsSlots(t *testing.T) {
 			"node-2": {Name: "node-2", Labels: map[string]string{string(policy.Zone): "b"}},
 		},
 	})
-	decision := town.nodes.Decide(service.Name, model.Families)[0]
+	decision := town.planner.Decide(service.Name, model.Families)[0]
 	if decision.Selection.Cluster.Slots == nil {
 		t.Fatalf("the kernel has one slot for each: %+v", decision.Selection.Cluster)
 	}

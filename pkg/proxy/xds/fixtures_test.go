@@ -20,7 +20,7 @@ const domain = "cluster.local"
 // town is a cluster as node-1 in zone a sees it, and what its table tells.
 type town struct {
 	cluster *model.Cluster
-	nodes   *selection.Nodes
+	planner *selection.Planner
 	table   *Table
 
 	admission admission
@@ -28,7 +28,7 @@ type town struct {
 
 func newTown() *town {
 	cluster := model.NewCluster("node-1")
-	t := &town{cluster: cluster, nodes: selection.NewNodes(cluster), table: NewTable(domain)}
+	t := &town{cluster: cluster, planner: selection.NewPlanner(cluster), table: NewTable(domain)}
 	t.apply(model.Change{Nodes: map[string]*model.Node{
 		"node-1": {Name: "node-1", Labels: map[string]string{string(policy.Zone): "a"}},
 	}})
@@ -38,10 +38,10 @@ func newTown() *town {
 // apply takes a change in, and has the table accept what is decided then.
 func (t *town) apply(change model.Change) {
 	dirty := t.cluster.Apply(change)
-	t.nodes.Note(change)
+	t.planner.Note(change)
 	for _, name := range dirty {
 		var digest any
-		if decisions := t.nodes.Decide(name, model.Families); len(decisions) > 0 {
+		if decisions := t.planner.Decide(name, model.Families); len(decisions) > 0 {
 			digest = t.table.Digest(decisions)
 		}
 		t.table.Accept(name, digest)

@@ -10,10 +10,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// Nodes are the nodes of a cluster as decisions see them, from its own node: for each list of topology keys by which a
-// load is bounded, the nodes by their values of the keys. A list costs as much as there are nodes when it is first
-// used, and little for each node that changes.
-type Nodes struct {
+// Planner makes decisions from a cluster's own node, and plans for Services whose load is bounded: for each list of topology
+// keys by which that is, it has the nodes by their values of the keys. A list costs as much as there are nodes when it is
+// first used, and little for each node that changes.
+type Planner struct {
 	cluster *model.Cluster
 
 	// inForce is what was planned of the Services whose load is bounded, for their ports.
@@ -42,16 +42,16 @@ type keyList struct {
 	isUsed bool
 }
 
-// NewNodes returns the nodes of a cluster.
-func NewNodes(cluster *model.Cluster) *Nodes {
-	return &Nodes{cluster: cluster, byKeys: map[string]*keyList{}, inForce: map[model.ObjectName]Plans{}}
+// NewPlanner returns a planner for a cluster.
+func NewPlanner(cluster *model.Cluster) *Planner {
+	return &Planner{cluster: cluster, byKeys: map[string]*keyList{}, inForce: map[model.ObjectName]Plans{}}
 }
 
 // Note takes in the nodes that the cluster has in another state now.
-func (n *Nodes) Note(change model.Change) {
+func (p *Planner) Note(change model.Change) {
 	for name := range change.Nodes {
-		labels, known := n.cluster.NodeLabels(name)
-		for _, list := range n.byKeys {
+		labels, known := p.cluster.NodeLabels(name)
+		for _, list := range p.byKeys {
 			if known {
 				list.cells.Set(name, labels)
 			} else {
@@ -59,36 +59,36 @@ func (n *Nodes) Note(change model.Change) {
 			}
 		}
 	}
-	version := n.cluster.ClientsVersion()
-	if version != n.askedAt {
-		n.asked, n.askedAt = nil, version
+	version := p.cluster.ClientsVersion()
+	if version != p.askedAt {
+		p.asked, p.askedAt = nil, version
 	} else if len(change.Nodes) == 0 {
 		return
 	}
-	for _, list := range n.byKeys {
+	for _, list := range p.byKeys {
 		list.named = nil // it meant the cells, and who asks, as they were
 	}
-	n.count()
+	p.count()
 }
 
 // Prune forgets the lists of keys that no decision has asked for since it was called last.
-func (n *Nodes) Prune() {
-	for keys, list := range n.byKeys {
+func (p *Planner) Prune() {
+	for keys, list := range p.byKeys {
 		if !list.isUsed {
-			delete(n.byKeys, keys)
+			delete(p.byKeys, keys)
 		}
 		list.isUsed = false
 	}
-	n.count()
+	p.count()
 }
 
 // count counts what is kept.
-func (n *Nodes) count() {
-	n.kept = 0
-	for _, list := range n.byKeys {
-		n.kept += entries(list.cells.Len())
+func (p *Planner) count() {
+	p.kept = 0
+	for _, list := range p.byKeys {
+		p.kept += entries(list.cells.Len())
 		for _, demand := range list.named {
-			n.kept += entries(demand.Len())
+			p.kept += entries(demand.Len())
 		}
 	}
 }
@@ -97,27 +97,27 @@ func (n *Nodes) count() {
 func entries(nodes int) int { return 16 + nodes }
 
 // makeRoom makes room for something new that has so many nodes. The caller holds the mutex.
-func (n *Nodes) makeRoom(nodes int) {
-	n.built += nodes
-	if n.kept += entries(nodes); n.kept > mostKept {
-		n.byKeys, n.kept = map[string]*keyList{}, entries(nodes)
+func (p *Planner) makeRoom(nodes int) {
+	p.built += nodes
+	if p.kept += entries(nodes); p.kept > mostKept {
+		p.byKeys, p.kept = map[string]*keyList{}, entries(nodes)
 	}
 }
 
 // MayDiffer reports whether a decision about a Service whose load is bounded may have another outcome now than the one
 // in force, if only other nodes came or went, or other clients; and about how much work it was to find out, in the unit
 // of Weight. It takes a few microseconds, and a decision many.
-func (n *Nodes) MayDiffer(name model.ObjectName) (differs bool, weight int) {
-	service, plans := n.cluster.Service(name), n.inForce[name]
+func (p *Planner) MayDiffer(name model.ObjectName) (differs bool, weight int) {
+	service, plans := p.cluster.Service(name), p.inForce[name]
 	if service == nil || len(plans) == 0 {
 		return true, 1
 	}
-	before := n.built
-	demand, known := n.demandOf(service)
+	before := p.built
+	demand, known := p.demandOf(service)
 	if !known {
 		return true, 1
 	}
-	self := n.cluster.Self()
+	self := p.cluster.Self()
 	differs = slices.ContainsFunc(plans, func(part *planned) bool {
 		if !slices.Equal(part.places.Keys(), service.Topology.Keys) {
 			return true // it changed and waits for its turn, or the kernel refuses it: what is in force was planned by other keys
@@ -128,7 +128,7 @@ func (n *Nodes) MayDiffer(name model.ObjectName) (differs bool, weight int) {
 		share := part.plan(service, demand, self)
 		return !slices.Equal(share.Slots(name, part.hashes), part.slots)
 	})
-	return differs, 2 + demand.Cells()*len(service.Topology.Keys)/16 + (n.built-before)/16
+	return differs, 2 + demand.Cells()*len(service.Topology.Keys)/16 + (p.built-before)/16
 }
 
 // Loads are what endpoints expect from all nodes together.
@@ -140,17 +140,17 @@ type Loads struct {
 }
 
 // Loads returns what the endpoints expect that a decision was made about, and whether anything was planned.
-func (n *Nodes) Loads(decision Decision) (loads Loads, planned bool) {
+func (p *Planner) Loads(decision Decision) (loads Loads, planned bool) {
 	part, service := decision.Selection.Cluster.planned, decision.Service
 	if part == nil {
 		return Loads{}, false
 	}
-	demand, known := n.demandOf(service)
+	demand, known := p.demandOf(service)
 	if !known {
 		return Loads{}, false
 	}
 	loads.Endpoints = balance.NewPlan(demand, part.places, int(service.Topology.MaxLoad)).Loads()
-	for _, count := range n.readyEndpoints(service.Clients()) {
+	for _, count := range p.readyEndpoints(service.Clients()) {
 		loads.Clients += int(count)
 	}
 	return loads, true
@@ -158,15 +158,15 @@ func (n *Nodes) Loads(decision Decision) (loads Loads, planned bool) {
 
 // PlanWeight is about how much work it is to plan for a Service whose load is bounded, in the unit of Weight; 0 for any
 // other Service.
-func (n *Nodes) PlanWeight(name model.ObjectName) int {
-	service := n.cluster.Service(name)
+func (p *Planner) PlanWeight(name model.ObjectName) int {
+	service := p.cluster.Service(name)
 	if service == nil || service.Topology.MaxLoad == 0 {
 		return 0
 	}
-	n.mutex.Lock()
-	defer n.mutex.Unlock()
-	all, keys := n.cluster.NodeCount(), service.Topology.Keys
-	list := n.byKeys[nameOf(keys)]
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	all, keys := p.cluster.NodeCount(), service.Topology.Keys
+	list := p.byKeys[nameOf(keys)]
 	if list == nil {
 		return 2 * all / 16
 	}
@@ -177,47 +177,47 @@ func (n *Nodes) PlanWeight(name model.ObjectName) int {
 	return weight
 }
 
-func (n *Nodes) viewpoint() Viewpoint {
-	return Viewpoint{Node: n.cluster.Self(), Labels: n.cluster.NodeLabels, Demand: n.demandOf}
+func (p *Planner) viewpoint() Viewpoint {
+	return Viewpoint{Node: p.cluster.Self(), Labels: p.cluster.NodeLabels, Demand: p.demandOf}
 }
 
 // demandOf returns how much each node asks of a Service: as many connections as the other nodes, unless its label says
 // more or less; or, if the owner names the clients, as many as it has of their ready endpoints.
-func (n *Nodes) demandOf(service *model.Service) (balance.Demand, bool) {
-	if !n.cluster.KnowsAllNodes() {
+func (p *Planner) demandOf(service *model.Service) (balance.Demand, bool) {
+	if !p.cluster.KnowsAllNodes() {
 		return balance.Demand{}, false
 	}
-	n.mutex.Lock()
-	defer n.mutex.Unlock()
-	list := n.listOf(service.Topology.Keys)
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	list := p.listOf(service.Topology.Keys)
 	if len(service.Topology.Clients) == 0 {
 		return list.cells.ByLabels(), true
 	}
 	clients := nameOfClients(service.Topology.Clients)
 	demand, known := list.named[clients]
 	if !known {
-		asked := n.readyEndpoints(service.Clients())
+		asked := p.readyEndpoints(service.Clients())
 		demand = list.cells.Named(asked)
 		if list.named == nil {
 			list.named = map[string]balance.Demand{}
 		}
-		n.makeRoom(len(asked))
+		p.makeRoom(len(asked))
 		list.named[clients] = demand
 	}
 	return demand, true
 }
 
 // readyEndpoints counts the ready endpoints of some Services, by node.
-func (n *Nodes) readyEndpoints(services []model.ObjectName) map[string]uint32 {
+func (p *Planner) readyEndpoints(services []model.ObjectName) map[string]uint32 {
 	byNode := map[string]uint32{}
 	for _, service := range services {
-		ready, known := n.asked[service]
+		ready, known := p.asked[service]
 		if !known {
-			ready = n.readyEndpointsOf(service)
-			if n.asked == nil {
-				n.asked = map[model.ObjectName]map[string]uint32{}
+			ready = p.readyEndpointsOf(service)
+			if p.asked == nil {
+				p.asked = map[model.ObjectName]map[string]uint32{}
 			}
-			n.asked[service] = ready
+			p.asked[service] = ready
 		}
 		for node, count := range ready {
 			byNode[node] += count
@@ -226,8 +226,8 @@ func (n *Nodes) readyEndpoints(services []model.ObjectName) map[string]uint32 {
 	return byNode
 }
 
-func (n *Nodes) readyEndpointsOf(service model.ObjectName) map[string]uint32 {
-	return ReadyEndpoints(n.cluster.SlicesOf(service))
+func (p *Planner) readyEndpointsOf(service model.ObjectName) map[string]uint32 {
+	return ReadyEndpoints(p.cluster.SlicesOf(service))
 }
 
 // ReadyEndpoints counts the ready endpoints in a Service's slices, by node. One that has addresses in both families
@@ -249,16 +249,16 @@ func ReadyEndpoints(endpointSlices []*model.EndpointSlice) map[string]uint32 {
 }
 
 // listOf returns the nodes by some keys. The caller holds the mutex.
-func (n *Nodes) listOf(keys []policy.Key) *keyList {
+func (p *Planner) listOf(keys []policy.Key) *keyList {
 	name := nameOf(keys)
-	list := n.byKeys[name]
+	list := p.byKeys[name]
 	if list == nil {
-		list = &keyList{cells: balance.NewCells(keys, n.cluster.Self().Name)}
-		for node := range n.cluster.Nodes() {
+		list = &keyList{cells: balance.NewCells(keys, p.cluster.Self().Name)}
+		for node := range p.cluster.Nodes() {
 			list.cells.Set(node.Name, node.Labels)
 		}
-		n.makeRoom(list.cells.Len())
-		n.byKeys[name] = list
+		p.makeRoom(list.cells.Len())
+		p.byKeys[name] = list
 	}
 	list.isUsed = true
 	return list

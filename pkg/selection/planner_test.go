@@ -45,26 +45,26 @@ func TestListsAreKeptUpToABound(t *testing.T) {
 	}
 	cluster := model.NewCluster("worker-0")
 	cluster.Apply(change)
-	nodes := NewNodes(cluster)
+	planner := NewPlanner(cluster)
 	names := cluster.ServiceNames()
 	for _, name := range names {
-		weight := nodes.PlanWeight(name)
-		decisions := nodes.Decide(name, []model.Family{model.IPv4})
-		alone := NewNodes(cluster).Decide(name, []model.Family{model.IPv4})
+		weight := planner.PlanWeight(name)
+		decisions := planner.Decide(name, []model.Family{model.IPv4})
+		alone := NewPlanner(cluster).Decide(name, []model.Family{model.IPv4})
 		got, want := decisions[0].Selection.Cluster, alone[0].Selection.Cluster
 		if len(got.Slots) == 0 || !slices.Equal(got.Slots, want.Slots) {
 			t.Fatalf("%s has slots %d, want %d as if it were alone", name, got.Slots, want.Slots)
 		}
-		if nodes.kept > mostKept {
-			t.Fatalf("%d entries are kept after %s, want at most %d", nodes.kept, name, mostKept)
+		if planner.kept > mostKept {
+			t.Fatalf("%d entries are kept after %s, want at most %d", planner.kept, name, mostKept)
 		}
-		if again := nodes.PlanWeight(name); weight <= again {
+		if again := planner.PlanWeight(name); weight <= again {
 			t.Fatalf("%s, with a list of its own, weighs %d, and %d once it is known", name, weight, again)
 		}
-		nodes.Accept(name, nodes.Digest(decisions))
+		planner.Accept(name, planner.Digest(decisions))
 	}
 	for _, name := range names {
-		if differs, _ := nodes.MayDiffer(name); differs {
+		if differs, _ := planner.MayDiffer(name); differs {
 			t.Fatalf("%s is planned in another way, and nothing changed", name)
 		}
 	}

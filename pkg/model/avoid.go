@@ -17,6 +17,9 @@ const (
 	Whys = iota
 )
 
+// String is the word for an endpoint on such a node.
+func (w Why) String() string { return [Whys]string{Evacuated: "evacuated"}[w] }
+
 // Avoid takes the endpoints on a node out of new connections, as long as others may serve in their place.
 type Avoid struct {
 	Why Why
@@ -37,6 +40,9 @@ func (a *Avoid) End() string {
 	}
 	return a.Until.UTC().Format("2006-01-02 15:04 UTC")
 }
+
+// Is reports whether that is the reason; of nil none is.
+func (a *Avoid) Is(why Why) bool { return a != nil && a.Why == why }
 
 // Level is 0 for a node against which there is nothing, and more the later its endpoints are tried.
 func (a *Avoid) Level() Rank {

@@ -45,6 +45,7 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 	nodes, known, refused := cluster.knownNodes(options.Now)
 	avoided := model.NewCluster("")
 	avoided.Apply(model.Change{Avoid: known.Avoid})
+	timed, open := avoided.Evacuated()
 	f := forecaster{
 		Cluster: cluster, fleet: fleet.New(nodes, options.Demand), avoided: avoided, refused: refused,
 		controllers: newControllers(cluster.nodes), settings: settingsOf(options.Bounds), judge: options.Judge,
@@ -55,7 +56,7 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 	}
 	report := Report{
 		Nodes: len(nodes), Zones: append(f.fleet.Zones(), "other"), ZonesInAll: f.fleet.ZonesInAll(), Demand: options.DemandFrom,
-		Services: []Service{}, NotServed: []NotServed{}, EvacuatedNodes: len(known.Avoid), OnlyEvacuated: []OnlyEvacuated{},
+		Services: []Service{}, NotServed: []NotServed{}, EvacuatedNodes: timed + open, OnlyEvacuated: []OnlyEvacuated{},
 		OnlyEvacuatedOn: []NodeOnlyEvacuated{},
 	}
 	report.note(nodes)
@@ -290,7 +291,7 @@ func stateOf(endpoint *model.PortEndpoint) string {
 	case phase == model.PhaseNever:
 		return "unready"
 	case endpoint.Avoid != nil:
-		return "evacuated"
+		return endpoint.Avoid.Why.String()
 	case phase == model.PhaseTerminating:
 		return "terminating"
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 	"github.com/vicinity-proxy/vicinity/pkg/selection/fleet"
 )
@@ -37,7 +38,8 @@ func (w *asking) steps(decision selection.Decision, endpoint *model.PortEndpoint
 		add(setReady{w.service, map[netip.Addr]bool{endpoint.Addr.Addr(): true}, true}, 1, true, "make %s ready", name)
 	}
 	if endpoint.Avoid != nil {
-		add(relabel{endpoint.Node, policy.EvacuateLabel, ""}, 1, true, "take the label %s from %s", policy.EvacuateLabel, endpoint.Node)
+		label := nodes.LabelOf(endpoint.Avoid.Why)
+		add(relabel{endpoint.Node, label, ""}, 1, true, "take the label %s from %s", label, endpoint.Node)
 	}
 	w.labelSteps(decision, endpoint, add)
 	w.settingSteps(decision, add)

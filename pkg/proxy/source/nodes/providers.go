@@ -28,9 +28,10 @@ type provider struct {
 	leavesOut bool
 	// isFinal: labels that a complete list does not have will not be published.
 	isFinal bool
-	// why is the reason, avoid what a node's labels hold against it for that reason, and resource what the watch by its label
-	// is called in messages and outages.
+	// why is the reason, label the one that gives it, avoid what a node's labels hold against it for that reason, and resource
+	// what the watch by the label is called in messages and outages.
 	why      model.Why
+	label    string
 	avoid    func(labels map[string]string) *model.Avoid
 	resource string
 }
@@ -43,7 +44,10 @@ var providers = []provider{
 	{kind: convert.ProxySlices, role: several}, // a node without a proxy is one whose proxy is replaced just now, mostly
 	{kind: convert.NodesWithDemand, role: added},
 	{kind: convert.ControlPlaneNodes, role: added},
-	{kind: convert.Evacuations, role: reason, why: model.Evacuated, avoid: convert.Evacuation, resource: "nodes/evacuated"},
+	{
+		kind: convert.Evacuations, role: reason,
+		why: model.Evacuated, label: policy.EvacuateLabel, avoid: convert.Evacuation, resource: "nodes/evacuated",
+	},
 }
 
 // Reasons yields the kinds that say which nodes to avoid, each with what it is called in messages and outages. An API server
@@ -54,6 +58,16 @@ func Reasons(yield func(kind *convert.Kind, resource string) bool) {
 			return
 		}
 	}
+}
+
+// LabelOf returns the label that is a reason to avoid a node; empty if none is.
+func LabelOf(why model.Why) string {
+	for _, provider := range providers {
+		if provider.role == reason && provider.why == why {
+			return provider.label
+		}
+	}
+	return ""
 }
 
 func providerOf(kind *convert.Kind) *provider {

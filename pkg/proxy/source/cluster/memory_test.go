@@ -20,6 +20,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
 // The load of the measurement.
@@ -123,11 +124,14 @@ func cached(t *testing.T, services, slices func() kruntime.Object) (convert.Upda
 	t.Helper()
 	none := func(list kruntime.Object) *cache.ListWatch { return serve(func() kruntime.Object { return list }) }
 	version := metav1.ListMeta{ResourceVersion: "1"}
-	c := newWatcher(listWatches{byKind: map[*convert.Kind]*cache.ListWatch{
+	lists := map[*convert.Kind]*cache.ListWatch{
 		convert.Services: serve(services), convert.EndpointSlices: serve(slices),
 		convert.ServiceCIDRs: none(&networkingv1.ServiceCIDRList{ListMeta: version}), convert.Nodes: none(&corev1.NodeList{ListMeta: version}),
-		convert.Evacuations: none(&metav1.PartialObjectMetadataList{ListMeta: version}),
-	}},
+	}
+	for kind := range nodes.Reasons {
+		lists[kind] = none(&metav1.PartialObjectMetadataList{ListMeta: version})
+	}
+	c := newWatcher(listWatches{byKind: lists},
 		Options{View: convert.View{Node: "self"}, Log: slog.New(slog.DiscardHandler)})
 	before := heap()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -65,7 +65,9 @@ func newAPI(takes time.Duration, services ...corev1.Service) *api {
 		return watch.NewProxyWatcher(a.services), nil
 	}
 	others := always(&metav1.PartialObjectMetadataList{ListMeta: version})
-	a.byKind[convert.Evacuations] = always(&metav1.PartialObjectMetadataList{ListMeta: version})
+	for kind := range nodes.Reasons {
+		a.byKind[kind] = always(&metav1.PartialObjectMetadataList{ListMeta: version})
+	}
 	a.others = &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			a.nodeLists.Add(1)

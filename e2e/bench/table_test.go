@@ -25,6 +25,7 @@ var results struct {
 	busy          []busyRow
 
 	evacuation []evacuationRow
+	looks      []lookRow
 }
 
 type firstSync struct {
@@ -86,6 +87,9 @@ func TestMain(m *testing.M) {
 	}
 	if len(results.evacuation) > 0 {
 		printEvacuation(w)
+	}
+	if len(results.looks) > 0 {
+		printLooks(w)
 	}
 	if err := w.Flush(); err != nil {
 		panic(err)

@@ -20,6 +20,9 @@ import (
 const (
 	lookSoon  = time.Second
 	lookLater = 5 * time.Second
+	// closedRest is how many times as long as it takes to read all connections that were answered nobody reads them again:
+	// with many it is the longest look, and waits for others.
+	closedRest = 49
 )
 
 // Dials ends connections of TCP and SCTP that nobody answers and whose endpoint has left. The client's own next packet, a
@@ -31,6 +34,8 @@ type Dials struct {
 	owners  *owners.Reader
 	isLocal selection.IsLocal
 	now     func() time.Time
+	// closedDue is when to read all connections that were answered. One goroutine looks.
+	closedDue time.Time
 }
 
 // Drawn is what a look did.
@@ -43,7 +48,7 @@ type Drawn struct {
 
 // NewDials returns dials to the frontends of some owners.
 func NewDials(looks *conntrack.Looks, of *owners.Reader, isLocal selection.IsLocal) *Dials {
-	return &Dials{looks, of, isLocal, time.Now}
+	return &Dials{looks: looks, owners: of, isLocal: isLocal, now: time.Now}
 }
 
 // Run looks after endpoints left, until ctx ends. It reports what each look did, and why some connections may be left.
@@ -83,7 +88,7 @@ func (d *Dials) Look(ctx context.Context) (Drawn, error) {
 	if w.owners == nil {
 		return drawn, nil
 	}
-	asked := questions(d.addrsLeft(w.now), w.isUnsure())
+	asked := questions(d.addrsLeft(w.now), w.isUnsure(), !w.now.Before(d.closedDue))
 	if len(asked) == 0 {
 		return drawn, nil
 	}
@@ -99,10 +104,13 @@ func (d *Dials) Look(ctx context.Context) (Drawn, error) {
 		}}
 	}
 	var failures []error
-	for _, answer := range d.looks.Ask(ctx, ask...) {
+	for i, answer := range d.looks.Ask(ctx, ask...) {
+		if asked[i].ofAll {
+			d.closedDue = w.now.Add(max(lookLater, closedRest*answer.Took))
+		}
 		switch {
 		case errors.Is(answer.Err, conntrack.ErrCutOff):
-			drawn.CutOff = true
+			drawn.CutOff = drawn.CutOff || !asked[i].ofAll || len(found) >= endAtMost
 		case answer.Err != nil:
 			failures = append(failures, fmt.Errorf("listing dials in conntrack: %w", answer.Err))
 		}

@@ -102,6 +102,8 @@ type question struct {
 	filter conntrack.Filter
 	// atMost is how many entries are read. There may be any number: whoever dials an address that is silent makes one.
 	atMost int
+	// ofAll: all that was answered is read, for what of it is closed.
+	ofAll bool
 }
 
 const (
@@ -117,11 +119,11 @@ const (
 )
 
 // questions returns what is asked after endpoints left at some addresses. For a few addresses of IPv4 the kernel finds all
-// that leads there; else it finds what nobody has answered, and what has been answered is read as far as it goes.
-// While nobody knows who left, that is not read.
-func questions(addrs []netip.Addr, isUnsure bool) []question {
+// that leads there; else it finds what nobody has answered, and if closed ones are due, what has been answered is read as far
+// as it goes. While nobody knows who left, that is not read.
+func questions(addrs []netip.Addr, isUnsure, isClosedDue bool) []question {
 	if isUnsure {
-		return []question{{conntrack.Filter{Status: translated, Mask: answered}, unansweredAtMost}}
+		return []question{{filter: conntrack.Filter{Status: translated, Mask: answered}, atMost: unansweredAtMost}}
 	}
 	byFamily := map[model.Family][]netip.Addr{}
 	for _, addr := range addrs {
@@ -133,11 +135,14 @@ func questions(addrs []netip.Addr, isUnsure bool) []question {
 		switch {
 		case len(there) == 0:
 		case family == model.IPv4 && len(there) <= conntrack.FewAnswerers:
-			asked = append(asked, question{conntrack.Filter{Family: only, Status: translated, Mask: translated, Answerers: there}, closedAtMost})
+			filter := conntrack.Filter{Family: only, Status: translated, Mask: translated, Answerers: there}
+			asked = append(asked, question{filter: filter, atMost: closedAtMost})
 		default:
-			asked = append(asked,
-				question{conntrack.Filter{Family: only, Status: translated, Mask: answered}, unansweredAtMost},
-				question{conntrack.Filter{Family: only, Status: answered, Mask: answered}, closedAtMost})
+			asked = append(asked, question{filter: conntrack.Filter{Family: only, Status: translated, Mask: answered}, atMost: unansweredAtMost})
+			if isClosedDue {
+				filter := conntrack.Filter{Family: only, Status: answered, Mask: answered}
+				asked = append(asked, question{filter: filter, atMost: closedAtMost, ofAll: true})
+			}
 		}
 	}
 	return asked

@@ -180,10 +180,10 @@ func TestWhatTheTableIsAskedFor(t *testing.T) {
 	addr := netip.MustParseAddr
 	four := []netip.Addr{addr("10.0.0.1"), addr("10.0.0.2"), addr("10.0.0.3"), addr("10.0.0.4")}
 	unanswered := func(family conntrack.Families) question {
-		return question{conntrack.Filter{Family: family, Status: translated, Mask: answered}, unansweredAtMost}
+		return question{conntrack.Filter{Family: family, Status: translated, Mask: answered}, unansweredAtMost, false}
 	}
 	closed := func(family conntrack.Families) question {
-		return question{conntrack.Filter{Family: family, Status: answered, Mask: answered}, closedAtMost}
+		return question{conntrack.Filter{Family: family, Status: answered, Mask: answered}, closedAtMost, true}
 	}
 	for name, test := range map[string]struct {
 		addrs    []netip.Addr
@@ -193,14 +193,17 @@ func TestWhatTheTableIsAskedFor(t *testing.T) {
 		"nobody left":     {nil, false, nil},
 		"it is not known": {four, true, []question{unanswered(conntrack.BothFamilies)}},
 		"a few of IPv4": {four, false, []question{{
-			conntrack.Filter{Family: conntrack.OnlyIPv4, Status: translated, Mask: translated, Answerers: four}, closedAtMost,
+			conntrack.Filter{Family: conntrack.OnlyIPv4, Status: translated, Mask: translated, Answerers: four}, closedAtMost, false,
 		}}},
 		"many of IPv4": {append(four, addr("10.0.0.5")), false, []question{unanswered(conntrack.OnlyIPv4), closed(conntrack.OnlyIPv4)}},
 		"one of IPv6":  {[]netip.Addr{addr("fd00::1")}, false, []question{unanswered(conntrack.OnlyIPv6), closed(conntrack.OnlyIPv6)}},
 	} {
 		same := cmp.Options{cmp.AllowUnexported(question{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })}
-		if diff := cmp.Diff(test.want, questions(test.addrs, test.isUnsure), same); diff != "" {
+		if diff := cmp.Diff(test.want, questions(test.addrs, test.isUnsure, true), same); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
+	}
+	if asked := questions(append(four, addr("10.0.0.5")), false, false); len(asked) != 1 || asked[0].ofAll {
+		t.Errorf("closed ones are not due, and %+v is asked", asked)
 	}
 }

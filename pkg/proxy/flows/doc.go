@@ -3,7 +3,13 @@
 // The kernel translates the first packet of a connection by our rules and all later ones by the connection's entry in
 // conntrack. A client of UDP does not notice that its endpoint has left: it goes on sending from the same port, each
 // packet keeps the entry alive, and nothing ever answers. So the entry is deleted, and the next packet meets the rules as
-// if it were the first. TCP and SCTP end their connections themselves: their entries are never touched.
+// if it were the first.
 //
-// It knows which entries contradict a selection.Flows. It does not know why an endpoint may answer.
+// TCP and SCTP end their connections themselves, and an open one is never touched. But a client that dials sends its SYN
+// again and again, for two minutes, to the endpoint that the first one was sent to. If that endpoint left meanwhile, the
+// dial is drawn anew: its entry is deleted, too (Dials). So is what is left of a closed connection, which would keep a
+// client that uses its port again from the endpoints that are there.
+//
+// It knows which entries contradict a selection.Flows, or what package owners says. It does not know why an endpoint may
+// answer.
 package flows

@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if r.commit, r.created, err = head(ctx); err != nil {
 		return err
 	}
-	// Beside its place until it is whole, so that nobody takes a part for all.
+	// Beside its place until it is whole, so that a part is never mistaken for all of it.
 	if err := errors.Join(os.RemoveAll(r.folder), os.MkdirAll(r.folder, 0o755)); err != nil {
 		return fmt.Errorf("making the folder %s: %w", r.folder, err)
 	}
@@ -92,7 +92,7 @@ func checkVersion(version string) error {
 	return nil
 }
 
-// head returns the commit that is checked out, and its time. Changes that are not committed are an error: nobody could
+// head returns the commit that is checked out, and its time. Uncommitted changes are an error: no one could
 // make the same files again.
 func head(ctx context.Context) (commit string, created time.Time, err error) {
 	changes, err := output(ctx, "git", "status", "--porcelain")

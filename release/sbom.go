@@ -40,7 +40,7 @@ func (r release) describePrograms(programs []program) error {
 	return nil
 }
 
-// Where SPDX wants a word and there is none to say.
+// SPDX requires a word here, and there is nothing to say.
 const noAssertion = "NOASSERTION"
 
 // document is the SPDX document of a program: the program, and the modules and the standard library that it contains.

@@ -151,8 +151,8 @@ func (f *explainFlags) Validate() error {
 	)
 }
 
-// ofContext returns the namespace of the kubeconfig's context; nil if none is read. In the proxy's own pod nobody means its
-// namespace.
+// ofContext returns the namespace of the kubeconfig's context; nil if no kubeconfig is read. The namespace of the proxy's
+// own pod is never what a user means.
 func (f *explainFlags) ofContext() func() (string, error) {
 	connection := f.connection()
 	connection.Kubeconfig, _ = f.givenText("clientConnection.kubeconfig")
@@ -228,7 +228,7 @@ func (f *explainFlags) explain(
 	}
 }
 
-// askForecast answers who asks what an evacuation would do: with the command line that does.
+// askForecast is the error of --evacuate: it names the command line that replaces it.
 func (f *explainFlags) askForecast(command *cobra.Command, query explain.Query) error {
 	line := []string{command.Parent().DisplayName(), "forecast"}
 	for _, name := range []string{
@@ -255,7 +255,7 @@ func quoted(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// notFound says what is missing, what was probably meant, or why the Service is none of the proxy's.
+// notFound says what is missing, what was probably meant, or why the proxy does not serve the Service.
 func (f *explainFlags) notFound(ctx context.Context, cluster *model.Cluster, query explain.Query) error {
 	if query.Service.Name != "" && cluster.Service(query.Service) == nil {
 		if slices.ContainsFunc(f.refused, func(p model.Finding) bool {
@@ -272,7 +272,7 @@ func (f *explainFlags) notFound(ctx context.Context, cluster *model.Cluster, que
 	return explain.NotFound(cluster, query, f.origin())
 }
 
-// written returns a Service as it is written, whoever serves it; nil if there is none, or it cannot be read.
+// written returns a Service as it is written, also one that another proxy serves; nil if it does not exist or cannot be read.
 func (f *stateFlags) written(ctx context.Context, name model.ObjectName) *corev1.Service {
 	if f.manifests == "" {
 		config, err := f.onceConnection().Config()

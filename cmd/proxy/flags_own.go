@@ -48,7 +48,7 @@ func ownSettings() config.Own {
 	return own
 }
 
-// checkOwn checks values by the flags for them, each of which it names by its field.
+// checkOwn checks values as their flags do; an error names the field.
 func checkOwn(values map[string]string) error {
 	var flags runFlags
 	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
@@ -80,7 +80,7 @@ func longestFirst(pairs []string) []string {
 	return slices.Concat(chunks...)
 }
 
-// takeOwn gives the flags the values that the document of our own has for them, but for those on the command line.
+// takeOwn gives the flags the values that the document of our own has for them, except for those on the command line.
 func (f *settingFlags) takeOwn() error {
 	own := ownFlags()
 	for _, field := range slices.Sorted(maps.Keys(f.file.Own)) {

@@ -73,7 +73,7 @@ func readShare(text string) (float64, error) {
 	return number, nil
 }
 
-// manyTimes is from where on a number of times is rather a percentage without its sign.
+// manyTimes and more is probably a percentage without its sign.
 const manyTimes = 100
 
 func checkLoad(text string, times float64) error {

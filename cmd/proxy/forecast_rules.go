@@ -17,7 +17,7 @@ import (
 )
 
 // judgeOf judges Services of a cluster by the rules of the webhook, in its words, whether it is installed or not. The
-// proxy itself knows no rules: only who asks what settings do is told what is wrong with them.
+// proxy itself knows no rules; only this command reports what is wrong with settings.
 func judgeOf(objects convert.Objects, proxyName string) forecast.Judge {
 	facts := webhook.Facts{Nodes: webhook.NewNodeLabels(), Services: servicesIn(objects)}
 	for _, node := range objects.Nodes {

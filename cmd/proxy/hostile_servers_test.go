@@ -71,7 +71,7 @@ func TestNothingThatAPodAnswersReachesTheTerminal(t *testing.T) {
 			if got.status != 1 {
 				t.Errorf("%s: status %d, %s", what, got.status, got.stdout)
 			}
-			printed += strings.Count(got.stdout, hostile.Line) - strings.Count(hostile.Text, hostile.Line) // but for the Node's name
+			printed += strings.Count(got.stdout, hostile.Line) - strings.Count(hostile.Text, hostile.Line) // except for the Node's name
 		}
 	}
 	for _, status = range []int{http.StatusOK, http.StatusServiceUnavailable, http.StatusForbidden} {

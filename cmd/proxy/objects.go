@@ -143,8 +143,8 @@ func (f *stateFlags) view() convert.View {
 	}
 }
 
-// checkNode makes sure that the node is one of those that are known. Of manifests without any Node the answer is that for a
-// node without labels, which is told.
+// checkNode makes sure that the node is a known one. Manifests without any Node get a warning: the node then counts as one
+// without labels.
 func (f *stateFlags) checkNode(stderr io.Writer, known []string) error {
 	if slices.Contains(known, f.node) {
 		return nil
@@ -177,8 +177,8 @@ func warnOf(stderr io.Writer, refused []model.Finding) {
 	}
 }
 
-// incomplete ends a command with exitUnread if an object is left out of what it printed. Nothing but Services that it was
-// not asked about are no part of the answer: whose an EndpointSlice is that cannot be read, nobody knows.
+// incomplete ends a command with exitUnread if an object is left out of what it printed. Only Services that it was
+// not asked about do not count: an EndpointSlice that cannot be read may belong to any Service.
 func incomplete(refused []model.Finding, asked explain.Query) error {
 	for _, problem := range refused {
 		if !problem.IsRefusal() {
@@ -192,7 +192,7 @@ func incomplete(refused []model.Finding, asked explain.Query) error {
 }
 
 // readObjects reads everything once, as it is written: from manifests, or without them from the cluster. What had to be left
-// out is a warning, and returned. read is told of progress; it may be nil.
+// out is a warning, and returned. read reports progress; it may be nil.
 func readObjects(
 	ctx context.Context, stderr io.Writer, manifests *manifestsFlag, connection kube.Connection, read func(what string, objects int),
 ) (convert.Objects, []model.Finding, error) {

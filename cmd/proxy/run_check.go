@@ -23,7 +23,7 @@ const nodeTimeout = 15 * time.Second
 // runCheck says what would change, and changes nothing.
 func runCheck(ctx context.Context, stdout, stderr io.Writer, flags *runFlags, output string) error {
 	if flags.path == "" {
-		return cli.UsageError{Err: errors.New("--check needs --config FILE: kube-proxy's file, of which it says what would change")}
+		return cli.UsageError{Err: errors.New("--check needs --config FILE, kube-proxy's file: it says what would change for it")}
 	}
 	compared, err := config.Compare(flags.path)
 	if err != nil {
@@ -70,7 +70,7 @@ func runCheck(ctx context.Context, stdout, stderr io.Writer, flags *runFlags, ou
 	return flags.incomplete(explain.Query{})
 }
 
-// ownNode reads the Node, if it is said where from. What is left out of what is read with it is a warning.
+// ownNode reads the Node, if its source is given. What is left out on the way is a warning.
 func (f *stateFlags) ownNode(ctx context.Context, stderr io.Writer) (*model.Node, config.Verdict) {
 	verdict := config.Verdict{Subject: "Node", Value: f.node, Outcome: config.Unknown}
 	if err := f.checkOrigin(); err != nil {

@@ -196,7 +196,7 @@ func parsedRun(values map[string]string) (*runFlags, error) {
 	return flags, flags.resolve()
 }
 
-// askFlags adds the flags that the proxy has. A proxy may be told to keep them to itself; then those that are given must do.
+// askFlags adds the flags that the proxy has. If it does not serve them, those that are given must do.
 func askFlags(ctx context.Context, address string, given, said map[string]string) error {
 	page, err := status.Ask(ctx, address, "/flagz")
 	switch {

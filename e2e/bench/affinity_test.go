@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// crowd is how many clients a map remembers at most that has no size of its own, but for a few.
+// crowd is how many clients a map remembers at most that has no size of its own, except for a few.
 const crowd = 60_000
 
 // affinityRow is what one step took with Services that remember their clients, and with the same that do not.

@@ -75,7 +75,7 @@ func clusterIP(number int) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 96, byte(number >> 8), byte(number)})
 }
 
-// slice returns the slice of a Service, with so many ready endpoints. They are on other nodes, but for the first
+// slice returns the slice of a Service, with so many ready endpoints. They are on other nodes, except for the first
 // endpoint of a Service that keeps its clients on the node.
 func (s size) slice(number, endpoints int) *model.EndpointSlice {
 	name := serviceName(number)

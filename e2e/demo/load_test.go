@@ -80,7 +80,7 @@ func TestTheLoadsStandSideBySide(t *testing.T) {
 	}
 	printLoads(&page{w: &coloured, coloured: true}, alone, balanced)
 	if diff := cmp.Diff(want, withoutColour(coloured.String())); diff != "" {
-		t.Errorf("the coloured table differs but for its colour (-want +got):\n%s", diff)
+		t.Errorf("the coloured table differs except for its colour (-want +got):\n%s", diff)
 	}
 }
 

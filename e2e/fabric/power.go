@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TurnOff takes a node away as a loss of power does. First its cable carries nothing any more: nobody hears of the end
+// TurnOff takes a node away as a loss of power does. First its cable carries nothing any more: no peer hears of the end
 // of its processes, which the given function brings about. Then its kernel forgets its nftables rules and connections,
 // and loses the links that others made, such as those of pods: a pod's network outlives its processes for as long as its
 // connections try to end, which takes minutes without a cable.

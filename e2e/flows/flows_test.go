@@ -125,7 +125,7 @@ metadata: {name: kubernetes}
 spec: {cidrs: [172.30.0.0/16, "fd00:10:96::/112"]}
 `
 
-// configOf returns a configuration with the settings of kube-proxy's tables, but for those that are named.
+// configOf returns a configuration with the settings of kube-proxy's tables, except for those that are named.
 func configOf(t *testing.T, settings []string) ruleset.Config {
 	t.Helper()
 	config := ruleset.Config{

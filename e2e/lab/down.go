@@ -77,7 +77,7 @@ func endKeeper(folder cluster.Folder, signals ...unix.Signal) error {
 	return fmt.Errorf("the lab in %s does not end", folder)
 }
 
-// cleanUp removes what a lab leaves in the file systems of the machine, but for what should be kept. Its mounts,
+// cleanUp removes what a lab leaves in the file systems of the machine, except for what should be kept. Its mounts,
 // networks and processes ended with its keeper.
 func cleanUp(folder cluster.Folder, keep ...string) error {
 	groups, err := os.ReadFile(folder.Groups())

@@ -18,7 +18,7 @@ func newStop() *cobra.Command {
 	return newPower(&cobra.Command{
 		Use:   "stop NODE...",
 		Short: "Take nodes away, as a loss of power does",
-		Long: `Take nodes away, as a loss of power does: nobody hears that they end, and nothing is left of them.
+		Long: `Take nodes away, as a loss of power does: no peer notices their end, and nothing is left of them.
 
 Their Nodes and pods stay in the API server until it notices, or until you delete them.`,
 		Example: `  lab stop node-2 node-5

@@ -216,7 +216,7 @@ func (tr *traffic) expectNothingBroke(t *testing.T, flows []*conversation) {
 }
 
 // expectMoved: the evacuated servers get new connections before the label and after it, and none while it is there,
-// but for a moment.
+// except for a moment.
 func (tr *traffic) expectMoved(t *testing.T, labelled, unlabelled time.Time, leaving []*pod) {
 	t.Helper()
 	toLeaving := func(one attempt) bool { return isOneOf(one.by, leaving) }

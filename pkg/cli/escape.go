@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
-// escaping is standard output or error: what would control the terminal is made visible, whoever wrote it.
+// escaping is standard output or error; it makes visible what would control the terminal.
 type escaping struct {
 	to    io.Writer
 	mutex sync.Mutex

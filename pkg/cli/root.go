@@ -58,7 +58,7 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	return UsageError{errors.New(message)}
 }
 
-// newHelp is cobra's own help, but for a command that does not exist: that is a mistake here too.
+// newHelp is cobra's own help, except for a command that does not exist: that is a mistake here too.
 func newHelp() *cobra.Command {
 	return &cobra.Command{
 		Use:                   "help [COMMAND]",

@@ -21,7 +21,7 @@ import (
 var ErrUpdated = errors.New("a configuration file was updated")
 
 // lookInterval is how often the file is read even if the kernel reports no change: a link or a directory on the way to
-// it may have been replaced, and inotify tells of the directory alone that the path led to. Each of these files is a few
+// it may have been replaced, and inotify reports only on the directory that the path led to. Each of these files is a few
 // kilobytes. So reading them costs less than watching every directory on the way, and shows every kind of change.
 const lookInterval = time.Second
 

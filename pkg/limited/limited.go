@@ -45,7 +45,7 @@ func ReadFile(name string, limit int64) ([]byte, error) {
 }
 
 // Get asks a server for a page. It fails if the page has more than limit bytes, or takes longer than timeout, and follows
-// no redirection: whoever answers does not choose who is asked next, with the client's credentials.
+// no redirection: a server must not choose who is asked next, with the client's credentials.
 func Get(ctx context.Context, client http.Client, url string, limit int64, timeout time.Duration) (status int, body []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

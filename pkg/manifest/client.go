@@ -14,7 +14,7 @@ import (
 // ForeignField is the reason of a fault that IsForeign.
 const ForeignField = "unknown field, perhaps of a newer Kubernetes"
 
-// mostUnknown bounds the unknown fields of one object that are told, so that no object drowns all others.
+// mostUnknown bounds the unknown fields that are reported of one object, so that no object drowns the others.
 const mostUnknown = 20
 
 // DecodeAsClient decodes an object that an API server may have written. Such a server may be newer than this program, and
@@ -23,7 +23,7 @@ const mostUnknown = 20
 //
 // Of a person a field may be misspelled instead, and loadBalancerSourceRange must not open a load balancer to the world. So
 // a field like a known one of the same place, or with the name of one that belongs elsewhere in the object, is a Fault like
-// those of Decode. Each unknown name is told once for each kind of place.
+// those of Decode. Each unknown name is reported once for each kind of place.
 func (p *Part) DecodeAsClient(into any) []Fault {
 	return append(asClient(p.JSON, into), p.duplicateFields("")...)
 }

@@ -23,7 +23,7 @@ const (
 	JSON
 )
 
-// FormatOf returns the format of a file by its name; false if it is none of manifests.
+// FormatOf returns the format of a file by its name; false if manifests have no such name.
 func FormatOf(name string) (format Format, ok bool) {
 	switch path.Ext(name) {
 	case ".yaml", ".yml":

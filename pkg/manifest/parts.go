@@ -38,7 +38,7 @@ type Part struct {
 	Fault *Fault
 
 	duplicates []string // paths in the document
-	items      []chunk  // that are not in JSON; nil but for a list
+	items      []chunk  // that are not in JSON; nil except for a list
 	lines      *lines
 	depth      int
 	implied    Type // what the list around it says its items are
@@ -51,7 +51,7 @@ type Fault struct {
 	// Field is the path of a field in the part; empty if no single field is to blame.
 	Field  string
 	Reason string
-	// IsForeign: an unknown field that nobody can have meant to be a known one. API clients pass over it.
+	// IsForeign: an unknown field that cannot be a misspelled known one. API clients ignore it.
 	IsForeign bool
 }
 

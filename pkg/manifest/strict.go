@@ -35,7 +35,7 @@ func strictly(text []byte, into any) []Fault {
 	return faults
 }
 
-// duplicateFields returns a Fault for each field of the part that the YAML text sets twice, but for those with a
+// duplicateFields returns a Fault for each field of the part that the YAML text sets twice, except for those with a
 // prefix.
 func (p *Part) duplicateFields(besides string) []Fault {
 	var faults []Fault

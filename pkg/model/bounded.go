@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// bounded are the Services whose load is bounded. Their endpoints are chosen with regard to all nodes, and to who asks,
+// bounded are the Services whose load is bounded. Their endpoints are chosen with regard to all nodes, and to their demand,
 // so that each node that comes or goes concerns them all, a little.
 type bounded struct {
 	services map[ObjectName]bool
@@ -34,7 +34,7 @@ func (b *bounded) add(service *Service) {
 	for _, client := range service.Clients() {
 		if b.clients[client] == nil {
 			b.clients[client] = map[ObjectName]bool{}
-			b.version++ // its endpoints may have changed while nobody named it
+			b.version++ // its endpoints may have changed while no Service named it
 		}
 		b.clients[client][service.Name] = true
 	}

@@ -195,7 +195,7 @@ func (c *Cluster) Owns(service ObjectName, frontend Frontend) bool {
 }
 
 // isAPIServer reports whether this process reaches the API server at a frontend that the Service's owner or a load
-// balancer chose. The API server's own ClusterIP is none of them: it is what pods dial.
+// balancer chose. The API server's own ClusterIP is not among them: it is what pods dial.
 func (c *Cluster) isAPIServer(frontend PortFrontend) bool {
 	return (frontend.Kind == ExternalIP || frontend.Kind == LoadBalancerIP) && c.apiServers[frontend.Frontend]
 }

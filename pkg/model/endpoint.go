@@ -16,14 +16,14 @@ type EndpointSlice struct {
 	// IsHeadless: it has the label of headless Services, and serves no other one.
 	IsHeadless bool
 	// Names is how many endpoints have names instead of addresses (addressType FQDN). Such a slice has nothing else: it serves
-	// nobody, and is there so that this can be told.
+	// no clients, and is kept so that this can be reported.
 	Names uint16
 	// Crowded is how many endpoints have more than one address; all but the first are passed over.
 	Crowded   uint16
 	Ports     []SlicePort
 	Endpoints []SliceEndpoint
 	// Hostnames are what the endpoints, in their order, are called below the name of a headless Service, each often empty;
-	// nil if no endpoint has one, or nobody asks.
+	// nil if no endpoint has one, or they are not needed.
 	Hostnames []string
 
 	TriggeredAt time.Time // when the cause of this version happened, as the EndpointSlice controller stamped it; zero if it did not

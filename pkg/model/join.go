@@ -9,7 +9,7 @@ import (
 
 // What one Service can ask of every node, in a family: its ports times the endpoints of each, and the ports that its
 // EndpointSlices list in sum. Each port has its share of the first. All Services wait while one is decided, so that
-// nobody may write one that takes long.
+// no user may write one that takes long.
 const (
 	MaxPortEndpoints = 32_768
 	MaxOffers        = 65_536

@@ -62,7 +62,7 @@ func (n NodePortAddresses) All(family Family) bool {
 }
 
 // Choose returns those of the addresses that the node's interfaces have on which node ports of a family are served,
-// sorted. It is of no use where All is true. Loopback is none of them: see Loopback.
+// sorted. It is not used where All is true. Loopback is not among them: see Loopback.
 func (n NodePortAddresses) Choose(family Family, node Node, present []netip.Addr) []netip.Addr {
 	var chosen []netip.Addr
 	for _, addr := range present {

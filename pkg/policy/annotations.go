@@ -15,8 +15,8 @@ const (
 	ClientsAnnotation = Domain + "clients"
 )
 
-// Annotation is an annotation of a Service that Parse reads. All that is known of one stands in its row of Annotations:
-// the parser, what is said where it has no effect, the webhook's vocabulary and the documents are made of it.
+// Annotation is an annotation of a Service that Parse reads. Everything about one is in its row of Annotations:
+// the parser, the sentences where it has no effect, the webhook's vocabulary and the documents are made from it.
 type Annotation struct {
 	Name string
 	// Meaning is what it is for, for the documents. Since is the release that reads it first.
@@ -27,9 +27,9 @@ type Annotation struct {
 	OnNamespace string
 	// Prefers: it says which endpoints are preferred, so that no default of the webhook does.
 	Prefers bool
-	// IsCommon: others may have annotations of nearly this name, so that nobody is told that it is meant.
+	// IsCommon: others may have annotations with similar names, so it is never suggested as what was meant.
 	IsCommon bool
-	// IsDeprecated: nobody is told to use it.
+	// IsDeprecated: it is never recommended.
 	IsDeprecated bool
 	// read is a pass of the parser. It returns false if what it found leaves nothing to read for the passes after it.
 	read func(*reading) bool

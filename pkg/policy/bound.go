@@ -26,7 +26,7 @@ func KeysToBound(own []Key, distribution string, mode ModeSetting) []Key {
 }
 
 // DistributionKeys are the keys that a spec.trafficDistribution stands for, as the EndpointSlice controller writes
-// hints. Nil if it is none that we know.
+// hints. Nil if the value is unknown.
 func DistributionKeys(distribution string) []Key {
 	switch distribution {
 	case PreferSameZone, PreferClose:
@@ -63,8 +63,8 @@ func HidesBalanced(annotations map[string]string) bool {
 	return annotations[TopologyModeAnnotation] == ModeBalanced && !ModeOf(annotations).IsBalanced()
 }
 
-// IsUnknownMode reports whether a mode is in our domain, whatever its case and spaces, and is none of ours. Those of
-// other domains are others'.
+// IsUnknownMode reports whether a mode is in our domain, whatever its case and spaces, but unknown. Modes of other domains
+// belong to other programs.
 func IsUnknownMode(value string) bool {
 	const longest = 64 // with whatever spaces
 	start := strings.ToLower(strings.TrimSpace(value[:min(len(value), longest)]))

@@ -8,14 +8,14 @@ import (
 	"unicode"
 )
 
-// A bound is a percentage of the mean load. Below the mean there is none that can be kept, and above ten times the mean
-// there is nobody to protect.
+// A bound is a percentage of the mean load. A bound below the mean cannot be kept, and above ten times the mean
+// there is no endpoint to protect.
 const (
 	LeastMaxLoad = 100
 	MostMaxLoad  = 1000
 )
 
-// UsualMaxLoad is the bound of whoever asks for one and names none: mode Auto tolerates as much.
+// UsualMaxLoad is the bound where one is asked for without a number: mode Auto tolerates as much.
 const UsualMaxLoad = 120
 
 // MaxLoadError is why a text is no bound.

@@ -90,7 +90,7 @@ func (r *reading) readKeys() bool {
 	return true
 }
 
-// readMode and readHints find a mode in our domain that is none of ours, and ours where the other annotation decides. What
+// readMode and readHints find an unknown mode in our domain, and one of ours where the other annotation decides. What
 // a mode asks for is a bound.
 func (r *reading) readMode() bool { return r.readUnknownMode(TopologyModeAnnotation) }
 

@@ -41,7 +41,7 @@ func Short(text string) string {
 	return Text(text)
 }
 
-// Fprintf is that of package fmt, but for its arguments: Text makes one line of each, in the slice that was handed in. The
+// Fprintf is that of package fmt, except for its arguments: Text makes one line of each, in the slice that was handed in. The
 // format is ours.
 func Fprintf(w io.Writer, format string, args ...any) (int, error) {
 	for i := range args {
@@ -63,7 +63,7 @@ func value(arg any) any {
 	return Text(fmt.Sprint(arg))
 }
 
-// Escape makes what controls a terminal visible, but for line breaks and tabs: control characters, those that turn the
+// Escape makes what controls a terminal visible, except for line breaks and tabs: control characters, those that turn the
 // direction of writing, line breaks that only Unicode knows, and what is no UTF-8. It writes them as JSON does, so that
 // JSON means the same as before. A character whose end is missing is left over for the next call.
 func Escape(text []byte) (escaped, rest []byte) {

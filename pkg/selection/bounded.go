@@ -53,7 +53,7 @@ func hasRank(endpoint *model.PortEndpoint, wanted model.Rank) bool {
 	return usable && rank == wanted
 }
 
-// planned is what a plan was made of for one port, and what became of it: enough to tell whether a change of who asks
+// planned is what a plan was made of for one port, and what became of it: enough to tell whether a change of the demand
 // makes a difference.
 type planned struct {
 	places *balance.Places

@@ -9,7 +9,7 @@ import (
 
 // Decision is a selection together with what was decided about and from what: all that its readers need.
 type Decision struct {
-	// From is where the decision was made: the node it holds for, and what was known there of others.
+	// Viewpoint is where the decision was made: the node it holds for, and what was known there of other nodes.
 	Viewpoint Viewpoint
 	Service   *model.Service
 	Port      model.ServicePort

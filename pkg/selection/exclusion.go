@@ -51,7 +51,7 @@ func whyVirtual(addr netip.Addr, virtual model.VirtualIP) Reason {
 	return Reason{Code: EndpointIsClusterIP, Key: addr.String(), Value: virtual.Service.String()}
 }
 
-// isSpared reports whether an endpoint could be used, but for what is held against its node, while others serve.
+// isSpared reports whether an endpoint could be used, except for what is held against its node, while others serve.
 func (d Decision) isSpared(endpoint *model.PortEndpoint) bool {
 	chosen := d.Selection.Cluster.Endpoints
 	if len(chosen) == 0 || endpoint.Avoid.Level() <= chosen[0].Avoid.Level() {

@@ -24,7 +24,7 @@ type Flows struct {
 	// flows were looked at last. A node port has a number and no address, and other programs may use the number at any
 	// address: by who answers a flow it is known as the Service's.
 	Endpoints []netip.AddrPort
-	// Incomplete: others may have been endpoints, too. Nobody knows that after a start.
+	// Incomplete: others may have been endpoints, too. That is unknown after a start.
 	Incomplete bool
 }
 

@@ -4,7 +4,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// decideHeadless decides which endpoints of a headless Service this node's clients are told of, by DNS: among the ready
+// decideHeadless decides which endpoints of a headless Service DNS answers to this node's clients: among the ready
 // ones, as the specification of Kubernetes' DNS wants. One that terminates may be gone before the answer is forgotten.
 func (p *Planner) decideHeadless(
 	service *model.Service, joined model.Joined, viewpoint Viewpoint, families []model.Family,

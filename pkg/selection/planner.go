@@ -19,7 +19,7 @@ type Planner struct {
 	// inForce is what was planned of the Services whose load is bounded, for their ports.
 	inForce map[model.ObjectName]Plans
 
-	mutex  sync.Mutex // guards what follows, but for cells: those do not change while decisions are made
+	mutex  sync.Mutex // guards what follows, except for cells: those do not change while decisions are made
 	byKeys map[string]*keyList
 	// kept is about how many entries the lists have in sum: see mostKept; built is how many were made since the start.
 	kept, built int
@@ -66,7 +66,7 @@ func (p *Planner) Note(change model.Change) {
 		return
 	}
 	for _, list := range p.byKeys {
-		list.named = nil // it meant the cells, and who asks, as they were
+		list.named = nil // it meant the cells, and the demand, as they were
 	}
 	p.count()
 }

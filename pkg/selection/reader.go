@@ -29,7 +29,7 @@ type Reader interface {
 	// gains while it is written in steps comes with the last one, by Accept.
 	Lose(service model.ObjectName, frontends []model.Frontend)
 	// Synced is called at the end of each sync, after what the kernel accepted. The first call says that everything is in
-	// force that the cluster has, but for Services that the kernel refuses.
+	// force that the cluster has, except for Services that the kernel refuses.
 	Synced(sync Sync)
 }
 

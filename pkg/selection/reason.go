@@ -17,7 +17,7 @@ type Reason struct {
 	Value    string         // its value
 	Endpoint netip.AddrPort // the first given endpoint that decided it, where a single one did
 	Load     *Load          // the numbers, of a Service whose load is bounded
-	Until    *time.Time     // when the evacuation of an endpoint's node ends; nil if nobody said
+	Until    *time.Time     // when the evacuation of an endpoint's node ends; nil if it has no end
 }
 
 // Why a choice has endpoints.
@@ -166,7 +166,7 @@ func (r Reason) nobody() string {
 	return "No endpoint is " + there(r.Key, r.Value)
 }
 
-// until is the end of an evacuation, as the rest of "being evacuated"; empty if nobody said it.
+// until is the end of an evacuation, as the rest of "being evacuated"; empty if it has no end.
 func (r Reason) until() string {
 	if r.Until == nil {
 		return ""

@@ -14,7 +14,7 @@ type Shares struct {
 // sharesOne is all of one port's connections.
 const sharesOne = 1 << 20
 
-// sharedKeys are the keys that Ratios tells apart: anybody may write others, as many as he likes.
+// sharedKeys are the keys that Ratios counts separately. Users may write any number of others.
 var sharedKeys = [...]policy.Key{policy.Hostname, policy.Zone, policy.Region, policy.AnyNode}
 
 // OtherKeys is what Ratios calls all other keys.

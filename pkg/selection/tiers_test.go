@@ -181,7 +181,7 @@ func tiersBehind(decision Decision, first []model.PortEndpoint) []Tier {
 	}
 }
 
-// checkPartition: no endpoint twice, and each that the kernel might ever choose is in a tier; but for those that
+// checkPartition: no endpoint twice, and each that the kernel might ever choose is in a tier; except for those that
 // terminate, where ready ones are there.
 func checkPartition(t *testing.T, decision Decision, tiers []Tier) {
 	t.Helper()

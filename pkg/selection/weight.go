@@ -6,7 +6,7 @@ import (
 )
 
 // Weight is about how much work a Service is to decide, and to put into the tables: its endpoints times its ports, and
-// its frontends. Of a headless Service it is about how many targets DNS may tell of, for each port and for the Service.
+// its frontends. For a headless Service it is about how many targets DNS may return, for each port and for the Service.
 // It looks at no endpoint.
 func Weight(cluster *model.Cluster, name model.ObjectName) int {
 	service := cluster.Service(name)

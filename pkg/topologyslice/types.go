@@ -32,14 +32,14 @@ type TopologySlice struct {
 	metav1.ObjectMeta `json:"metadata"`
 
 	// Keys are the labels that this slice knows of: a node below that has no value for one of them has no such label.
-	// Nothing is said of other labels.
+	// It says nothing about other labels.
 	Keys []string `json:"keys"`
 	// Nodes are the nodes. One that is in several slices, as it may be for a moment, is as the slice says whose name comes
 	// first.
 	Nodes []Node `json:"nodes"`
 }
 
-// Node is what is said of a node.
+// Node is what proxies learn about a node.
 type Node struct {
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels,omitempty"`

@@ -156,7 +156,7 @@ func settings(manifests []byte, server string, own map[string]any) ([]byte, erro
 	for document := range bytes.SplitSeq(manifests, []byte("\n---\n")) {
 		var object configMap
 		if err := yaml.Unmarshal(document, &object); err != nil || object.Kind != "ConfigMap" || object.Data[configFile] == "" {
-			continue // other kinds are none of our business
+			continue // other kinds do not matter here
 		}
 		err := errors.Join(
 			edit(object.Data, configFile, func(file map[string]any) { maps.Copy(file, own) }),

@@ -37,7 +37,7 @@ func Want(
 	return Wanted{kernel.tables, report.Total, names.Len()}, nil
 }
 
-// memory is a kernel in memory. Its tables begin empty, but for the numbers.
+// memory is a kernel in memory. Its tables begin empty, except for the numbers.
 type memory struct {
 	numbers Numbers
 	tables  ruleset.Tables

@@ -31,7 +31,7 @@ type Writer struct {
 	node  string
 	nodes corev1client.NodeInterface
 	log   *slog.Logger
-	// Failing is told after each try whether it failed; nil: nobody is.
+	// Failing is called after each try with whether it failed; it may be nil.
 	Failing func(bool)
 
 	state atomic.Pointer[State] // what the condition is to say; nil: what it says already

@@ -30,7 +30,7 @@ type Own struct {
 	Check func(values map[string]string) error
 }
 
-// decode reads the document. It is strict: nobody but us has read such a file before.
+// decode reads the document. It is strict, because no older program reads such files.
 func (o *Own) decode(document *manifest.Part) (map[string]string, error) {
 	if o.Fields == nil {
 		return nil, nil

@@ -33,7 +33,7 @@ type Checked struct {
 	Verdicts []config.Verdict
 	// Families are those that the kernel has tables in; both if that is unknown.
 	Families []model.Family
-	// Addresses are those of all interfaces, but for those that only IPVS made local.
+	// Addresses are those of all interfaces, except for those that only IPVS made local.
 	Addresses []netip.Addr
 }
 
@@ -80,7 +80,7 @@ func (c *Checked) tables(ctx context.Context, ownTables bool) {
 	c.chains(ctx, conn)
 }
 
-// chains looks for chains that are in the way of nobody's connections, so that OtherProxies does not tell of them.
+// chains looks for chains that affect no connections, so that OtherProxies does not report them.
 func (c *Checked) chains(ctx context.Context, conn *nft.Conn) {
 	var found []string
 	for _, family := range c.Families {

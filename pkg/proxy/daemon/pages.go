@@ -43,7 +43,7 @@ func (d *daemon) listenAndServe(ctx context.Context, flag, address string, secur
 }
 
 // serveMetricsSecurely serves the metrics, and nothing else, over TLS to whom the API server allows, if that is asked
-// for. Nobody has to trust the certificate: the client's token is what is protected, and that of a scraper is good for
+// for. Clients need not trust the certificate: it protects the client's token, and a scraper's token is good for
 // reading metrics alone.
 func (d *daemon) serveMetricsSecurely(ctx context.Context) error {
 	if d.options.SecureMetricsAddress == "" {

@@ -77,7 +77,7 @@ type draft struct {
 	header   dnsmessage.Header
 	question asking // the zero value: none that could be read
 	edns     bool
-	badEDNS  bool // a version that nobody knows
+	badEDNS  bool // an unknown version
 	limit    int
 	// alike are addresses of SRV records' targets, of which several have one name.
 	alike map[string][]netip.Addr
@@ -205,7 +205,7 @@ func (d *draft) addSOA(builder *dnsmessage.Builder) error {
 	}
 	return builder.SOAResource(
 		dnsmessage.ResourceHeader{Name: name, Class: dnsmessage.ClassINET, TTL: d.zone.seconds()},
-		// As CoreDNS says it, but for the serial number: nothing is transferred from here.
+		// As CoreDNS says it, except for the serial number: nothing is transferred from here.
 		dnsmessage.SOAResource{NS: ns, MBox: mbox, Serial: 1, Refresh: 7200, Retry: 1800, Expire: 86400, MinTTL: d.zone.seconds()},
 	)
 }

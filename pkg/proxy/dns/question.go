@@ -82,7 +82,7 @@ type question struct {
 
 // parseName reads a name below a domain, "svc.cluster.local." in small letters: "web.shop.svc.cluster.local." or
 // "_http._tcp.web.shop.svc.cluster.local.". No other name is one of ours; those of single endpoints are identities,
-// and nobody may choose among them.
+// and none of them may be preferred.
 func parseName(name, domain string) (question, bool) {
 	labels, isBelow := strings.CutSuffix(lower(name), "."+domain)
 	if !isBelow {

@@ -88,7 +88,7 @@ func (s *Server) serveUDP(socket *net.UDPConn) {
 			continue
 		}
 		if answer := s.answer(query[:n], UDP); answer != nil {
-			_, _ = socket.WriteToUDPAddrPort(answer, from) // whoever lost interest has nobody to tell
+			_, _ = socket.WriteToUDPAddrPort(answer, from) // the client may have gone
 		}
 	}
 }

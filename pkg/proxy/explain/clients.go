@@ -14,7 +14,7 @@ type Clients struct {
 	PodsUnknown map[model.Family]string
 	// MasqueradeAll masquerades every connection to a ClusterIP, also those of pods.
 	MasqueradeAll bool
-	// NodesFrom is the resource from which the labels of other nodes are known; empty if nobody says.
+	// NodesFrom is the source of other nodes' labels; empty if it is unknown.
 	NodesFrom string
 	// NodePorts says whether node ports are served on loopback.
 	NodePorts model.NodePortAddresses

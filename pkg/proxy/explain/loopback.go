@@ -13,7 +13,7 @@ import (
 const outcomeUnserved = "unserved"
 
 // loopback says what happens to connections of this node to a node port on loopback; false if the port has none, and
-// while nobody asks for it: without kube-proxy's gate the proxy has no part in it.
+// unless it is asked for: without kube-proxy's gate the proxy has no part in it.
 func (c Clients) loopback(decision selection.Decision, dialled netip.AddrPort) (Traffic, bool) {
 	addr, _ := c.NodePorts.Loopback(decision.Family)
 	if dialled.IsValid() {

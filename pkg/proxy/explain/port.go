@@ -7,7 +7,7 @@ type Port struct {
 	Node     string `json:"node,omitempty"`
 	Service  string `json:"service"`  // namespace/name
 	Port     string `json:"port"`     // the port's name, often empty
-	Number   int    `json:"number"`   // the port that clients dial, but for the node port
+	Number   int    `json:"number"`   // the port that clients dial, except for the node port
 	Protocol string `json:"protocol"` // TCP, UDP or SCTP; empty for the addresses of a headless Service
 	Family   string `json:"family"`   // IPv4 or IPv6
 	// Name is what clients of a headless Service ask DNS for, without the cluster's domain; empty for all others.

@@ -14,7 +14,7 @@ import (
 
 // Query asks for one Service, or for one of its ports, or for what is dialled. The zero Query asks for everything.
 type Query struct {
-	// Dialled is an address and a port; the others are empty then. Zero: nobody asks for one.
+	// Dialled is an address and a port; the others are empty then. Zero: none is asked for.
 	Dialled netip.AddrPort
 	// Service is the one; without a name, all in its namespace.
 	Service model.ObjectName

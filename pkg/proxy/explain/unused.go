@@ -61,7 +61,7 @@ func (s slicesOf) explain(port *Port, decision selection.Decision) {
 }
 
 // unused returns which EndpointSlices do nothing for a port, and why. One that serves another port of the Service is no
-// mistake, unless nobody serves this one.
+// mistake, unless none serves this one.
 func (s slicesOf) unused(decision selection.Decision) (list []UnusedSlice, more int) {
 	for i := range s.slices {
 		slice := &s.slices[i]

@@ -18,7 +18,7 @@ import (
 // Cause is why connections are refused, or why a setting does not do what it is there for.
 type Cause struct {
 	// Code is stable: a reason of explain, such as NoTopologyMatch; MissingHints; the rule of the webhook that is broken; or
-	// IgnoredAnnotation, if nobody judges the Service.
+	// IgnoredAnnotation, if there is no Judge.
 	Code     string `json:"code"`
 	Sentence string `json:"sentence"`
 	// Denied: the setting is as good as absent, and the webhook would deny it.

@@ -19,7 +19,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
 
-// Change is something that nobody has done yet.
+// Change is a change that has not been made.
 type Change interface {
 	// apply does it to a cluster, of which it may change lists and maps, and no object. It marks the Services whose hints
 	// the controller would write anew.

@@ -46,8 +46,8 @@ type mean struct {
 	byClients bool
 }
 
-// meanOf is the mean of which loads are multiples: that before the changes. If nobody answered then, or somebody else
-// asked, the two cannot be compared, and it is the mean of the port itself.
+// meanOf is the mean that loads are multiples of: the one before the changes. If no endpoint answered then, or other
+// clients asked, the two cannot be compared, and it is the mean of the port itself.
 func (f *forecaster) meanOf(setting Setting, portion *portion, spread *fleet.Spread) float64 {
 	own := mean{spread.Mean, spread.ByClients}
 	if f.means != nil && setting.Name == Now {

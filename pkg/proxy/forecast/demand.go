@@ -137,7 +137,7 @@ func (v vector) weights() (Weights, error) {
 }
 
 // Demand returns which part of all each node of a cluster asks: by its own weight, or its part of its zone's. It fails if a
-// name is none of a node or zone, or that of both, or nobody asks anything.
+// name belongs to no node or zone, or to both, or there is no demand at all.
 func (w Weights) Demand(cluster Cluster) (fleet.Demand, error) {
 	nodes, inZone := map[string]bool{}, map[string]int{}
 	for _, node := range cluster.nodes {

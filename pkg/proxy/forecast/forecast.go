@@ -28,7 +28,7 @@ type Options struct {
 	// Demand is what each node asks; nil: as its labels say, or the Service's clients. DemandFrom says where it is from.
 	Demand     fleet.Demand
 	DemandFrom string
-	// Judge says what is wrong with a Service's settings; nil: nobody judges.
+	// Judge says what is wrong with a Service's settings; it may be nil.
 	Judge Judge
 	// Progress is called after each Service; it may be nil.
 	Progress func(done, all int)
@@ -212,7 +212,7 @@ func (f *forecaster) meansNothing(
 	return "", ""
 }
 
-// portion is endpoints that several ports or families have alike, but for the addresses.
+// portion is endpoints that several ports or families have alike, except for the addresses.
 type portion struct {
 	endpoints []model.PortEndpoint
 	ports     []portOf

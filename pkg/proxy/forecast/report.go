@@ -3,15 +3,15 @@ package forecast
 import "fmt"
 
 // Report is where new connections go. All shares are parts of 1 of all connections that are asked for, refused ones too:
-// what stays in the zone, what goes to other zones, what nobody knows the zones of, and what is refused make 1.
+// what stays in the zone, what goes to other zones, what has unknown zones, and what is refused make 1.
 //
 // Its JSON names are an interface: scripts read them.
 type Report struct {
 	Nodes int `json:"nodes"`
 	// Namespace is the one that was asked about; empty: all of them, or one Service.
 	Namespace string `json:"namespace,omitempty"`
-	// NodesWithoutZone and NodesWithoutRegion are those without the label, or with an empty one. If that is all of them, nobody
-	// knows what stays in a zone, or a region.
+	// NodesWithoutZone and NodesWithoutRegion are those without the label, or with an empty one. If that is all of them, it
+	// is unknown what stays in a zone, or a region.
 	NodesWithoutZone   int `json:"nodesWithoutZone"`
 	NodesWithoutRegion int `json:"nodesWithoutRegion"`
 	// Notes are sentences about the whole cluster; never null.
@@ -54,7 +54,7 @@ type Shares struct {
 	Node   float64 `json:"node"`
 	Zone   float64 `json:"zone"`
 	Region float64 `json:"region"`
-	// OtherZones leaves the zone, UnknownZones the node while nobody knows the zone of client or endpoint.
+	// OtherZones leaves the zone. UnknownZones leaves the node, and the zone of client or endpoint is unknown.
 	OtherZones   float64 `json:"otherZones"`
 	UnknownZones float64 `json:"unknownZones"`
 	Refused      float64 `json:"refused"`
@@ -84,7 +84,7 @@ func (s *Shares) hasZones() bool { return s.Zone > 0 || s.OtherZones > 0 || s.Un
 
 // Busiest is the endpoint that expects most.
 type Busiest struct {
-	Endpoint string `json:"endpoint"` // address:port, empty if nobody gets anything
+	Endpoint string `json:"endpoint"` // address:port, empty if no endpoint gets anything
 	Node     string `json:"node"`
 	// Load is how many times the mean of its Service's endpoints; after changes, their mean before.
 	Load float64 `json:"load"`

@@ -62,7 +62,7 @@ func (w *asking) steps(decision selection.Decision, endpoint *model.PortEndpoint
 
 type adder = func(change Change, objects int, isNeeded bool, format string, args ...any)
 
-// labelSteps give the node the endpoint's values of topology keys, or the endpoint's node this one's. Nobody moves a node
+// labelSteps give the node the endpoint's values of topology keys, or the endpoint's node this one's. Users do not move a node
 // to another zone or region, so that such a label is only added.
 func (w *asking) labelSteps(decision selection.Decision, endpoint *model.PortEndpoint, add adder) {
 	own := decision.Viewpoint.Node

@@ -106,7 +106,7 @@ func (s *Server) Digest(decisions []selection.Decision) any {
 	return nil
 }
 
-// Accept takes the node ports of a Service in place of those before. Run listens accordingly; nobody waits for it.
+// Accept takes the node ports of a Service in place of those before. Run listens accordingly; Accept does not wait.
 func (s *Server) Accept(service model.ObjectName, digest any) {
 	now, _ := digest.(map[nodePort]target)
 	s.mutex.Lock()

@@ -17,7 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
-// registeredNames returns the names of everything that a recorder registers, but for what every Go program has.
+// registeredNames returns the names of everything that a recorder registers, except for what every Go program has.
 func registeredNames(t *testing.T) []string {
 	t.Helper()
 	descs := make(chan *prometheus.Desc)

@@ -53,7 +53,7 @@ type Table struct {
 	rules  map[string][][]byte // by chain
 }
 
-// Table reads all of our table of a family, but for what packets put into it.
+// Table reads all of our table of a family, except for what packets put into it.
 func (r *Reader) Table(ctx context.Context, family model.Family) (*Table, error) {
 	found, err := r.conn.Objects(ctx, family)
 	if err != nil || !found.Table {
@@ -144,7 +144,7 @@ func compareRules(family model.Family, chain ruleset.Chain, held [][]byte) (stri
 	return "", nil
 }
 
-// isSame reports whether two lists of attributes have the same ones in the same order, but for those that the kernel
+// isSame reports whether two lists of attributes have the same ones in the same order, except for those that the kernel
 // adds, and those of ours that it takes for the length of a transaction.
 func isSame(ours, theirs []byte) bool {
 	type one struct {

@@ -26,7 +26,7 @@ type Program struct {
 	Name, ID string
 	// Table is its table, in each family, and Base its NAT chain at prerouting.
 	Table, Base string
-	// Mark is a chain that nobody else has. It may be Base.
+	// Mark is a chain that no other program has. It may be Base.
 	Mark string
 	// Do is what an administrator should do.
 	Do string
@@ -38,7 +38,7 @@ const removeKubeProxy = "stop kube-proxy (kubectl -n kube-system delete daemonse
 // Programs are the service proxies that are recognized.
 //
 // In the table nat, which many share, the mark is not KUBE-SERVICES: in IPVS mode kube-proxy has that one too, and it
-// translates nothing. Nobody but kube-proxy makes KUBE-NODEPORTS there (pkg/proxy/iptables/proxier.go, 1.30 to 1.37);
+// translates nothing. Only kube-proxy makes KUBE-NODEPORTS there (pkg/proxy/iptables/proxier.go, 1.30 to 1.37);
 // KUBE-MARK-…, KUBE-POSTROUTING, KUBE-KUBELET-CANARY and KUBE-IPTABLES-HINT are kubelet's.
 var Programs = []Program{
 	{

@@ -38,7 +38,7 @@ func TestFind(t *testing.T) {
 	empty := Chain{Translates: true, Priority: ruleset.PriorityDNAT}
 	for name, test := range map[string]struct {
 		tables map[model.Family]Tables
-		want   []Finding // but for their words
+		want   []Finding // except for their words
 	}{
 		"nothing": {tables: map[model.Family]Tables{
 			model.IPv4: holding(ours, nftables, Held{}), model.IPv6: holding(ours, nftables, Held{}),

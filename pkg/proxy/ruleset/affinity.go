@@ -224,7 +224,7 @@ func (p *Port) eachStickyOutside(frontend *Frontend, yield func(Element) bool) b
 	return !p.remembers(frontend) || !frontend.Class.isSplit() || p.yieldPort(frontend, outside, yield)
 }
 
-// yieldPort yields the number of a view. One without endpoints remembers nobody: no client has its number, noPort.
+// yieldPort yields the number of a view. One without endpoints remembers no client: none has its number, noPort.
 func (p *Port) yieldPort(frontend *Frontend, view viewKind, yield func(Element) bool) bool {
 	number := cmp.Or(p.memory.views[view].port, noPort)
 	return yield(Element{Key: frontendTuple(frontend.Frontend), Value: Tuple{Number: number}})

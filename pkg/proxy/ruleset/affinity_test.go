@@ -188,7 +188,7 @@ func TestAChoiceOfNumbersAsksWhatADrawChainAsks(t *testing.T) {
 	}
 }
 
-// TestTheChainsThatRememberClients, of each tier: they are the same but for the number's bits.
+// TestTheChainsThatRememberClients, of each tier: they are the same except for the number's bits.
 func TestTheChainsThatRememberClients(t *testing.T) {
 	rules := func(prefix, clients, endpoints, mask, timeout string) []string {
 		remember := fmt.Sprintf("meta priority %s update @%s { meta priority & %s . ip saddr timeout %s : meta priority }",

@@ -70,7 +70,7 @@ func (t *Tables) Chains(family model.Family) []Chain {
 	return chains
 }
 
-// Differences compares a family's table with what the kernel holds, but for the rules. In which slots of a port an
+// Differences compares a family's table with what the kernel holds, except for the rules. In which slots of a port an
 // endpoint is depends on what was there before, and means nothing: only their number is compared. What packets put into a
 // set is no difference.
 func (t *Tables) Differences(family model.Family, held Held) []Difference {

@@ -21,7 +21,7 @@ func dispatchOf(class Class) Verdict {
 // standingSlots is the largest number of slots whose class every table has, whether or not a Service needs it. A class
 // that comes is a verdict that comes, for which the kernel looks at all verdicts that others have brought: their pairs of
 // local and all endpoints, their wide ports, their timeouts. Nearly all Services have so few endpoints, and so a change of
-// their number waits for nobody.
+// their number waits for no other Service.
 const standingSlots = 32
 
 // standingClasses are those that every table has.

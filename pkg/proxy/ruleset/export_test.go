@@ -151,7 +151,7 @@ func (p *Port) Memory() *Memory {
 	return m
 }
 
-// Equal reports whether two mirrors hold the same, but for what depends on what came before: the order of slots, the
+// Equal reports whether two mirrors hold the same, except for what depends on what came before: the order of slots, the
 // numbers of session affinity, and the shard that a port has.
 func (m *Mirror) Equal(other *Mirror) bool {
 	sameService := func(a, b Service) bool { return reflect.DeepEqual(a.withoutHistory(), b.withoutHistory()) }

@@ -164,7 +164,7 @@ func (h *history) startsAgain(t *testing.T) {
 }
 
 // TestAnyHistoryEndsLikeAResync: what Services with frontends of every kind own does not depend on how they came to
-// it, but for the numbers of session affinity, which are recalled. That a batch is never refused, and that the numbers are
+// it, except for the numbers of session affinity, which are recalled. That a batch is never refused, and that the numbers are
 // right, is checked on the way.
 func TestAnyHistoryEndsLikeAResync(t *testing.T) {
 	wide, sticky, collided := 0, 0, 0

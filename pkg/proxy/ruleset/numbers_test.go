@@ -247,7 +247,7 @@ func TestNumbersAreTheSameAfterARestart(t *testing.T) {
 	}
 }
 
-// TestWhatIsHeldHasNoNumbersWithoutFrontends: a version that was in force is wanted again, but for the frontends that
+// TestWhatIsHeldHasNoNumbersWithoutFrontends: a version that was in force is wanted again, except for the frontends that
 // another Service has by now.
 func TestWhatIsHeldHasNoNumbersWithoutFrontends(t *testing.T) {
 	r := start(t, serviceOf(withNodePort(sticky(portOf("web", "10.96.0.1", first, second), time.Hour))))

@@ -33,7 +33,7 @@ func TestPrintWritesWhatTheFileShows(t *testing.T) {
 	golden.File(t, goldenFile, text(t, goldenTables(t)))
 }
 
-// TestPrintDoesNotDependOnHistory, but for the numbers of session affinity, which a start from nothing recalls here.
+// TestPrintDoesNotDependOnHistory, except for the numbers of session affinity, which a start from nothing recalls here.
 func TestPrintDoesNotDependOnHistory(t *testing.T) {
 	r := start(t)
 	for _, service := range slices.Backward(someServices()) {

@@ -236,7 +236,7 @@ func (m *Mirror) allSources(family model.Family) iter.Seq[Element] {
 	}
 }
 
-// acceptLists takes over the lists of a plan. One that nobody has any more keeps its number until its ranges are swept.
+// acceptLists takes over the lists of a plan. An unused one keeps its number until its ranges are swept.
 func (m *Mirror) acceptLists(plan *Plan) {
 	for key, owned := range plan.lists {
 		m.lists[key] = owned

@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// answer is what a load balancer reads about a Service in one family, but for the proxy's own health, which is asked
+// answer is what a load balancer reads about a Service in one family, except for the proxy's own health, which is asked
 // for each answer anew.
 type answer struct {
 	service   model.ObjectName

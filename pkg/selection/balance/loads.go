@@ -27,7 +27,7 @@ func (p *Plan) Loads() []Load {
 	return loads
 }
 
-// unbounded returns what one endpoint of each place would get if nobody ever went on from the first key that has
+// unbounded returns what one endpoint of each place would get if all connections stayed at the first key that has
 // endpoints.
 func (s *split) unbounded() []uint64 {
 	asked := make([]uint64, len(s.groups))

@@ -250,7 +250,7 @@ func (s *split) scale(limit uint64) {
 
 // scale chooses the unit: as small as a sum of all that the endpoints may take allows.
 func (c *component) scale(limit uint64) {
-	demand := max(c.demand, 1) // without nodes nobody asks, whatever the endpoints may take
+	demand := max(c.demand, 1) // without nodes there is no demand, whatever the endpoints may take
 	shift := max(0, 61-bits.Len64(c.endpoints*limit*demand))
 	c.unit = 100 * c.endpoints << shift
 	c.full = limit * demand << shift

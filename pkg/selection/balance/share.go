@@ -17,7 +17,7 @@ const dustOfOne = ONE >> 30
 // Share is one node's part of a plan. Ratios are per mille: 1200 is 1.2 times.
 type Share struct {
 	// Parts is what each endpoint gets of ONE, in the order in which the endpoints were given; 0: nothing. The sum is ONE,
-	// but for less than a unit for each endpoint and key.
+	// except for less than a unit for each endpoint and key.
 	Parts []uint64
 	// Rank is which endpoints these are.
 	Rank model.Rank

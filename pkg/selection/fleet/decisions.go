@@ -88,7 +88,7 @@ func (f *Fleet) decisionsOf(q Question, census *census) *decisions {
 // byHints reports whether hints decide.
 func (d *decisions) byHints() bool { return !d.question.IsLocal && len(d.question.Topology.Keys) == 0 }
 
-// class is all that nodes can tell of an endpoint, but for its host.
+// class is all that nodes can see of an endpoint, except its host.
 type class struct {
 	values         [policy.MaxKeys]int32
 	phase          model.Phase

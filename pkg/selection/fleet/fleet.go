@@ -22,7 +22,7 @@ type Fleet struct {
 	nodes  []model.Node // by name
 	byName map[string]int32
 	asks   []float64 // by node
-	// isGiven: what the nodes ask is known, whoever a Service names as its clients.
+	// isGiven: what the nodes ask is known, whichever clients a Service names.
 	isGiven bool
 
 	zones, regions vocabulary
@@ -40,7 +40,7 @@ type Fleet struct {
 const MaxZones = 16
 
 // New returns the fleet of some nodes. Without a demand each asks as its labels say (balance.DemandOf), and a Service's
-// own clients replace that. If nobody asks anything, all ask alike.
+// own clients replace that. If there is no demand at all, all nodes count alike.
 func New(nodes []model.Node, demand Demand) *Fleet {
 	f := &Fleet{
 		nodes:  slices.SortedFunc(slices.Values(nodes), func(a, b model.Node) int { return cmp.Compare(a.Name, b.Name) }),
@@ -98,7 +98,7 @@ func (f *Fleet) arrange() {
 	}
 }
 
-// Zones returns the names of a matrix' rows and columns, in their order, but for the last ones: those of all others.
+// Zones returns the names of a matrix' rows and columns, in their order, except for the last ones: those of all others.
 func (f *Fleet) Zones() []string {
 	var names []string
 	for zone, row := range f.rows {

@@ -38,7 +38,7 @@ type Spread struct {
 	// Keys is what goes to the endpoints that each of the topology keys matches and none before it.
 	Keys []float64
 	// Loads is what each endpoint gets, and Mean what each would get if all got the same: those that are ready and stay,
-	// or else the best that there are, and whoever gets anything beside them.
+	// or else the best that there are, and any other that gets something.
 	Loads []float64
 	Mean  float64
 	// Zones is what goes from the zone of a row to that of a column, row by row: see Fleet.Zones.
@@ -155,8 +155,8 @@ func (f *Fleet) why(q Question, node *model.Node) selection.Reason {
 	return choice.Reason
 }
 
-// named returns what nodes ask that have clients, by node; nil if all ask as their labels say. Clients on nodes that
-// nobody knows are nowhere.
+// named returns what nodes ask that have clients, by node; nil if all ask as their labels say. Clients on unknown
+// nodes do not count.
 func (f *Fleet) named(clients map[string]uint32) map[int32]float64 {
 	if f.isGiven {
 		return nil

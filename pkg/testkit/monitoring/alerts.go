@@ -37,7 +37,7 @@ func (f Files) CheckAlerts(t *testing.T) {
 	f.checkRunbook(t, all)
 }
 
-// runbookURL is where the runbook is for whoever reads an alert.
+// runbookURL is where the readers of an alert find the runbook.
 const runbookURL = "https://github.com/vicinity-proxy/vicinity/blob/main/manifests/monitoring/runbook.md#"
 
 // checkRunbook checks that each alert leads to a section of the runbook, and that the program's part of it has no other.

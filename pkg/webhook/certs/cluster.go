@@ -79,7 +79,7 @@ func (s Settings) names() map[string]string {
 	return names
 }
 
-// readConfigurations reads those that exist. One that is missing is none: its manifest has not been applied yet, or
+// readConfigurations reads those that exist. One may be missing: its manifest has not been applied yet, or
 // was deleted. One that cannot be read may say anything.
 func (s *SelfMade) readConfigurations(ctx context.Context) (all []configuration, err error) {
 	for resource, name := range s.settings.names() {

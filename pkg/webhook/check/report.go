@@ -31,7 +31,7 @@ type passedOver struct {
 	Reason string `json:"reason"`
 }
 
-// finding is one thing that is wrong. Its texts but for the file's name are safe to print.
+// finding is one thing that is wrong. Its texts except for the file's name are safe to print.
 type finding struct {
 	File      string       `json:"file"` // as given on the command line, or below a folder that was; "<stdin>"
 	Line      int          `json:"line"` // zero for a file as a whole

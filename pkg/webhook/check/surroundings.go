@@ -18,7 +18,7 @@ const (
 	excludedFile      role = "excluded"
 )
 
-// surroundings are what the folders around the files say of them. Whoever is given a single file, as before a commit,
+// surroundings are what the folders around the files say of them. A check of a single file, as before a commit,
 // finds what a whole folder would have said.
 type surroundings struct {
 	charts map[string]bool    // whether an absolute folder is a Helm chart; present if it has been looked at

@@ -2,6 +2,6 @@
 // and which labels and zones there are. It also knows the version of the API server.
 //
 // It asks for the objects' metadata alone and keeps what is needed of it, in a cache of controller-runtime (see
-// ByObject). What is not known yet is said to be unknown: no decision is taken on an empty list that is only
+// ByObject). What is not known yet is reported as unknown: no decision is based on an empty list that is only
 // incomplete.
 package cluster

@@ -82,7 +82,7 @@ func (r *reader) document(text []byte) *yaml.Node {
 	return found
 }
 
-// syntaxError is what the YAML library says about a text that is none.
+// syntaxError is what the YAML library says about a text that is not YAML.
 var syntaxError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
 // parserMistakes are those for which the library counts lines from zero (parser.fail in its decode.go), as it does

@@ -1,6 +1,6 @@
 package metrics
 
-// The metrics: a row is all there is to say of one, but for what it counts (recorder.go) and for whom (README.md).
+// The metrics: a row is all there is to say of one, except for what it counts (recorder.go) and for whom (README.md).
 var (
 	reviewDuration = declare(row{
 		kind: histogram, name: "vicinity_webhook_review_duration_seconds", labels: []string{pathLabel},

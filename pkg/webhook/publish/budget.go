@@ -8,10 +8,10 @@ type budget struct {
 	more   time.Duration
 }
 
-// Each change of the published keys writes every slice, and every proxy receives each. Whoever may edit a Service
+// Each change of the published keys writes every slice, and every proxy receives each. Everyone who may edit a Service
 // chooses keys, so that their changes have budgets.
 var (
-	// inAll is at most ten changes in any hour. Whoever waits behind others waits for twelve minutes at most.
+	// inAll is at most ten changes in any hour. A key that waits behind others waits for twelve minutes at most.
 	inAll = budget{atOnce: 5, more: 12 * time.Minute}
 	// ofNamespace is less than half as much in the long run: two Namespaces leave room for a third.
 	ofNamespace = budget{atOnce: 2, more: 30 * time.Minute}

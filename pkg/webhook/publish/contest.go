@@ -13,7 +13,7 @@ import (
 //
 // A key that nodes carry comes before one that none does: no tenant chooses what nodes carry. Among those the
 // administrator's come first, and then those of Namespaces that have fewer places, so one without a place before all
-// others. Whoever has a place keeps it, but to a key that comes before it by that rule, and by more than one place: it
+// others. A key that has a place keeps it, but to a key that comes before it by that rule, and by more than one place: it
 // would come back otherwise.
 type contest struct {
 	*keyring
@@ -132,7 +132,7 @@ func (c *contest) admit(key policy.Key) bool {
 			return false
 		}
 		c.drop(victim)
-		if c.carried[string(victim)] { // nobody chooses what nodes carry: as soon as they do, another key comes first
+		if c.carried[string(victim)] { // users do not choose what nodes carry: as soon as they do, another key comes first
 			c.lost[victim] = c.now
 		}
 	}

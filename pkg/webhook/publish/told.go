@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// told is what the log says of keys that wait. Each key is told once, but any user may name another one each second: so
+// told remembers which waiting keys were logged. Each key is logged once, but any user may name another one each second: so
 // there is one line in the time that all changes wait for one more, and what came meanwhile is in the next.
 type told struct {
 	at   time.Time

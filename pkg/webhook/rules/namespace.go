@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// unknownDefault: a default that is none of the values that it can have. It can always be None.
+// unknownDefault: a default that has an unknown value. It can always be None.
 func unknownDefault(key string, values ...string) func(*subject) []Violation {
 	values = append(values, policy.None)
 	return func(s *subject) []Violation {

@@ -52,7 +52,7 @@ func mayHaveTrafficField(service []byte) bool {
 	})
 }
 
-// maxFieldDepth is how deep a Service's fields are nested, and more: what is deeper is nobody's slip.
+// maxFieldDepth is how deep a Service's fields are nested, and more: what is deeper is not a typo.
 const maxFieldDepth = 10
 
 // withKeysOfUsers are the fields whose keys are no names of fields.

@@ -26,7 +26,7 @@ func (s *subject) bounds() []string {
 	return bounds
 }
 
-// forbid is a violation by each of some annotations, for the same reason. What they say is none of it: another bound
+// forbid is a violation by each of some annotations, for the same reason. It does not depend on their values: another bound
 // would not mend it.
 func (s *subject) forbid(annotations []string, reason string, inputs ...string) (violations []Violation) {
 	for _, key := range annotations {
@@ -36,7 +36,7 @@ func (s *subject) forbid(annotations []string, reason string, inputs ...string) 
 	return violations
 }
 
-// wrongMaxLoad: bounds that are none.
+// wrongMaxLoad: bounds that cannot be read.
 func wrongMaxLoad(s *subject) []Violation {
 	text, present := s.annotation(policy.MaxLoadAnnotation)
 	if !present {

@@ -19,7 +19,7 @@ var topologySettings = policy.NamesOf(func(a policy.Annotation) bool { return a.
 // is nearly its name with our domain.
 var slips = append(policy.NamesOf(func(a policy.Annotation) bool { return !a.IsCommon }), taughtDistribution)
 
-// taughtDistribution is what guides teach, and nobody reads: it is a field, and was never an annotation.
+// taughtDistribution is what guides teach, and no program reads: it is a field, and was never an annotation.
 const taughtDistribution = "service.kubernetes.io/traffic-distribution"
 
 // trafficFields are the fields of a Service's spec that say where its traffic goes.
@@ -86,14 +86,14 @@ func misplaced(path *field.Path, value, detail string) Violation {
 	return violationOf(errorOf(field.ErrorTypeInvalid, path, value, detail), "")
 }
 
-// misspelt is a key that is none of the settings.
+// misspelt is a key that is not one of the settings.
 func misspelt(path *field.Path, key, value, detail string) Violation {
 	found := misplaced(path, value, detail)
 	found.advice = func() string { return advice(key) }
 	return found
 }
 
-// isMisspelt reports whether a key is none of the settings, and looks like one: `service*.kubernetes.io/topology*`, the
+// isMisspelt reports whether a key is not one of the settings, but looks like one: `service*.kubernetes.io/topology*`, the
 // name of one, or within a slip.
 func isMisspelt(key string) bool {
 	if isTopologySetting(key) || strings.HasPrefix(key, policy.Domain) || len(key) > maxKey {

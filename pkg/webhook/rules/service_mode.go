@@ -55,7 +55,7 @@ func isSlipOfBalanced(value string) bool {
 	return len(value) <= maxKey && policy.IsSlip(strings.ToLower(value), policy.ModeBalanced)
 }
 
-// unknownOwnMode: modes in our domain that are none of ours.
+// unknownOwnMode: unknown modes in our domain.
 func unknownOwnMode(s *subject) []Violation {
 	return wrongModes(s, func(value string) string {
 		if !policy.IsUnknownMode(value) {

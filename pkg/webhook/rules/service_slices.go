@@ -76,7 +76,7 @@ func (p *servicePorts) words() []policy.PortWords {
 	return ports
 }
 
-// families are those in which the Service has addresses, or will have: all of them as long as nobody says.
+// families are those in which the Service has addresses, or will have: all of them while that is open.
 func (p *servicePorts) families(spec *ServiceSpec) []string {
 	families := []string{}
 	for _, addr := range ClusterIPs(spec.ClusterIP, spec.ClusterIPs) {

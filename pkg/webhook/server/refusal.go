@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// refusal is the answer to a request that is none, or that comes at a bad time.
+// refusal is the answer to a request that is not a review, or that comes at a bad time.
 type refusal struct {
 	code   int
 	reason string

@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// What one Service can ask of every node. All Services wait for the largest change of one of them, so that nobody may
+// What one Service can ask of every node. All Services wait for the largest change of one of them, so no user may
 // write one that takes long; the rest is left out, and told.
 const (
 	// maxFrontends are its ports times its addresses: ClusterIPs, node ports, load balancers' and external IPs. It is four

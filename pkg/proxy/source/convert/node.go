@@ -18,7 +18,7 @@ const toBeDeletedTaint = "ToBeDeletedByClusterAutoscaler"
 // Node turns a v1 Node into a value of the model: its name, its labels, its addresses, the ranges of its pods, and
 // whether it is leaving.
 //
-// It refuses what the API server would refuse in these, but for labels: a wrong one counts as absent. The API server takes
+// It refuses what the API server would refuse in these, except for labels: a wrong one counts as absent. The API server takes
 // any text for an address, so what is none is passed over, as in kube-proxy.
 func Node(node *corev1.Node) (*model.Node, field.ErrorList) {
 	metadata := field.NewPath("metadata")

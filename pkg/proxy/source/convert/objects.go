@@ -21,7 +21,7 @@ type Objects struct {
 // WholeKinds are the kinds of Objects.
 var WholeKinds = []*Kind{Nodes, ServiceCIDRs, Services, EndpointSlices}
 
-// Add adds an object, without the parts that nobody asks for: a Node of a real cluster is mostly the images that it has.
+// Add adds an object, without the parts that are not used: a Node of a real cluster is mostly its list of images.
 func (o *Objects) Add(object Object) {
 	object.SetManagedFields(nil)
 	switch object := object.(type) {

@@ -130,7 +130,7 @@ func wrongLabel(key, value string) field.ErrorList {
 	return metav1validation.ValidateLabels(map[string]string{key: value}, labels)
 }
 
-// labelsThatCanBe returns the labels of a Node but for those that no API server lets through.
+// labelsThatCanBe returns the labels of a Node except for those that no API server lets through.
 func labelsThatCanBe(all map[string]string) map[string]string {
 	can := maps.Clone(all)
 	maps.DeleteFunc(can, func(key, value string) bool { return len(wrongLabel(key, value)) > 0 })

@@ -105,7 +105,7 @@ func isHeadless(slice *discoveryv1.EndpointSlice) bool {
 // gives slices of headless Services the label for them. Who writes slices by hand, or Endpoints that are mirrored, need not.
 const sliceController = "endpointslice-controller.k8s.io"
 
-// namesOf says how the endpoints of a slice are called by DNS; nil where nobody asks.
+// namesOf returns the DNS names of a slice's endpoints; nil where they are not needed.
 func namesOf(slice *discoveryv1.EndpointSlice, view View) func(*discoveryv1.Endpoint) *string {
 	isOfOthers := !isHeadless(slice) && slice.Labels[discoveryv1.LabelManagedBy] == sliceController
 	if !view.WithHeadless || isOfOthers {

@@ -17,7 +17,7 @@ type version struct {
 	missing []convert.ObjectKey
 }
 
-// isBelieved reports whether a version of a file takes the place of the one before, once nobody has changed the file for
+// isBelieved reports whether a version of a file replaces the one before, once the file has not changed for
 // some time.
 //
 // A program may write a file slowly, and what it has not written yet is no deletion. Where the text ends by chance, the

@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// Manifests is a folder of manifests as a source of the cluster's state. It is for one goroutine, but for Refusals.
+// Manifests is a folder of manifests as a source of the cluster's state. It is for one goroutine, except for Refusals.
 type Manifests struct {
 	dir    string
 	log    *slog.Logger

@@ -12,8 +12,8 @@ var clientSettings = []settingFlag{
 	{
 		"detect-local-mode", "detectLocalMode",
 		"`MODE` of recognizing pods among clients: ClusterCIDR, by the addresses in --cluster-cidr; NodeCIDR, by those in this node's " +
-			"podCIDRs; BridgeInterface or InterfaceNamePrefix, by the link that their packets come in by. Connections to a ClusterIP that " +
-			"are no pod's are masqueraded, and pods that dial an address whose externalTrafficPolicy is Local reach endpoints on all nodes",
+			"podCIDRs; BridgeInterface or InterfaceNamePrefix, by the link that their packets come in by. Connections to a ClusterIP that do " +
+			"not come from pods are masqueraded, and pods that dial an address whose externalTrafficPolicy is Local reach endpoints on all nodes",
 	},
 	{
 		"cluster-cidr", "clusterCIDR",

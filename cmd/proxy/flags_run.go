@@ -42,7 +42,7 @@ type runFlags struct {
 var serverSettings = []settingFlag{
 	{"healthz-bind-address", "healthzBindAddress", "`IP:PORT` that serves /healthz, /livez and /readyz"},
 	{"metrics-bind-address", "metricsBindAddress", "`IP:PORT` that serves /metrics"},
-	{"bind-address-hard-fail", "bindAddressHardFail", "end if one of these addresses is taken by another process, instead of trying again"},
+	{"bind-address-hard-fail", "bindAddressHardFail", "exit if another process has one of these addresses, instead of trying again"},
 	{"profiling", "enableProfiling", "serve /debug/pprof beside /metrics"},
 	{
 		"sync-period", "nftables.syncPeriod",
@@ -61,8 +61,8 @@ var serverSettings = []settingFlag{
 var conntrackSettings = []settingFlag{
 	{
 		"conntrack-max-per-core", "conntrack.maxPerCore",
-		"`NUMBER` of connections that the kernel tracks at least, for each core, up to 1048576. 0 leaves the kernel's own, and so does a " +
-			"larger one that is there",
+		"`NUMBER` of connections that the kernel tracks at least, for each core, up to 1048576. 0 leaves the kernel's own; a larger one " +
+			"is never lowered",
 	},
 	{"conntrack-min", "conntrack.min", "`NUMBER` of connections that the kernel tracks at least, however few cores there are"},
 	{
@@ -71,12 +71,12 @@ var conntrackSettings = []settingFlag{
 	},
 	{
 		"conntrack-tcp-timeout-close-wait", "conntrack.tcpCloseWaitTimeout",
-		"`TIME` after which a TCP connection is forgotten that one side has closed; 0 leaves the kernel's own",
+		"`TIME` after which a TCP connection that one side has closed is forgotten; 0 leaves the kernel's own",
 	},
 	{"conntrack-tcp-be-liberal", "conntrack.tcpBeLiberal", "track TCP packets outside of the window as part of their connection"},
 	{
 		"conntrack-udp-timeout", "conntrack.udpTimeout",
-		"`TIME` after which a UDP flow is forgotten that was not answered; 0, the default, leaves the kernel's own",
+		"`TIME` after which an unanswered UDP flow is forgotten; 0, the default, leaves the kernel's own",
 	},
 	{
 		"conntrack-udp-timeout-stream", "conntrack.udpStreamTimeout",
@@ -103,9 +103,9 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	f.xds.register(flags)
 	f.topology.register(flags)
 	flags.BoolVar(&f.initOnly, "init-only", false,
-		"write the kernel settings that --conntrack-... ask for, and end: for a container with more privileges than the proxy's, before it")
+		"write the kernel settings that --conntrack-... ask for, and exit: for an init container with more privileges than the proxy's")
 	flags.BoolVar(&f.check, "check", false,
-		"say what would change for kube-proxy's file of --config on this node, change nothing, and end: with status 2 if the proxy "+
+		"print what would change for kube-proxy's file of --config on this node, change nothing, and exit: with status 2 if the proxy "+
 			"would not start")
 	flags.StringVar(&f.writeConfigTo, "write-config-to", "", "write the configuration that results from file and flags to `FILE`, and exit")
 	f.ignored.register(flags, &f.settingFlags)

@@ -69,7 +69,7 @@ var connectionSettings = []settingFlag{
 // gateSettings say what is served at all. All commands that decide something have them.
 var gateSettings = []settingFlag{{
 	"feature-gates", "featureGates",
-	"`GATES` of kube-proxy, comma-separated: AllowServiceExternalIPs=false serves no external IPs. One that no kube-proxy has is an error",
+	"`GATES` of kube-proxy, comma-separated: AllowServiceExternalIPs=false serves no external IPs. A gate that no kube-proxy has is an error",
 }}
 
 // register registers the flags. once says what else --manifests takes where it is read once.
@@ -88,7 +88,7 @@ func (f *stateFlags) register(flags *pflag.FlagSet, once string, settings ...[]s
 	flags.StringVar(&f.defaultMaxLoad, "default-max-load", "",
 		"`PERCENT` of the mean load, 100% to 1000%, that no endpoint may expect to exceed: for Services with topology keys or "+
 			"trafficDistribution that have no "+policy.MaxLoadAnnotation+" of their own, and no topology-mode Auto. Without it they have no "+
-			"bound; with it it must be known where all nodes are. Give it to the proxies of all nodes alike")
+			"bound; with it the proxies follow where all nodes are. Give all proxies the same value")
 }
 
 // Validate checks the flags, fills in the node's name, and reports every mistake at once. read comes before it.

@@ -40,7 +40,7 @@ var Annotations = [...]Annotation{
 	{
 		Name: TopologyKeysAnnotation, Ignored: "TopologyKeysIgnored", Since: "v0.1.0", read: (*reading).readKeys,
 		OnNamespace: DefaultTopologyKeysAnnotation, Prefers: true,
-		Meaning: "labels of Nodes, the nearest first: connections go to the endpoints that share the first label of which there are any",
+		Meaning: "labels of Nodes, the nearest first: connections go to the endpoints that share the first label that any endpoint shares",
 	},
 	{
 		Name: TopologyModeAnnotation, Ignored: "TopologyModeIgnored", Since: "v0.1.0", read: (*reading).readMode,
@@ -55,11 +55,11 @@ var Annotations = [...]Annotation{
 	{
 		Name: MaxLoadAnnotation, Ignored: "LoadBoundIgnored", Since: "v0.1.0", read: (*reading).readBound,
 		OnNamespace: DefaultTopologyModeAnnotation + "=" + ModeBalanced,
-		Meaning:     "a percentage of the mean load: no endpoint is to expect more than that, as far as other endpoints can take the rest",
+		Meaning:     "a percentage of the mean load that no endpoint should expect to exceed, as far as other endpoints can take the rest",
 	},
 	{
 		Name: ClientsAnnotation, Ignored: "ClientsIgnored", Since: "v0.1.0", read: (*reading).readClients, IsCommon: true,
-		Meaning: "the Services whose endpoints ask, so that a bound knows how much each node asks",
+		Meaning: "the Services whose endpoints are the clients, so that a bound knows the demand of each node",
 	},
 }
 
@@ -118,7 +118,7 @@ var NodeLabels = [...]NodeLabel{
 	},
 	{
 		Name: DemandLabel, Since: "v0.1.0", Check: checkDemand,
-		Meaning: "0 to 100: how much is asked there, beside other Nodes, for a bound on the load",
+		Meaning: "0 to 100: the demand there, compared with other Nodes, for a bound on the load",
 	},
 }
 

@@ -86,7 +86,7 @@ func TestBothFamiliesAreQueuedAndDoneTogether(t *testing.T) {
 # TYPE kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds gauge
 kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv4"} 1.70000000025e+09
 kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv6"} 1.70000000025e+09
-# HELP kubeproxy_sync_proxy_rules_last_timestamp_seconds When the kernel was last brought up to date, in seconds since 1970.
+# HELP kubeproxy_sync_proxy_rules_last_timestamp_seconds When the kernel was last updated, in seconds since 1970.
 # TYPE kubeproxy_sync_proxy_rules_last_timestamp_seconds gauge
 kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 1.7000000015e+09
 kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv6"} 1.7000000015e+09
@@ -153,7 +153,7 @@ func TestAKindWithoutRefusalsAnyLongerGoesToZero(t *testing.T) {
 	r.ObjectsRefused(map[string]int{"Service": 1})
 
 	expect(t, r, `
-# HELP vicinity_objects_refused Objects that are left out at present because something in them cannot be true; the log names them.
+# HELP vicinity_objects_refused Objects that are left out at present because they are invalid; the log names them.
 # TYPE vicinity_objects_refused gauge
 vicinity_objects_refused{kind="EndpointSlice"} 0
 vicinity_objects_refused{kind="File"} 0

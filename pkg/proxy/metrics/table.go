@@ -83,7 +83,7 @@ var (
 var (
 	syncDuration = histogram(row{
 		name:   "kubeproxy_sync_proxy_rules_duration_seconds",
-		help:   "How long each attempt to bring the kernel up to date took, failed ones included.",
+		help:   "How long each attempt to update the kernel took, failed ones included.",
 		labels: []string{familyLabel}, start: perFamily, buckets: syncBuckets,
 	})
 	fullSyncDuration = histogram(row{
@@ -98,7 +98,7 @@ var (
 	})
 	lastSync = gauge(row{
 		name:   "kubeproxy_sync_proxy_rules_last_timestamp_seconds",
-		help:   "When the kernel was last brought up to date, in seconds since 1970.",
+		help:   "When the kernel was last updated, in seconds since 1970.",
 		labels: []string{familyLabel},
 	})
 	lastQueued = gauge(row{
@@ -146,7 +146,7 @@ var (
 	})
 	FlowsDuration = histogram(row{
 		name:   "kubeproxy_conntrack_reconciler_sync_duration_seconds",
-		help:   "How long it took to look at the UDP flows of some frontends and to end those that have to, if it succeeded.",
+		help:   "How long it took to look at the UDP flows of some frontends and to end stale ones, if it succeeded.",
 		labels: []string{familyLabel}, start: perFamily, buckets: syncBuckets,
 	})
 	FlowsEnded = counter(row{
@@ -156,12 +156,12 @@ var (
 	})
 	LocalhostListeners = gauge(row{
 		name:   "kubeproxy_nftables_localhost_nodeport_listeners",
-		help:   "Node ports that are listened on at loopback at present.",
+		help:   "Node ports that the proxy listens on at loopback at present.",
 		labels: []string{familyLabel}, start: perFamily,
 	})
 	LocalhostListenFailures = counter(row{
 		name:   "kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total",
-		help:   "Tries to listen on a node port at loopback that failed.",
+		help:   "Failed attempts to listen on a node port at loopback.",
 		labels: []string{familyLabel}, start: perFamily,
 	})
 	localhostRejected = counterFunc(row{
@@ -216,7 +216,7 @@ var (
 	})
 	objectsRefused = levelGauge(row{
 		name:   "vicinity_objects_refused",
-		help:   "Objects that are left out at present because something in them cannot be true; the log names them.",
+		help:   "Objects that are left out at present because they are invalid; the log names them.",
 		labels: []string{kindLabel}, start: [][]string{{"File", "Service", "EndpointSlice", "Node", "ServiceCIDR"}},
 	})
 	// Findings counts what the page /findings lists.
@@ -238,12 +238,12 @@ var (
 	})
 	OtherProxies = gauge(row{
 		name:   "vicinity_other_service_proxies",
-		help:   "1 while another service proxy has rules on this node that may translate connections before ours do; the log says what to do.",
+		help:   "1 while another service proxy has rules on this node that may translate connections before ours; the log says what to do.",
 		labels: []string{proxyLabel}, start: [][]string{otherProxies},
 	})
 	eventsDropped = counterFunc(row{
 		name: "vicinity_events_dropped_total",
-		help: "Kubernetes Events that were not sent: too many were waiting, or the API server did not want them.",
+		help: "Kubernetes Events that were not sent: too many were waiting, or the API server rejected them.",
 	})
 	FrontendsContested = gauge(row{
 		name: "vicinity_frontends_contested",
@@ -255,7 +255,7 @@ var (
 	})
 	nodeConditionUnwritten = gauge(row{
 		name: "vicinity_node_condition_unwritten",
-		help: "1 while the Node's condition vicinity.dev/ServicesReady cannot be written, and it should say something else; the log says why.",
+		help: "1 while the Node's condition vicinity.dev/ServicesReady is outdated and cannot be written; the log says why.",
 	})
 	ServicesRefused = gauge(row{
 		name: "vicinity_services_refused_by_kernel",
@@ -281,7 +281,7 @@ var (
 	})
 	expectedTraffic = levelGauge(row{
 		name: "vicinity_expected_traffic_ratio",
-		help: "Which part of this node's new connections goes to the endpoints that a topology key matches, and no key before it: " +
+		help: "Which part of this node's new connections goes to the endpoints that a topology key matches and no earlier key does: " +
 			"the mean over the Service ports whose load is bounded.",
 		labels: []string{keyLabel},
 	})
@@ -317,17 +317,17 @@ var (
 	})
 	DNSRequests = counter(row{
 		name:   "vicinity_dns_requests_total",
-		help:   "Queries that came to --dns-bind-address, by the type of record that they ask for, and by what became of them.",
+		help:   "Queries to --dns-bind-address, by the type of record and by outcome.",
 		labels: []string{typeLabel, resultLabel}, start: [][]string{{"A", "AAAA", "SRV"}, {"answered", "empty", "refused"}},
 	})
 	LocalhostConnections = counter(row{
 		name:   "vicinity_localhost_nodeport_connections_total",
-		help:   "Connections that came to node ports on loopback, by what became of them.",
+		help:   "Connections to node ports on loopback, by outcome.",
 		labels: []string{familyLabel, resultLabel}, start: [][]string{families, {"forwarded", "unreachable", "full"}},
 	})
 	DNSServices = gauge(row{
 		name: "vicinity_dns_services",
-		help: "Headless Services that DNS is answered for at present.",
+		help: "Headless Services that DNS answers for at present.",
 	})
 	XDSStreams = gauge(row{
 		name: "vicinity_xds_streams",
@@ -359,7 +359,7 @@ var (
 	})
 	nodeTopology = gauge(row{
 		name:   "vicinity_node_topology",
-		help:   "1 for the resource from which it is known where other nodes are; 0 for all while no Service asks for it.",
+		help:   "1 for the source of other nodes' labels; 0 for all while no Service needs them.",
 		labels: []string{resourceLabel}, start: [][]string{topologyResources},
 	})
 	watchInterrupted = gauge(row{

@@ -17,7 +17,7 @@ var (
 	})
 	decisions = declare(row{
 		kind: counter, name: "vicinity_webhook_decisions_total", labels: []string{ruleLabel, actionLabel},
-		help:  "Violations of rules that were reported to users, by what followed from them.",
+		help:  "Violations of rules that were reported to users, by rule and action.",
 		start: func(w Words) [][]string { return [][]string{w.Rules, Actions} },
 	})
 	defaulted = declare(row{
@@ -27,7 +27,7 @@ var (
 	})
 	internalErrors = declare(row{
 		kind: counter, name: "vicinity_webhook_internal_errors_total", labels: []string{reasonLabel},
-		help:  "What failed for reasons of ours, such as a review or the renewal of a certificate; the log says what.",
+		help:  "Failures on our side, such as of a review or of the renewal of a certificate; the log has them.",
 		start: func(w Words) [][]string { return [][]string{w.Failures} },
 	})
 	refusedRequests = declare(row{
@@ -46,11 +46,11 @@ var (
 	})
 	authorityExpiry = declare(row{
 		kind: gauge, name: "vicinity_webhook_certificate_authority_expiry_timestamp_seconds",
-		help: "When the certificate authority expires that signed it, in seconds since 1970; absent while it is not known.",
+		help: "When the authority that signed the certificate expires, in seconds since 1970; absent while it is unknown.",
 	})
 	configurationValid = declare(row{
 		kind: gauge, name: "vicinity_webhook_configuration_valid",
-		help:  "1 if what is in force is what the file says; 0 while the file cannot be used, and what it said before is.",
+		help:  "1 if the configuration file is in force; 0 while it cannot be used and the last good one is.",
 		start: atZero,
 	})
 	configurationSuccess = declare(row{
@@ -69,7 +69,7 @@ var (
 	})
 	topologyNodes = declare(row{
 		kind: gauge, name: "vicinity_webhook_topology_nodes",
-		help:  "Nodes that these describe.",
+		help:  "Nodes that the published TopologySlices describe.",
 		start: atZero,
 	})
 	topologyKeysLeftOut = declare(row{
@@ -91,7 +91,7 @@ var (
 	})
 	topologyPublished = declare(row{
 		kind: gauge, name: "vicinity_webhook_topology_published_timestamp_seconds",
-		help: "When this replica saw last that all is published, in seconds since 1970; absent until it has.",
+		help: "When this replica last saw that everything is published, in seconds since 1970; absent until then.",
 	})
 )
 

@@ -53,7 +53,7 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "SVC004", Kind: kindService, Default: Deny,
-			Summary: "A topology key stands twice in the list, so the proxy ignores the whole list.",
+			Summary: "A topology key appears twice in the list, so the proxy ignores the whole list.",
 		},
 		find:        wrongKeys(policy.Unique),
 		standsAlone: true,
@@ -100,7 +100,7 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "SVC010", Kind: kindService, Default: Deny,
-			Summary: "The topology mode is a word of vicinity.dev that there is not, so the proxy ignores it.",
+			Summary: "The topology mode is an unknown word of vicinity.dev, so the proxy ignores it.",
 		},
 		find:        unknownOwnMode,
 		standsAlone: true,
@@ -108,7 +108,7 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "SVC011", Kind: kindService, Default: Deny,
-			Summary: "max-load is no whole number from 100 to 1000 with % right behind it, so the proxy takes the usual bound instead.",
+			Summary: "max-load is not a whole number from 100 to 1000 followed by %, so the proxy takes the usual bound instead.",
 		},
 		find:        wrongMaxLoad,
 		standsAlone: true,
@@ -116,7 +116,7 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "SVC012", Kind: kindService, Default: Deny,
-			Summary: "There is nothing to bound: no topology keys but *, no trafficDistribution, and not topology-mode=vicinity.dev/balanced.",
+			Summary: "There is nothing to bound: no topology keys except *, no trafficDistribution, and not topology-mode=vicinity.dev/balanced.",
 		},
 		saidBetterBy: "SVC013",
 		find:         nothingToBound,
@@ -208,7 +208,7 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "SVC028", Kind: kindService, Default: Warn,
-			Summary: "A topology key comes after one that matches wherever it does, so it is never reached.",
+			Summary: "A topology key follows one that matches wherever it does, so it is never reached.",
 		},
 		find: unreachableKeys,
 	},
@@ -229,7 +229,7 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "SVC031", Kind: kindService, Default: Warn,
-			Summary: "A topology setting stands where nothing reads it, such as a label, or its name is misspelt, and so it does nothing.",
+			Summary: "A topology setting is where nothing reads it, such as in a label, or its name is misspelt, so it does nothing.",
 		},
 		find:        misplacedSettings,
 		standsAlone: true,
@@ -266,14 +266,14 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "SVC036", Kind: kindService, Default: Warn,
-			Summary: "Clients are named and there is no bound, without which they mean nothing; only a proxy with --default-max-load has one.",
+			Summary: "Clients are named without a bound, and have no effect then; only a proxy with --default-max-load has one.",
 		},
 		find: clientsWithoutBound,
 	},
 	{
 		Rule: Rule{
 			ID: "SVC037", Kind: kindService, Default: Warn,
-			Summary: "A Service is named as its own client, which is right only if its endpoints call one another.",
+			Summary: "A Service is named as its own client; that is right only if its endpoints call one another.",
 		},
 		find: clientItself,
 	},
@@ -323,7 +323,7 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "NS001", Kind: kindNamespace, Default: Deny,
-			Summary: "The default topology mode is none of Auto, Disabled, vicinity.dev/balanced and None, so no Service is given it.",
+			Summary: "The default topology mode is not one of Auto, Disabled, vicinity.dev/balanced and None, so no Service gets it.",
 		},
 		find:        unknownDefault(policy.DefaultTopologyModeAnnotation, policy.ModeAuto, policy.ModeDisabled, policy.ModeBalanced),
 		standsAlone: true,
@@ -331,7 +331,7 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "NS002", Kind: kindNamespace, Default: Deny,
-			Summary: "The default topology keys are wrong, as in SVC001 to SVC005, so no Service is given them.",
+			Summary: "The default topology keys are wrong, as in SVC001 to SVC005, so no Service gets them.",
 		},
 		find:        wrongDefaultKeys,
 		standsAlone: true,
@@ -339,7 +339,7 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "NS003", Kind: kindNamespace, Default: Deny,
-			Summary: "The default traffic distribution is none of PreferSameZone, PreferSameNode and None, so no Service is given it.",
+			Summary: "The default traffic distribution is not one of PreferSameZone, PreferSameNode and None, so no Service gets it.",
 		},
 		find:        unknownDefault(policy.DefaultTrafficDistributionAnnotation, policy.PreferSameZone, policy.PreferSameNode),
 		standsAlone: true,
@@ -347,7 +347,7 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "NS004", Kind: kindNamespace, Default: Deny,
-			Summary: "There is more than one kind of default, so no Service is given any.",
+			Summary: "There is more than one kind of default, so no Service gets any.",
 		},
 		find:        severalDefaults,
 		standsAlone: true,
@@ -375,7 +375,7 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "EPS003", Kind: kindEndpointSlice, Default: Warn,
-			Summary: "Some ready endpoints have hints and others have not, so proxies ignore all hints of the Service.",
+			Summary: "Some ready endpoints have hints and others do not, so proxies ignore all hints of the Service.",
 		},
 	},
 	{
@@ -393,13 +393,13 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "NODE003", Kind: kindNode, Default: Warn,
-			Summary: "The demand of a node is no whole number from 0 to 100, so proxies take it for absent.",
+			Summary: "The demand of a node is not a whole number from 0 to 100, so proxies treat it as absent.",
 		},
 	},
 	{
 		Rule: Rule{
 			ID: "NODE004", Kind: kindNode, Default: Warn,
-			Summary: "The evacuation of a node is neither true nor false nor a time in UTC, so proxies take it for absent.",
+			Summary: "The evacuation of a node is neither true nor false nor a time in UTC, so proxies treat it as absent.",
 		},
 	},
 }

@@ -1,10 +1,17 @@
 package neighbours_test
 
 import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // startDocker starts docker's daemon, and waits until it answers.
@@ -59,4 +66,124 @@ func TestDockerOnANodeThatForwards(t *testing.T) {
 	here.each((*machine).startDocker)
 	here.each((*machine).startProxy)
 	here.holds("docker has found that the node forwards")
+}
+
+// contained is what a container runs: a server that is there anyway, and says over HTTP what it is.
+const contained = "etcd"
+
+// publish runs a container whose port docker publishes on the node, of an image that is one static program.
+func (m *machine) publish(port uint16) {
+	m.town.t.Helper()
+	d := m.inDebian()
+	if d.try("docker", "image", "inspect", contained) != nil {
+		d.run("sh", "-c", fmt.Sprintf("tar -C %s -c %s | docker import - %s", programs.Folder(binaries.Etcd), contained, contained))
+	}
+	d.run("docker", "run", "--detach", "--restart=always", "--name", fmt.Sprintf("port-%d", port),
+		"--publish", fmt.Sprintf("%d:%d", port, podPort), contained, "/"+contained, "--data-dir=/data",
+		fmt.Sprintf("--listen-client-urls=http://0.0.0.0:%d", podPort), "--advertise-client-urls=http://127.0.0.1:1")
+	m.awaitContainer(port)
+}
+
+// awaitContainer waits until a container answers on its own address, which it gets anew when docker starts.
+func (m *machine) awaitContainer(port uint16) {
+	m.town.t.Helper()
+	wait.Success(m.town.t, "a container", func() error {
+		inspect := []string{"inspect", "--format", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", fmt.Sprintf("port-%d", port)}
+		printed, err := m.Run(m.inDebian().command("docker", inspect...))
+		if err != nil {
+			return err
+		}
+		addr, err := netip.ParseAddr(strings.TrimSpace(printed))
+		if err != nil {
+			return err
+		}
+		return isContainer(m.Namespace, netip.AddrPortFrom(addr, podPort))
+	})
+}
+
+// isContainer fails unless a container answers.
+func isContainer(from *fabric.Namespace, addr netip.AddrPort) error {
+	_, page, err := site.Get(from, addr.String(), "/version")
+	if err == nil && !strings.Contains(page, contained) {
+		err = errors.New("somebody else answers")
+	}
+	return err
+}
+
+// clients are where connections come from.
+func (s *town) clients() []*fabric.Namespace {
+	return []*fabric.Namespace{s.client.Namespace, s.outside, s.nodes[0].Namespace}
+}
+
+// isPublished checks that the container answers on a port of the first node, over some families.
+func (s *town) isPublished(when string, port uint16, addrs ...netip.Addr) {
+	s.t.Helper()
+	for _, to := range at(port, addrs...) {
+		for _, from := range s.clients() {
+			if err := isContainer(from, to); err != nil {
+				s.t.Errorf("%s: %s dials %s: %v", when, from.Name, to, err)
+			}
+		}
+	}
+}
+
+// TestDockerPublishesPorts, with the number of a ClusterIP's port, beside node ports on all addresses.
+func TestDockerPublishesPorts(t *testing.T) {
+	t.Parallel()
+	beside(t, neighbour{
+		flags:  []string{"--nodeport-addresses", "all"},
+		start:  func(m *machine) { m.startDocker(); m.publish(servicePort) },
+		update: func(m *machine) { m.publish(servicePort + 1) },
+		restart: func(m *machine) {
+			m.stop()
+			m.startDocker()
+			m.awaitContainer(servicePort)
+		},
+		promise: func(here *town) {
+			here.isPublished("published", servicePort, here.nodes[0].IPv4, here.nodes[0].IPv6)
+		},
+	})
+}
+
+// TestAPublishedPortThatIsANodePortToo: over IPv4 the one that came last answers, and over IPv6 the Service, because this
+// docker has no rules there, but a process that listens.
+func TestAPublishedPortThatIsANodePortToo(t *testing.T) {
+	t.Parallel()
+	port := nearApp.nodePort()
+	isNodePort := func(here *town, when string, addrs ...netip.Addr) {
+		t.Helper()
+		var checks []check
+		for _, to := range at(port, addrs...) {
+			for _, from := range here.clients() {
+				checks = append(checks, check{from, to, cell{onlyNear, node}})
+			}
+		}
+		here.expectOver([]string{"tcp"}, when, checks...)
+	}
+	t.Run("the proxy came last", func(t *testing.T) {
+		t.Parallel()
+		here := newTown(t)
+		first := here.nodes[0]
+		first.startDocker()
+		first.publish(port)
+		first.startProxy()
+		isNodePort(here, "at first", first.IPv4, first.IPv6)
+		first.restartProxy()
+		isNodePort(here, "after a restart of the proxy", first.IPv4, first.IPv6)
+	})
+	t.Run("docker came last", func(t *testing.T) {
+		t.Parallel()
+		here := newTown(t)
+		first := here.nodes[0]
+		first.startProxy()
+		first.startDocker()
+		first.publish(port)
+		here.isPublished("at first", port, first.IPv4)
+		isNodePort(here, "at first", first.IPv6)
+		first.restartProxy()
+		here.isPublished("after a restart of the proxy", port, first.IPv4)
+		isNodePort(here, "after a restart of the proxy", first.IPv6)
+		first.inDebian().run("docker", "rm", "--force", fmt.Sprintf("port-%d", port))
+		isNodePort(here, "after the container went", first.IPv4, first.IPv6)
+	})
 }

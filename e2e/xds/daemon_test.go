@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -357,4 +358,32 @@ func TestXDSFollowsTheKernel(t *testing.T) {
 		t.Errorf("of 100 changes one is told %v after the kernel", late)
 	}
 	s.wantsMetric("vicinity_xds_rejected_responses_total", 0)
+}
+
+// TestAKilledDaemonFailsNoCall: channels that exist keep what they know, and follow the next daemon.
+func TestAKilledDaemonFailsNoCall(t *testing.T) {
+	s := newTown(t, 4)
+	now := s.allReady(zoneKeys)
+	s.apply(now)
+	s.start()
+	c := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), s.near.Namespace)
+	want := []string{s.servers[0].name, s.servers[2].name}
+	if got := s.byXDS(c, 40); !slices.Equal(got, want) {
+		t.Fatalf("%v answer, want %v", got, want)
+	}
+	c.do(command{Load: 1000, Timeout: 5000})
+	for range 3 {
+		must.Succeed(t, s.daemon.Signal(syscall.SIGKILL))
+		<-s.daemon.Done()
+		time.Sleep(500 * time.Millisecond)
+		s.start()
+		time.Sleep(time.Second)
+	}
+	got := c.do(command{Stop: true})
+	if len(got.Errors) > 0 || got.Answers[want[0]]+got.Answers[want[1]] < 1000 {
+		t.Errorf("while the daemon was killed: errors %s, answers %s", inShort(got.Errors), inShort(got.Answers))
+	}
+	now.ready[0] = false
+	s.apply(now)
+	wait.Equal(t, "who answers after the last start", s.servers[2].name, func() string { return strings.Join(s.byXDS(c, 20), " ") })
 }

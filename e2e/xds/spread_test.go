@@ -1,0 +1,35 @@
+package xds
+
+import (
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// TestCallsAreSpreadAsConnectionsAre: evenly over endpoints, and not over zones, of which one has five, one three and one
+// one.
+func TestCallsAreSpreadAsConnectionsAre(t *testing.T) {
+	s := newStage(t)
+	var places []place
+	for zone, count := range map[string]int{"a": 5, "b": 3, "c": 1} {
+		for range count {
+			places = append(places, s.backend("node-2", zone))
+		}
+	}
+	s.serve([]policy.Key{policy.AnyNode}, places...)
+	s.open()
+	c := s.client()
+	c.reaches("all", 1000, places...)
+	const calls = 9000
+	got := c.do(command{Calls: calls})
+	// The weights are drawn in turn, so the sum of squares is far below that of a fair draw: 26.1 with 8 degrees of freedom
+	// once in a thousand times.
+	chi, expected := 0.0, float64(calls)/float64(len(places))
+	for _, place := range places {
+		difference := float64(got.Answers[place.addr.String()]) - expected
+		chi += difference * difference / expected
+	}
+	if chi > 26.1 || len(got.Errors) > 0 {
+		t.Errorf("chi-square is %.1f: %s; errors %s", chi, inShort(got.Answers), inShort(got.Errors))
+	}
+}

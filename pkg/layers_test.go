@@ -47,6 +47,10 @@ var rules = []rule{
 		why: "the sentence reaches the kernel through the interface that it declares, so that one in memory can stand in",
 	},
 	{
+		who: []string{"pkg/..."}, but: []string{"pkg/proxy/daemon", "pkg/proxy/audit"}, never: []string{"pkg/proxy"},
+		why: "who uses decisions is a `selection.Reader`; the sync knows none of them, and none knows the sync",
+	},
+	{
 		who: []string{"..."}, but: []string{"pkg/proxy/nft", "e2e/fabric"}, never: []string{"github.com/google/nftables"},
 		why: "one package speaks nftables; a machine of the tests that loses its power loses its tables",
 	},

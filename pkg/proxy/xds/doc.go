@@ -6,7 +6,7 @@
 //	endpoints.go  what is kept of the decisions about a Service (pure)
 //	message.go    requests and responses, byte by byte (pure)
 //	stream.go     what one client asked for and was told: a request, and what is there, make a response (pure)
-//	table.go      the Services, and who waits for news of which: a proxy.Reader
+//	table.go      the Services, and who waits for news of which: a selection.Reader
 //	session.go    one stream of a client
 //	server.go     gRPC, and how much of it there may be
 //	admission.go  who may connect, and how often

@@ -26,6 +26,7 @@ type runFlags struct {
 	nodeCondition bool
 	dns           dnsFlags
 	xds           xdsFlags
+	account       accountFlags
 	ignored       ignoredFlags
 	instead       insteadFlags
 
@@ -101,6 +102,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 			"what bounds it: manifests/node-condition")
 	f.dns.register(flags)
 	f.xds.register(flags)
+	f.account.register(flags)
 	f.topology.register(flags)
 	flags.BoolVar(&f.initOnly, "init-only", false,
 		"write the kernel settings that --conntrack-... ask for, and exit: for an init container with more privileges than the proxy's")
@@ -134,6 +136,7 @@ func (f *runFlags) validateOwn() error {
 		f.validateNodeCondition(),
 		f.dns.Validate(),
 		f.xds.Validate(f.settings.MetricsBindAddress, f.settings.HealthzBindAddress, f.secureMetrics, f.dns.bindAddress),
+		f.account.Validate(),
 		f.topology.Validate(),
 	)
 }
@@ -210,6 +213,7 @@ func (f *runFlags) options() *daemon.Options {
 		Configz:       config.Configz(f.effective(), ownSettings(), f.ownValues(false)),
 		OwnTables:     f.ownTables == "auto",
 		NodeCondition: f.nodeCondition,
+		Account:       f.account.settings(),
 
 		SecureMetricsAddress: f.secureMetrics,
 		DNSAddress:           f.dns.address,

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -76,10 +75,7 @@ for --all-nodes.`,
 			return runStatus(command.Context(), command.InOrStdin(), command.OutOrStdout(), given, output)
 		},
 	}
-	new(runFlags).register(command.Flags())
-	command.Flags().VisitAll(func(flag *pflag.Flag) {
-		flag.Hidden = !slices.Contains([]string{"config", "metrics-bind-address", "manifests", "kubeconfig", "node"}, flag.Name)
-	})
+	registerOfRun(command.Flags())
 	nodes.register(command.Flags())
 	command.Flags().StringVarP(&output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
 	cli.Complete(command, "output", "text", "json", "yaml")
@@ -107,31 +103,12 @@ func valueOf(flag *pflag.Flag) string {
 }
 
 func runStatus(ctx context.Context, stdin io.Reader, stdout io.Writer, given map[string]string, output string) error {
-	flags, err := parsedRun(given)
+	flags, summary, err := likeRunning(ctx, stdin, given)
 	if err != nil {
-		return cli.UsageError{Err: err}
+		return err
 	}
 	address := flags.settings.MetricsBindAddress
-	var node audit.Node
-	var summary status.Summary
-	said := map[string]string{}
-	if page, err := status.Ask(ctx, address, "/summary"); err == nil && json.Unmarshal(page, &summary) == nil {
-		node.Proxy = &summary
-		if err := askFlags(ctx, address, given, said); err != nil {
-			return fmt.Errorf("ask the proxy at %s for its flags: %w", address, err)
-		}
-	}
-	maps.Copy(said, given)
-	if flags, err = parsedRun(said); err != nil {
-		return err
-	}
-	flags.stdin = stdin
-	if err := flags.Validate(); err != nil {
-		if node.Proxy == nil {
-			return fmt.Errorf("no proxy answers at %s, and without it the flags of 'proxy run' must be given: %w", address, err)
-		}
-		return err
-	}
+	node := audit.Node{Proxy: summary}
 	if node.Kernel, err = audit.Run(ctx, flags.audit(node.Proxy != nil)); err != nil {
 		return err
 	}
@@ -151,6 +128,37 @@ func runStatus(ctx context.Context, stdin io.Reader, stdout io.Writer, given map
 		err = cli.Exit(exitUnread)
 	}
 	return err
+}
+
+// likeRunning returns the flags that the proxy of this node says it has, with those that are given in their place, and what
+// it says of its work; nil if none answers.
+func likeRunning(ctx context.Context, stdin io.Reader, given map[string]string) (*runFlags, *status.Summary, error) {
+	flags, err := parsedRun(given)
+	if err != nil {
+		return nil, nil, cli.UsageError{Err: err}
+	}
+	address := flags.settings.MetricsBindAddress
+	var proxy *status.Summary
+	var summary status.Summary
+	said := map[string]string{}
+	if page, err := status.Ask(ctx, address, "/summary"); err == nil && json.Unmarshal(page, &summary) == nil {
+		proxy = &summary
+		if err := askFlags(ctx, address, given, said); err != nil {
+			return nil, nil, fmt.Errorf("ask the proxy at %s for its flags: %w", address, err)
+		}
+	}
+	maps.Copy(said, given)
+	if flags, err = parsedRun(said); err != nil {
+		return nil, nil, err
+	}
+	flags.stdin = stdin
+	if err := flags.Validate(); err != nil {
+		if proxy == nil {
+			return nil, nil, fmt.Errorf("no proxy answers at %s, and without it the flags of 'proxy run' must be given: %w", address, err)
+		}
+		return nil, nil, err
+	}
+	return flags, proxy, nil
 }
 
 // audit is what the kernel is compared with. Of refused objects that is what a running proxy has in force, if one answers.

@@ -52,6 +52,8 @@ type node struct {
 	proxy  *proxy.Proxy
 	// local are the addresses of its interfaces, as last reported to its proxy.
 	local []netip.Addr
+	// readers are of its proxy, beside the one that ends flows.
+	readers []selection.Reader
 }
 
 // flowsAtOnce ends flows before Note returns, so that a test need not wait.
@@ -158,7 +160,8 @@ func (n *node) object() *model.Node {
 // restart puts a new proxy on a node that knows nothing but the cluster and finds the kernel as it is.
 func (c *cluster) restart(n *node) {
 	n.owners = owners.NewReader(owners.Options{Keep: flows.LookFor})
-	n.proxy = proxy.New(n.Name, c.setup.config, n.conn, flows.NewReader(flowsAtOnce{c.t, n}), n.owners)
+	readers := append([]selection.Reader{flows.NewReader(flowsAtOnce{c.t, n}), n.owners}, n.readers...)
+	n.proxy = proxy.New(n.Name, c.setup.config, n.conn, readers...)
 	n.proxy.Apply(c.everything.Then(model.Change{LocalAddrs: n.local}))
 }
 

@@ -15,6 +15,10 @@ const (
 	ClientsAnnotation = Domain + "clients"
 )
 
+// AccountAnnotation is the annotation of a Service that, with the value "true", has its traffic counted under its name
+// before that of others.
+const AccountAnnotation = Domain + "account"
+
 // Annotation is an annotation of a Service that Parse reads. Everything about one is in its row of Annotations:
 // the parser, the sentences where it has no effect, the webhook's vocabulary and the documents are made from it.
 type Annotation struct {
@@ -31,7 +35,12 @@ type Annotation struct {
 	IsCommon bool
 	// IsDeprecated: it is never recommended.
 	IsDeprecated bool
-	// read is a pass of the parser. It returns false if what it found leaves nothing to read for the passes after it.
+	// Values are all that it may say; nil where there are others.
+	Values []string
+	// StandsAlone: it is read whatever is wrong with those before it.
+	StandsAlone bool
+	// read is a pass of the parser. It returns false if what it found leaves nothing to read for the passes after it, but
+	// for those that stand alone.
 	read func(*reading) bool
 }
 
@@ -60,6 +69,11 @@ var Annotations = [...]Annotation{
 	{
 		Name: ClientsAnnotation, Ignored: "ClientsIgnored", Since: "v0.1.0", read: (*reading).readClients, IsCommon: true,
 		Meaning: "the Services whose endpoints are the clients, so that a bound knows the demand of each node",
+	},
+	{
+		Name: AccountAnnotation, Ignored: "AccountIgnored", Since: "v0.1.0", read: (*reading).readAccount, IsCommon: true,
+		Values: accountValues, StandsAlone: true,
+		Meaning: "`true`: its traffic is counted under its name where proxies count by Service, before that of others",
 	},
 }
 

@@ -38,9 +38,10 @@ func (i Ignored) Code() string {
 //   - Clients that cannot be read leave the bound, and all nodes ask alike.
 func Parse(w Words) (Topology, []Ignored) {
 	r := reading{Words: w}
+	isWhole := true
 	for i := range Annotations {
-		if !Annotations[i].read(&r) {
-			break
+		if isWhole || Annotations[i].StandsAlone {
+			isWhole = Annotations[i].read(&r) && isWhole
 		}
 	}
 	if len(r.topology.Keys) == 0 {

@@ -14,6 +14,8 @@ type Topology struct {
 	// ByHints is the setting that is followed where EndpointSlices have hints, such as "spec.trafficDistribution:
 	// PreferSameZone"; empty if there is none, or keys replace it.
 	ByHints string
+	// Account: traffic of the Service is counted under its name, wherever traffic is counted by Service.
+	Account bool
 }
 
 // NodeKeys returns the labels of other nodes that decide. To bound a load, all nodes and their zones must be known, and how

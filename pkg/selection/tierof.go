@@ -1,6 +1,11 @@
 package selection
 
-import "github.com/vicinity-proxy/vicinity/pkg/model"
+import (
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
 
 // What TierOf says beside topology keys.
 const (
@@ -9,16 +14,24 @@ const (
 )
 
 // TierOf returns why a connection from this node goes to an endpoint, in one word: the first topology key that matches
-// it, where there are keys; TierHint, where hints narrow the choice and it is chosen; TierNone otherwise. Under a bound on
-// the load the slots are of several tiers, and each endpoint is of its own.
+// it, where there are keys; TierHint, where hints narrow the choice and one is for this node or its zone; TierNone
+// otherwise. Under a bound on the load the slots are of several tiers, and each endpoint is of its own.
 func (d Decision) TierOf(endpoint *model.PortEndpoint) string {
+	view := &d.Viewpoint
 	for _, key := range d.Service.Topology.Keys {
-		if own, carried := d.Viewpoint.ownValue(key); carried && d.Viewpoint.matches(endpoint, key, own) {
+		if own, carried := view.ownValue(key); carried && view.matches(endpoint, key, own) {
 			return string(key)
 		}
 	}
-	if tier := d.Selection.Cluster.Tier; tier == TierForNodes || tier == TierForZones {
-		return TierHint
+	switch d.Selection.Cluster.Tier {
+	case TierForNodes:
+		if slices.Contains(endpoint.HintNodes, view.Node.Name) {
+			return TierHint
+		}
+	case TierForZones:
+		if slices.Contains(endpoint.HintZones, view.Node.Labels[string(policy.Zone)]) {
+			return TierHint
+		}
 	}
 	return TierNone
 }

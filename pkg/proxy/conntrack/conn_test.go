@@ -239,7 +239,7 @@ func TestEndsAreTold(t *testing.T) {
 	if err := ends.Receive(t.Context(), note); err != nil {
 		t.Fatal(err)
 	}
-	if err := ends.Drain(note); err != nil {
+	if err := ends.Drain(time.Second, note); err != nil {
 		t.Fatal(err)
 	}
 	if told != 300 || ends.Overruns() != 0 {
@@ -270,7 +270,7 @@ func TestAReaderThatStandsStillKeepsNoEntry(t *testing.T) {
 	if err := ends.Receive(t.Context(), func(*conntrack.Entry) { told++ }); err != nil && !errors.Is(err, conntrack.ErrOverrun) {
 		t.Fatal(err)
 	}
-	if err := ends.Drain(func(*conntrack.Entry) { told++ }); err != nil {
+	if err := ends.Drain(time.Second, func(*conntrack.Entry) { told++ }); err != nil {
 		t.Fatal(err)
 	}
 	if ends.Overruns() == 0 || told == 0 || told >= 2000 {

@@ -82,10 +82,10 @@ func (s *Ends) Receive(ctx context.Context, each func(*Entry)) error {
 	return err
 }
 
-// Drain gives what is there already to each, and waits for nothing. It is for the end of the program, when Receive has
-// returned for the last time.
-func (s *Ends) Drain(each func(*Entry)) error {
-	for {
+// Drain gives what is there already to each, and waits for nothing; for some time at most, for more may come without an end.
+// It is for the end of the program, when Receive has returned for the last time.
+func (s *Ends) Drain(most time.Duration, each func(*Entry)) error {
+	for began := time.Now(); time.Since(began) < most; {
 		// The poller of the runtime asks the socket before it waits, but not once its deadline is over.
 		if err := s.socket.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
 			return err
@@ -97,6 +97,7 @@ func (s *Ends) Drain(each func(*Entry)) error {
 			return err
 		}
 	}
+	return nil
 }
 
 func (s *Ends) receive(each func(*Entry)) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/authorization"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
@@ -61,6 +62,7 @@ type daemon struct {
 	mesh    *mesh      // nil if xDS is not answered
 	// localhost serves node ports on loopback; nil if they are not.
 	localhost *localhost.Server
+	accounts  *accounting.Accounting // nil unless traffic is counted
 	files     []filewatch.File
 
 	changes chan model.Change
@@ -71,9 +73,15 @@ type daemon struct {
 	suspected chan struct{}
 }
 
-func newDaemon(
-	options *Options, conn *nft.Conn, table conntrack.Table, isLocal selection.IsLocal, stdout io.Writer, log *slog.Logger,
-) (*daemon, error) {
+// reach is how the daemon reaches the kernel: nftables, conntrack, and what it says of addresses.
+type reach struct {
+	conn    *nft.Conn
+	table   *conntrack.Conn
+	isLocal selection.IsLocal
+}
+
+func newDaemon(options *Options, to reach, stdout io.Writer, log *slog.Logger) (*daemon, error) {
+	conn := to.conn
 	config := options.Settings.Tables(conn.Families())
 	recorder := metrics.NewRecorder()
 	files, err := options.configurationFiles(log)
@@ -90,11 +98,11 @@ func newDaemon(
 	}
 	d.findings = newFindings(log, d.status, recorder, d.reporter)
 	d.checks = servicehealth.NewReader()
-	looks := conntrack.NewLooks(table, d.looked)
+	looks := conntrack.NewLooks(to.table, d.looked)
 	loopback := loopbackOf(config)
 	d.readers = []selection.Reader{
-		d.newFlows(looks, isLocal),
-		d.newOwners(looks, isLocal),
+		d.newFlows(looks, to.isLocal),
+		d.newOwners(looks, to.isLocal),
 		d.checks,
 		servicefindings.NewReader(d.findings.decided),
 		counts.NewReader(func(now counts.Counts) { setCounts(recorder, now) }),
@@ -113,6 +121,9 @@ func newDaemon(
 	if len(loopback) > 0 {
 		d.localhost = localhost.NewServer(loopback, localhostObserver{recorder, d.findings})
 		d.readers = append(d.readers, d.localhost)
+	}
+	if d.accounts = d.newAccounting(to.table, looks); d.accounts != nil {
+		d.readers = append(d.readers, d.accounts.Owners)
 	}
 	d.observer = &observer{
 		node: options.Node, stdout: stdout, log: log, status: d.status, recorder: recorder, findings: d.findings,
@@ -195,6 +206,7 @@ func (d *daemon) run(ctx context.Context) error {
 		d.answerDNS,
 		d.mesh.run,
 		d.serveLocalhost,
+		d.account,
 		d.lookForOtherProxies,
 		d.serveHealthChecks,
 		func(ctx context.Context) error {

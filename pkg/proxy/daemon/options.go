@@ -7,6 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
@@ -52,6 +53,8 @@ type Options struct {
 	ProxyService      model.ObjectName
 	// NodeCondition asks to say on the Node, as a condition, when its Services work.
 	NodeCondition bool
+	// Account says how traffic is counted; nil: it is not.
+	Account *accounting.Settings
 	// OwnTables asks to own our tables where the kernel keeps them alive without us.
 	OwnTables bool
 	// Build is what the program was made from.

@@ -44,7 +44,7 @@ func Run(ctx context.Context, stdout io.Writer, log *slog.Logger, options *Optio
 		log.Info("a setting has no meaning here", "setting", note)
 	}
 	prepareNode(log, &options.Settings, conn.Families())
-	d, err := newDaemon(options, conn, table, routes.IsLocal, stdout, log)
+	d, err := newDaemon(options, reach{conn, table, routes.IsLocal}, stdout, log)
 	if err != nil {
 		return err
 	}

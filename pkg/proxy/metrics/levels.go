@@ -17,8 +17,8 @@ type levels struct {
 	values map[series]float64
 }
 
-// series is the values of a metric's labels, of which there are three at most.
-type series [3]string
+// series is the values of a metric's labels, of which there are five at most.
+type series [5]string
 
 func seriesOf(values ...string) series {
 	var s series

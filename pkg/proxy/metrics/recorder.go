@@ -130,6 +130,16 @@ func (r *Recorder) LocalhostRejected(count func() []Rejected) {
 	})
 }
 
+// AskFor has a function asked with every scrape for the series of a row: it adds each, with a value for each label in the
+// order of the row.
+func (r *Recorder) AskFor(c Counted, ask func(add func(value float64, labels ...string))) {
+	c.collector(r).askWith(func() map[series]float64 {
+		all := map[series]float64{}
+		ask(func(value float64, labels ...string) { all[seriesOf(labels...)] += value })
+		return all
+	})
+}
+
 // HealthChecksFailed records whether some healthCheckNodePort cannot be served now.
 func (r *Recorder) HealthChecksFailed(failed bool) { r.setTruth(healthChecksFailed, failed) }
 

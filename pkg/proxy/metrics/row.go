@@ -39,6 +39,9 @@ type Counter = *Metric[*prometheus.CounterVec]
 // Gauge is a row that Recorder.Set observes.
 type Gauge = *Metric[*prometheus.GaugeVec]
 
+// Counted is a row of which something else keeps count: see Recorder.AskFor.
+type Counted = *Metric[*counted]
+
 // Histogram is a row that Recorder.Observe observes.
 type Histogram = *Metric[*prometheus.HistogramVec]
 
@@ -95,10 +98,14 @@ func levelGauge(r row) *Metric[*levels] {
 	})
 }
 
-// counterFunc declares a counter of which something else keeps count.
-func counterFunc(r row) *Metric[*counted] {
-	return declare("counter", r, func() *counted {
-		return &counted{desc: prometheus.NewDesc(r.name, r.help, r.labels, nil), labels: len(r.labels)}
+// counterFunc declares a counter of which something else keeps count, and gaugeFunc a gauge.
+func counterFunc(r row) Counted { return countedBy("counter", prometheus.CounterValue, r) }
+
+func gaugeFunc(r row) Counted { return countedBy("gauge", prometheus.GaugeValue, r) }
+
+func countedBy(kind string, valueType prometheus.ValueType, r row) Counted {
+	return declare(kind, r, func() *counted {
+		return &counted{desc: prometheus.NewDesc(r.name, r.help, r.labels, nil), labels: len(r.labels), kind: valueType}
 	})
 }
 
@@ -106,6 +113,7 @@ func counterFunc(r row) *Metric[*counted] {
 type counted struct {
 	desc   *prometheus.Desc
 	labels int
+	kind   prometheus.ValueType
 	ask    atomic.Pointer[func() map[series]float64]
 }
 
@@ -124,7 +132,7 @@ func (c *counted) Collect(metrics chan<- prometheus.Metric) {
 		counts[seriesOf()] = 0
 	}
 	for kind, n := range counts {
-		metrics <- prometheus.MustNewConstMetric(c.desc, prometheus.CounterValue, n, kind[:c.labels]...)
+		metrics <- prometheus.MustNewConstMetric(c.desc, c.kind, n, kind[:c.labels]...)
 	}
 }
 

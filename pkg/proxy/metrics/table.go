@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -21,6 +23,9 @@ const (
 	protocolLabel  = "protocol"       // TCP, UDP or SCTP
 	typeLabel      = "type"           // of DNS records: A, AAAA, SRV or other; of resources of xDS
 	resultLabel    = "result"         // a dns.Outcome or localhost.Outcome
+	localityLabel  = "locality"       // an accounting.Locality: where an endpoint is, seen from this node
+	tierLabel      = "tier"           // the first topology key that an endpoint matches, "*", hint, none or other
+	directionLabel = "direction"      // DirectionSent or DirectionReceived, by the client
 	codeLabel      = "code"           // an HTTP status; "<error>" if there was no answer
 	methodLabel    = "method"
 	verbLabel      = "verb"
@@ -46,6 +51,18 @@ const (
 const (
 	EndTime = "time"
 	EndNone = "none"
+)
+
+// The values of the label direction.
+const (
+	DirectionSent     = "sent"
+	DirectionReceived = "received"
+)
+
+// The labels of where traffic is from and to, and whose it is.
+var (
+	zoneLabels    = []string{"source_zone", "destination_zone", directionLabel}
+	serviceLabels = []string{"namespace", "service", localityLabel, tierLabel}
 )
 
 // topologyResources are the values of the label resource from which it may be known where nodes are.
@@ -368,6 +385,65 @@ var (
 		labels: []string{resourceLabel},
 	})
 )
+
+// The metrics of --account. While that is off they have no series, or are zero.
+var (
+	Connections = counterFunc(row{
+		name: "vicinity_connections_total",
+		help: "Connections that this node led to an endpoint and that were answered, by where the endpoint is seen from here, and by the " +
+			"first topology key that it matches. " + late,
+		labels: []string{localityLabel, tierLabel},
+	})
+	Unanswered = counterFunc(row{
+		name:   "vicinity_unanswered_connections_total",
+		help:   "Connections that this node led to an endpoint and that nobody answered until they ended.",
+		labels: []string{localityLabel, tierLabel},
+	})
+	Traffic = counterFunc(row{
+		name:   "vicinity_traffic_bytes_total",
+		help:   "Bytes of these connections, IP headers included, that clients sent and received. " + late,
+		labels: []string{localityLabel, tierLabel, directionLabel},
+	})
+	ZoneTraffic = counterFunc(row{
+		name:   "vicinity_zone_traffic_bytes_total",
+		help:   "The same by this node's zone and the endpoint's; empty where it is not known. " + late,
+		labels: zoneLabels,
+	})
+	ServiceConnections = counterFunc(row{
+		name: "vicinity_service_connections_total",
+		help: "Connections as in vicinity_connections_total, by Service, with --account=services; without a name those of Services " +
+			"beyond --account-max-services. " + late,
+		labels: serviceLabels,
+	})
+	ServiceTraffic = counterFunc(row{
+		name:   "vicinity_service_traffic_bytes_total",
+		help:   "Bytes as in vicinity_traffic_bytes_total, by Service. " + late,
+		labels: append(slices.Clone(serviceLabels), directionLabel),
+	})
+	Overruns = counterFunc(row{
+		name: "vicinity_accounting_overruns_total",
+		help: "How often ends of connections came faster than they were read: some were not counted.",
+	})
+	FlowsTracked = gaugeFunc(row{
+		name: "vicinity_accounting_flows_tracked",
+		help: "Long connections that are counted before they end, at present.",
+	})
+	FlowsLeftOut = gaugeFunc(row{
+		name: "vicinity_accounting_flows_left_out",
+		help: "Long connections that there was no room for, and that count when they end.",
+	})
+	FlowsUnowned = counterFunc(row{
+		name: "vicinity_accounting_flows_unowned_total",
+		help: "Connections that ended and that another program translated, such as port mappings.",
+	})
+	ServicesLeftOut = gaugeFunc(row{
+		name: "vicinity_accounting_services_left_out",
+		help: "Services that had traffic and are not named, for there are more than --account-max-services.",
+	})
+)
+
+// late is why the metrics of --account lag.
+const late = "They count when their entry in conntrack ends, up to two minutes after the last packet; long ones each minute."
 
 // programmingBuckets are kube-proxy's, which the scale tests of Kubernetes read: half a second around the first
 // second, each second of the first minute, five seconds up to two minutes, half a minute up to five.

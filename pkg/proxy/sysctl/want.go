@@ -38,6 +38,13 @@ var (
 	ForwardingIPv6 = Want{Name: "net.ipv6.conf.all.forwarding", Value: 1}
 )
 
+// What counting traffic needs: that conntrack counts bytes, which is written and never set back, for others may rely on it;
+// and that it tells of connections that end, which is somebody's choice.
+var (
+	ConntrackBytes  = Want{Name: "net.netfilter.nf_conntrack_acct", Value: 1}
+	ConntrackEvents = Want{Name: "net.netfilter.nf_conntrack_events", Value: 1, AtLeast: true}
+)
+
 // LeftBehind is how the kernel's settings were before kube-proxy changed them: route_localnet in iptables mode, for node
 // ports on loopback, the others in IPVS mode with strictARP. They outlive it.
 var LeftBehind = []Want{

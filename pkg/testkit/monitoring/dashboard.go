@@ -36,7 +36,7 @@ func (f Files) CheckDashboard(t *testing.T) {
 			t.Errorf("panel %q: description %q, %d targets", panel.Title, panel.Description, len(panel.Targets))
 		}
 		for _, target := range panel.Targets {
-			expr := strings.NewReplacer("$__rate_interval", "5m", "$job", f.Job, "$instance", ".*").Replace(target.Expr)
+			expr := strings.NewReplacer("$__rate_interval", "5m", "$job", f.Job, "$instance", ".*", "$price", "0.02").Replace(target.Expr)
 			fmt.Fprintf(&rules, "  - record: panel:%d:%d\n    expr: %q\n", panels, rules.Len(), expr)
 		}
 	}

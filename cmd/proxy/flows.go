@@ -1,0 +1,220 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/connections"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+)
+
+func newFlows() *cobra.Command {
+	var flags flowsFlags
+	command := &cobra.Command{
+		Use:   "flows [[NAMESPACE/]NAME] [flags]",
+		Short: "Print where the connections to Services go from this node, now: by endpoint, zone and topology key",
+		Long: `Read the kernel's connection table once and print where the connections go that this node leads to Services: 'explain' says
+where they may go, and this says where they do.
+
+Without NAME there is a line for each Service that has connections: first those with most that nobody answers, then those with
+most to other zones. With NAME there is a line for each of its endpoints.
+
+UNANSWERED   dials that the endpoint has not answered. A few come and go; if they stay, the endpoint, its node or the way to it is
+             broken. One-way UDP is never answered.
+OPEN         connections that were answered and go on
+ENDING       connections that are over, which conntrack remembers for up to two minutes
+LOCALITY     where the endpoint is, seen from this node: same_node, same_zone, other_zone, or unknown
+TIER         why connections go there: the first topology key of the Service that the endpoint matches on this node, * for any
+             node, hint for hints of EndpointSlices, or none: nothing keeps connections near
+(gone)       it is no endpoint of the Service any more; such connections last until their client ends them
+SENT         and RECEIVED: bytes as the client sees them, with IP headers, if conntrack counts them
+
+Connections are of the node that translates them: the client's, for pods. Those that pods of other nodes make to this one are
+seen there. What other programs translate is passed over, and so are node ports on loopback.
+
+The Services are read where the proxy of this node reads them, with the flags that it says it has; all flags of 'proxy run' may
+be given instead, and no proxy need run. Nothing is kept, and nothing runs while nobody asks. Root (CAP_NET_ADMIN) is needed.
+
+Exit status: 1 if there is no answer, 2 if the command line is wrong, or what was asked about was refused or could not be read.`,
+		Example: `  # on a node: what do its connections wait for, and what crosses zones?
+  sudo proxy flows
+
+  # where do those of a Service go?
+  sudo proxy flows shop/web
+
+  # in the pod of a node, again and again
+  kubectl -n kube-system exec vicinity-proxy-x7k2p -- proxy flows shop/web --watch
+
+  # the endpoints that leave dials unanswered
+  proxy flows -o json | jq -r '.services[].endpoints[] | select(.unanswered > 0) | [.endpoint, .node, .unanswered] | @tsv'`,
+		Args:                  cli.AtMost(1),
+		DisableFlagsInUseLine: true,
+		RunE: func(command *cobra.Command, args []string) error {
+			query, malformed := flags.query(args, nil)
+			if malformed == nil && query.Port != "" {
+				malformed = errors.New("connections are listed of whole Services; leave the port out")
+			}
+			if err := errors.Join(malformed, flags.Validate()); err != nil {
+				return cli.UsageError{Err: err}
+			}
+			given := givenOfRun(command.Flags())
+			return toldUnreadable(command,
+				runFlows(command.Context(), command.InOrStdin(), command.OutOrStdout(), command.ErrOrStderr(), &flags, given, query))
+		},
+	}
+	registerOfRun(command.Flags())
+	flags.register(command.Flags())
+	cli.Complete(command, "output", "text", "json", "yaml")
+	return command
+}
+
+// flowsFlags are the flags of flows.
+type flowsFlags struct {
+	namespaceFlags
+	output string
+	top    int
+	watch  bool
+}
+
+func (f *flowsFlags) register(flags *pflag.FlagSet) {
+	f.namespaceFlags.register(flags)
+	flags.IntVar(&f.top, "top", 30, "`NUMBER` of lines that text has; 0 for all")
+	flags.BoolVarP(&f.watch, "watch", "w", false, "print again every two seconds, until stopped: of -o json a line each")
+	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
+}
+
+// Validate checks all flags.
+func (f *flowsFlags) Validate() error {
+	errs := []error{cli.OneOf("output", f.output, "text", "json", "yaml")}
+	if f.top < 0 {
+		errs = append(errs, fmt.Errorf("--top %d must be 0 or more", f.top))
+	}
+	if f.watch && f.output == "yaml" {
+		errs = append(errs, errors.New("--watch prints text, or with -o json a line each; not YAML"))
+	}
+	return errors.Join(errs...)
+}
+
+// How often --watch looks, and how often it reads the Services anew, which may ask an API server for all of them.
+const (
+	flowsEvery   = 2 * time.Second
+	objectsEvery = 30 * time.Second
+)
+
+func runFlows(
+	ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, flags *flowsFlags, given map[string]string, query explain.Query,
+) error {
+	like, _, err := likeRunning(ctx, stdin, given)
+	if err != nil {
+		return err
+	}
+	table, err := conntrack.Dial()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = table.Close() }()
+	ctx = cli.UntilSignalled(ctx)
+	var reading *connections.Reading
+	for next := time.Now(); ; {
+		if now := time.Now(); !now.Before(next) {
+			if reading, err = like.reading(ctx, stderr, query); err != nil {
+				return err
+			}
+			next = now.Add(objectsEvery)
+		}
+		report, err := readConnections(ctx, table, reading, like.node)
+		if err != nil {
+			return err
+		}
+		if err := flags.print(stdout, &report, query); err != nil || !flags.watch {
+			return errors.Join(err, incomplete(like.refused, query))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(flowsEvery):
+		}
+	}
+}
+
+// reading loads the state of the cluster, and returns what knows the connections of what is asked about.
+func (f *runFlags) reading(ctx context.Context, stderr io.Writer, query explain.Query) (*connections.Reading, error) {
+	change, err := f.load(ctx, stderr, cluster.OwnNode)
+	if err != nil {
+		return nil, err
+	}
+	seen := explain.Seen(change, f.node, f.settings.Tables(model.Families).NodePorts)
+	if query.Service.Name != "" && seen.Service(query.Service) == nil {
+		if lack := f.noService(); lack != "" {
+			return nil, unreadableError{errors.New(lack)}
+		}
+		return nil, explain.NotFound(seen, query, f.origin())
+	}
+	return connections.NewReading(seen, model.Families, query.Covers), nil
+}
+
+// readConnections reads the table once.
+func readConnections(
+	ctx context.Context, table conntrack.Table, reading *connections.Reading, node string,
+) (connections.Report, error) {
+	translated := conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT}
+	_, err := table.Dump(ctx, translated, func(e *conntrack.Entry) bool { reading.Add(e); return true })
+	if err != nil && !errors.Is(err, conntrack.ErrInterrupted) { // then some may be missing, as at any moment
+		return connections.Report{}, fmt.Errorf("read the connection table: %w", err)
+	}
+	return reading.Report(node), nil
+}
+
+func (f *flowsFlags) print(to io.Writer, report *connections.Report, query explain.Query) error {
+	switch {
+	case f.output == "json" && f.watch:
+		return json.NewEncoder(to).Encode(report)
+	case f.output != "text":
+		return explain.Print(to, f.output, report)
+	}
+	if f.watch {
+		printable.Fprintf(to, "%s\n", time.Now().Format(time.TimeOnly))
+	}
+	if len(report.Services) == 0 {
+		printable.Fprintf(to, "No connection of node %s goes to %s.\n", report.Node, asked(query))
+		return nil
+	}
+	err := connections.Text(to, report, query.Service.Name != "", f.top)
+	if err == nil && f.watch {
+		printable.Fprintf(to, "\n")
+	}
+	return err
+}
+
+// asked is what a query is about, in a sentence.
+func asked(query explain.Query) string {
+	switch {
+	case query.Service.Name != "":
+		return "service " + query.Service.String()
+	case query.Service.Namespace != "":
+		return "a Service in namespace " + query.Service.Namespace
+	}
+	return "a Service"
+}
+
+// registerOfRun registers the flags of 'proxy run' for a command that does what the running proxy would; help shows those
+// that are needed most.
+func registerOfRun(flags *pflag.FlagSet) {
+	new(runFlags).register(flags)
+	flags.VisitAll(func(flag *pflag.Flag) {
+		flag.Hidden = !slices.Contains([]string{"config", "metrics-bind-address", "manifests", "kubeconfig", "node"}, flag.Name)
+	})
+}

@@ -1,0 +1,183 @@
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/connections"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// zonedState is a Service whose owner lets connections leave the zone, with an endpoint in each of two; one of a third Node
+// answers nothing.
+const zonedState = `apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Service
+  metadata:
+    {name: web, namespace: shop, annotations: {vicinity.dev/topology-keys: "ANNOTATION", vicinity.dev/account: "true"}}
+  spec: {type: NodePort, clusterIP: 10.96.0.80, ports: [{name: http, port: 80, protocol: TCP, nodePort: 30080}]}
+- apiVersion: discovery.k8s.io/v1
+  kind: EndpointSlice
+  metadata: {name: web-4, namespace: shop, labels: {kubernetes.io/service-name: web}}
+  addressType: IPv4
+  ports: [{name: http, port: 8080, protocol: TCP}]
+  endpoints: [{addresses: [10.244.2.5], nodeName: node-b, zone: zone-b, conditions: {ready: true}}]
+- {apiVersion: v1, kind: Node, metadata: {name: node-a, labels: {topology.kubernetes.io/zone: zone-a}}}
+- {apiVersion: v1, kind: Node, metadata: {name: node-b, labels: {topology.kubernetes.io/zone: zone-b}}}
+`
+
+// proxyIn runs a command in a namespace.
+func proxyIn(t *testing.T, namespace *netns.Namespace, args ...string) outcome {
+	t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := namespace.Command(program, args...)
+	command.Env = append(os.Environ(), asProxy+"=1")
+	var stdout, stderr strings.Builder
+	command.Stdout, command.Stderr = &stdout, &stderr
+	namespace.Do(func() { err = command.Run() })
+	if command.ProcessState == nil {
+		t.Fatal(err)
+	}
+	return outcome{command.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+}
+
+// zonedNode is a machine that reaches the endpoint, on loopback, and a running proxy.
+func zonedNode(t *testing.T, args ...string) (*netns.Namespace, *daemonUnderTest) {
+	t.Helper()
+	namespace := netns.New(t)
+	for _, address := range []string{"10.244.2.5/32", "10.244.1.9/32"} {
+		namespace.Exec("ip", "addr", "add", address, "dev", "lo")
+	}
+	namespace.Exec("ip", "route", "add", "10.96.0.0/16", "dev", "lo", "src", "10.244.1.9")
+	echoTCP(t, namespace, "10.244.2.5:8080")
+	folder := writeState(t, strings.Replace(zonedState, "ANNOTATION", "topology.kubernetes.io/zone, *", 1))
+	args = append([]string{"--manifests", folder, "--own-tables", "never", "--metrics-bind-address", "127.0.0.1:10549"}, args...)
+	return namespace, startDaemon(t, namespace, args...)
+}
+
+// dialIn opens a connection and has it answered.
+func dialIn(t *testing.T, namespace *netns.Namespace, address string) net.Conn {
+	t.Helper()
+	var connection net.Conn
+	var err error
+	namespace.Do(func() { connection, err = net.DialTimeout("tcp", address, 5*time.Second) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = connection.Close() })
+	answer := make([]byte, 4)
+	if _, err := connection.Write([]byte("ping")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := connection.Read(answer); err != nil {
+		t.Fatal(err)
+	}
+	return connection
+}
+
+func TestFlowsSayWhereConnectionsGo(t *testing.T) {
+	const at = "--metrics-bind-address=127.0.0.1:10549"
+	namespace, daemon := zonedNode(t)
+	if got := proxyIn(t, namespace, "flows", at); got.status != 0 || got.stdout != "No connection of node node-a goes to a Service.\n" {
+		t.Errorf("without a connection: %+v", got)
+	}
+	dialIn(t, namespace, "10.96.0.80:80")
+	dialIn(t, namespace, "10.96.0.80:80")
+	_ = dialIn(t, namespace, "10.96.0.80:80").Close()
+	namespace.NFT("add table ip silence; add chain ip silence input { type filter hook input priority 0; }; " +
+		"add rule ip silence input tcp dport 8080 tcp flags syn drop")
+	var err error
+	namespace.Do(func() { _, err = net.DialTimeout("tcp", "10.96.0.80:80", 50*time.Millisecond) })
+	if err == nil {
+		t.Fatal("it was answered")
+	}
+	for _, args := range [][]string{{"flows", at, "-o", "json"}, {"flows", "shop/web", at, "-o", "json"}, {"flows", "-n", "shop", at, "-o", "json"}} {
+		got := proxyIn(t, namespace, args...)
+		var report connections.Report
+		if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
+			t.Fatalf("%v: %+v", err, got)
+		}
+		if got.status != 0 || len(report.Services) != 1 || len(report.Services[0].Endpoints) != 1 {
+			t.Fatalf("%q: %+v", args, got)
+		}
+		service, endpoint := report.Services[0], report.Services[0].Endpoints[0]
+		endpoint.Sent, endpoint.Received = 0, 0
+		want := connections.Endpoint{
+			Endpoint: "10.244.2.5:8080", Protocol: "TCP", Node: "node-b", Zone: "zone-b", Locality: "other_zone", Tier: "*",
+			Counts: connections.Counts{Open: 2, Unanswered: 1, Ending: 1},
+		}
+		if endpoint != want || service.Service != "shop/web" || service.ByLocality["other_zone"] != 3 {
+			t.Errorf("%q: %+v", args, report)
+		}
+	}
+	text := proxyIn(t, namespace, "flows", at).stdout
+	if !strings.Contains(text, "SERVICE    UNANSWERED   OPEN") || !strings.Contains(text, "shop/web   1            2 ") {
+		t.Errorf("the text is\n%s", text)
+	}
+	text = proxyIn(t, namespace, "flows", "shop/web", at).stdout
+	if !strings.Contains(text, "10.244.2.5:8080/TCP   node-b   zone-b   other_zone   *      1            2      1        -      -\n") {
+		t.Errorf("the text of a Service is\n%s", text)
+	}
+	if got := proxyIn(t, namespace, "flows", "shop/wbe", at); got.status != 1 || !strings.Contains(got.stderr, "shop/web") {
+		t.Errorf("of a Service that there is not: %+v", got)
+	}
+	daemon.end(t)
+}
+
+// TestTheDaemonCountsTraffic: its metrics say how many connections ended, where they went and why, under the Service's name.
+func TestTheDaemonCountsTraffic(t *testing.T) {
+	namespace, daemon := zonedNode(t, "--account", "services")
+	page := func() string {
+		_, body := daemon.get(t, "127.0.0.1:10549", "/metrics")
+		return body
+	}
+	namespace.Exec("sh", "-c", "echo 1 > /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait; "+
+		"echo 1 > /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close")
+	for range 3 {
+		_ = dialIn(t, namespace, "10.96.0.80:80").Close()
+	}
+	for _, line := range []string{
+		`vicinity_connections_total{locality="other_zone",tier="*"} 3`,
+		`vicinity_service_connections_total{locality="other_zone",namespace="shop",service="web",tier="*"} 3`,
+		`vicinity_unanswered_connections_total{locality="other_zone",tier="*"} 0`,
+		`vicinity_accounting_overruns_total 0`,
+	} {
+		wait.Until(t, line, func() bool { return strings.Contains(page(), "\n"+line+"\n") })
+	}
+	for _, series := range []string{
+		`vicinity_traffic_bytes_total{direction="sent",locality="other_zone",tier="*"} `,
+		`vicinity_service_traffic_bytes_total{direction="received",locality="other_zone",namespace="shop",service="web",tier="*"} `,
+		`vicinity_zone_traffic_bytes_total{destination_zone="zone-b",direction="sent",source_zone="zone-a"} `,
+	} {
+		if text := page(); !strings.Contains(text, "\n"+series) || strings.Contains(text, series+"0\n") {
+			t.Errorf("there is no %s", series)
+		}
+	}
+	if ended := daemon.end(t); ended.status != 0 {
+		t.Errorf("%+v", ended)
+	}
+}
+
+// TestWithoutAccountNothingIsAskedOfTheKernel: no setting is written.
+func TestWithoutAccountNothingIsAskedOfTheKernel(t *testing.T) {
+	namespace, daemon := zonedNode(t)
+	if got := strings.TrimSpace(namespace.Exec("cat", "/proc/sys/net/netfilter/nf_conntrack_acct")); got != "0" {
+		t.Errorf("nf_conntrack_acct is %s", got)
+	}
+	if _, body := daemon.get(t, "127.0.0.1:10549", "/metrics"); strings.Contains(body, "vicinity_connections_total") {
+		t.Error("connections are counted")
+	}
+	daemon.end(t)
+}

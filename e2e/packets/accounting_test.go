@@ -1,0 +1,356 @@
+package packets_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// counted is a cluster of two nodes, each in a zone of its own, that count traffic by Service, and look each second.
+type counted struct {
+	*cluster
+	client    *fabric.Pod
+	near, far *pod
+	accounts  [2]*accounting.Accounting
+	// isDeaf: the kernel tells of no ends.
+	isDeaf bool
+}
+
+func newCounted(t *testing.T, isDeaf bool) *counted {
+	t.Helper()
+	c := &counted{cluster: newCluster(t, 2), isDeaf: isDeaf}
+	c.client = c.addPod(c.nodes[0], "client")
+	c.near, c.far = c.addServer(c.nodes[0], "near"), c.addServer(c.nodes[1], "far")
+	for i := range c.nodes {
+		c.accounts[i] = c.count(c.nodes[i])
+	}
+	c.apply(service(web.withNodePorts, topologyKeys(policy.Hostname, policy.AnyNode)).Then(endpoints(c.far)))
+	c.looks(1)
+	return c
+}
+
+// count has a node count until the test ends.
+func (c *counted) count(n *node) *accounting.Accounting {
+	c.t.Helper()
+	if c.isDeaf {
+		if err := n.SetSysctl("net.netfilter.nf_conntrack_events", "0"); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	accounts := accounting.New(
+		accounting.Settings{PerService: true, MaxServices: 10, Keys: []string{string(policy.Hostname)}},
+		accounting.Kernel{
+			Table: conntrack.NewLooks(n.flows, nil), Subscribe: n.flows.Subscribe, LookEvery: time.Second,
+			CountBytes: func() error { return n.Do(nft.CountBytes) }, TellsEnds: func() bool { return !c.isDeaf },
+		}, slog.New(slog.DiscardHandler))
+	n.readers = append(n.readers, accounts.Owners)
+	c.restart(n)
+	c.sync(n)
+	ctx, stop := context.WithCancel(c.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = accounts.Run(ctx) // it is always nil
+	}()
+	c.t.Cleanup(func() { stop(); <-done })
+	return accounts
+}
+
+// looks waits for whole looks of the client's node from now on.
+func (c *counted) looks(more uint64) {
+	c.t.Helper()
+	wanted := c.accounts[0].Looks() + more
+	wait.Until(c.t, "a look", func() bool { return c.accounts[0].Looks() >= wanted })
+}
+
+// end has all connections end that are translated on the client's node.
+func (c *counted) end() {
+	c.t.Helper()
+	n := c.nodes[0]
+	var all []conntrack.Entry
+	_, err := n.flows.Dump(c.t.Context(), conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT},
+		func(e *conntrack.Entry) bool { all = append(all, *e); return true })
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for i := range all {
+		if _, err := n.flows.Delete(&all[i]); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// sums are what a node counted, by locality and tier.
+func sums(accounts *accounting.Accounting) map[string]accounting.Count {
+	all := map[string]accounting.Count{}
+	accounts.Ledger.Node(func(row accounting.Row) { all[row.Locality.String()+" "+row.Tier] = row.Count })
+	return all
+}
+
+// expect waits until the client's node has counted something at one place, and nothing elsewhere.
+func (c *counted) expect(what string, where string, fits func(accounting.Count) error) {
+	c.t.Helper()
+	wait.Success(c.t, what, func() error {
+		all := sums(c.accounts[0])
+		if len(all) > 1 {
+			return fmt.Errorf("counted elsewhere, too: %+v", all)
+		}
+		return fits(all[where])
+	})
+	if other := sums(c.accounts[1]); len(other) > 0 {
+		c.t.Errorf("%s: the endpoint's node has counted, too: %+v", what, other)
+	}
+	byService := accounting.Count{}
+	c.accounts[0].Ledger.Services(func(row accounting.Row) {
+		if row.Service != web.object() {
+			c.t.Errorf("%s: counted for %s", what, row.Service)
+		}
+		byService = row.Count
+	})
+	if all := sums(c.accounts[0])[where]; byService != all {
+		c.t.Errorf("%s: %+v is counted of the Service, and %+v in all", what, byService, all)
+	}
+}
+
+func connections(want uint64) func(accounting.Count) error {
+	return func(got accounting.Count) error {
+		if got.Connections != want || got.Unanswered != 0 || got.Sent == 0 || got.Received == 0 {
+			return fmt.Errorf("%+v, want %d connections", got, want)
+		}
+		return nil
+	}
+}
+
+const (
+	otherZone = "other_zone *"
+	sameNode  = "same_node " + string(policy.Hostname)
+)
+
+// TestConnectionsAreCounted: over TCP, UDP and SCTP, both families, ClusterIPs and node ports; by ends, and where the
+// kernel tells of none by looks.
+func TestConnectionsAreCounted(t *testing.T) {
+	t.Parallel()
+	for name, isDeaf := range map[string]bool{"by ends": false, "by looks": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCounted(t, isDeaf)
+			all := web.paths(c.nodes[0], model.ClusterIP, model.NodePort)
+			const each = 3
+			for range each {
+				for _, p := range all {
+					mustAsk(t, c.client.Namespace, p)
+				}
+			}
+			if isDeaf {
+				c.looks(2) // the first may be under way
+			}
+			c.end()
+			c.expect("to another zone", otherZone, connections(uint64(each*len(all))))
+		})
+	}
+}
+
+// transfer sends and receives so many bytes over a connection of TCP.
+func transfer(conn net.Conn, sent, received int) error {
+	header := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(sent)), uint64(received))
+	if _, err := conn.Write(header); err != nil {
+		return err
+	}
+	writing := make(chan error, 1)
+	go func() {
+		_, err := conn.Write(make([]byte, sent))
+		writing <- err
+	}()
+	if _, err := io.CopyN(io.Discard, conn, int64(received)); err != nil {
+		return err
+	}
+	return <-writing
+}
+
+// serveTransfers is the other end of transfers.
+func serveTransfers(t *testing.T, on *fabric.Namespace, port uint16) {
+	t.Helper()
+	for _, addr := range []netip.Addr{on.IPv4, on.IPv6} {
+		listener, err := on.Listen("tcp", netip.AddrPortFrom(addr, port).String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = listener.Close() })
+		go func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				go func() {
+					defer conn.Close()
+					var header [16]byte
+					for {
+						if _, err := io.ReadFull(conn, header[:]); err != nil {
+							return
+						}
+						go func() { _, _ = conn.Write(make([]byte, binary.BigEndian.Uint64(header[8:]))) }()
+						if _, err := io.CopyN(io.Discard, conn, int64(binary.BigEndian.Uint64(header[:8]))); err != nil {
+							return
+						}
+					}
+				}()
+			}
+		}()
+	}
+}
+
+// transfersTo is the Service's port of transfers.
+func (c *counted) transfersTo(pods ...*pod) model.Change {
+	change := service(topologyKeys(policy.Hostname, policy.AnyNode)).Then(endpoints(pods...))
+	for _, slice := range change.Slices {
+		for i := range slice.Ports {
+			slice.Ports[i].Port = podPort + 1
+		}
+	}
+	return change
+}
+
+// about fits bytes of TCP: what was sent, and headers, which are 72 bytes of each 1,500 at most.
+func about(what uint64, connections, sent, received int) func(accounting.Count) error {
+	fits := func(got uint64, want int) bool {
+		return got >= uint64(want) && float64(got) <= float64(want)*1500/1428+2000
+	}
+	return func(got accounting.Count) error {
+		if got.Connections != uint64(connections) || !fits(got.Sent, sent) || !fits(got.Received, received) {
+			return fmt.Errorf("%d: %+v, want %d connections, %d and %d bytes", what, got, connections, sent, received)
+		}
+		return nil
+	}
+}
+
+// TestBytesAreCounted: what a connection moves shows while it lasts, and to the end, both ways; and what it moved before
+// anybody counted does not.
+func TestBytesAreCounted(t *testing.T) {
+	t.Parallel()
+	for _, family := range model.Families {
+		t.Run(family.String(), func(t *testing.T) {
+			t.Parallel()
+			c := newCounted(t, false)
+			serveTransfers(t, c.far.Namespace, podPort+1)
+			c.apply(c.transfersTo(c.far))
+			conn, err := c.client.Dial("tcp", netip.AddrPortFrom(web.addr(model.ClusterIP, family), servicePort).String(), fabric.Patience)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			move := func(sent, received int) {
+				t.Helper()
+				if err := transfer(conn, sent, received); err != nil {
+					t.Fatal(err)
+				}
+			}
+			move(10_000_000, 5_000_000)
+			c.expect("while it lasts", otherZone, about(1, 1, 10_000_000, 5_000_000))
+			move(1_000_000, 7_000_000)
+			c.expect("while it goes on", otherZone, about(2, 1, 11_000_000, 12_000_000))
+
+			second := c.count(c.nodes[0]) // another proxy, as after a restart
+			c.accounts[0], second = second, c.accounts[0]
+			c.looks(2)
+			move(2_000_000, 3_000_000)
+			c.end()
+			c.expect("what it moved since a restart", otherZone, about(3, 0, 2_000_000, 3_000_000))
+			if got := sums(second)[otherZone]; got.Connections != 1 {
+				t.Errorf("the earlier one has %+v", got)
+			}
+		})
+	}
+}
+
+// TestBytesOfUDPAreExact: 28 of each datagram are headers.
+func TestBytesOfUDPAreExact(t *testing.T) {
+	t.Parallel()
+	c := newCounted(t, false)
+	c.apply(endpoints(c.near))
+	conn, err := c.client.Dial("udp", netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort).String(), fabric.Patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	received := 0
+	answer := make([]byte, 2000)
+	for range 100 {
+		if _, err := conn.Write(make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.SetReadDeadline(time.Now().Add(fabric.Patience)); err != nil {
+			t.Fatal(err)
+		}
+		n, err := conn.Read(answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		received += n
+	}
+	c.end()
+	want := accounting.Count{Connections: 1, Traffic: accounting.Traffic{Sent: 100 * 1028, Received: uint64(received + 100*28)}}
+	c.expect("of one that is counted by its end", sameNode, func(got accounting.Count) error {
+		if got != want {
+			return fmt.Errorf("%+v, want %+v", got, want)
+		}
+		return nil
+	})
+}
+
+// TestADialThatNobodyAnswersIsNoConnection, and what other programs translate is none of ours.
+func TestADialThatNobodyAnswersIsNoConnection(t *testing.T) {
+	t.Parallel()
+	c := newCounted(t, false)
+	silent := &pod{Pod: c.addPod(c.nodes[1], "silent"), zone: c.far.zone}
+	deafen(t, silent.Namespace)
+	c.apply(endpoints(silent))
+	dial := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
+	if _, err := c.client.Ask("tcp", dial, atOnce); err == nil {
+		t.Fatal("it was answered")
+	}
+	c.end()
+	c.expect("a dial", otherZone, func(got accounting.Count) error {
+		if got.Connections != 0 || got.Unanswered != 1 || got.Received != 0 {
+			return fmt.Errorf("%+v, want one that was not answered", got)
+		}
+		return nil
+	})
+
+	before := sums(c.accounts[0])[otherZone]
+	foreign := path{"tcp", netip.AddrPortFrom(c.nodes[0].IPv4, 8080)}
+	leave := intrude(t, c.nodes[0], []path{foreign}, c.far)
+	mustAsk(t, c.client.Namespace, foreign)
+	leave()
+	c.end()
+	wait.Until(t, "a port mapping that ends", func() bool { return c.accounts[0].Ledger.State().Unowned == 1 })
+	if after := sums(c.accounts[0]); after[otherZone] != before || len(after) != 1 {
+		t.Errorf("a port mapping is counted: %+v", after)
+	}
+}
+
+// deafen has a machine drop all that it gets.
+func deafen(t *testing.T, machine *fabric.Namespace) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "nft", "-f", "-")
+	command.Stdin = strings.NewReader("table ip silence { chain input { type filter hook input priority 0; policy drop; }; }")
+	_, err := machine.Run(command)
+	must.Succeed(t, err)
+}

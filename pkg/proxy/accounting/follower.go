@@ -1,0 +1,202 @@
+//go:build linux
+
+package accounting
+
+import (
+	"hash/maphash"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+)
+
+const (
+	// longFlow is how many bytes a connection must have moved to be counted before it ends.
+	longFlow = 1 << 20
+	// mostFollowed is how many of these there are at most: some 10 MB. Others count when they end.
+	mostFollowed = 100_000
+	// missedFor is for how long a flow must be missing in dumps until it is forgotten: what is told of its end may still be
+	// on its way.
+	missedFor = 2 * time.Minute
+)
+
+// follower remembers what was counted of flows that have not ended.
+//
+// A small flow is counted once, by its end. So a restart counts it once, too: whoever hears of the end, be it the earlier
+// process or this one. A long flow is counted bit by bit, and what it moved before the first dump was the earlier
+// process's to count.
+type follower struct {
+	seed  maphash.Seed
+	flows map[key]followed
+	// isFirst: no dump was whole yet.
+	isFirst bool
+	// looking: a dump is going on. Of the flows in it some may have ended since the kernel was asked: long ones among those
+	// are in ended.
+	looking bool
+	ended   map[key]bool
+	// withoutEnds: nothing is told of ends, so that all flows are followed, and end when a dump does not have them.
+	withoutEnds bool
+	look        uint32 // number of the dump
+	noRoom      int    // in the dump
+}
+
+// key names an entry: by its id, and by both tuples. The kernel makes ids of where entries lie in memory, and uses that
+// again.
+type key struct {
+	tuples uint64
+	id     uint32
+}
+
+// followed is a flow.
+type followed struct {
+	origin   *Origin
+	counted  Traffic
+	isLinked bool // counted as a connection
+	look     uint32
+	missing  uint32 // since when, in seconds; 0 if the last dump had it
+}
+
+func newFollower() follower {
+	return follower{seed: maphash.MakeSeed(), flows: map[key]followed{}, ended: map[key]bool{}, isFirst: true}
+}
+
+// tuples are what a key is made of.
+type tuples struct {
+	protocol        model.Protocol
+	original, reply conntrack.Tuple
+}
+
+func (f *follower) keyOf(e *conntrack.Entry) key {
+	return key{maphash.Comparable(f.seed, tuples{e.Protocol, e.Original, e.Reply}), e.ID}
+}
+
+func trafficOf(e *conntrack.Entry) Traffic { return Traffic{e.Sent.Bytes, e.Received.Bytes} }
+
+func isLong(e *conntrack.Entry) bool { return e.Sent.Bytes+e.Received.Bytes > longFlow }
+
+// IsOver reports whether nothing more is moved by a connection whose entry is still there.
+func IsOver(e *conntrack.Entry) bool {
+	switch e.Protocol {
+	case model.TCP:
+		return e.State == conntrack.TCPTimeWait || e.State == conntrack.TCPClose
+	case model.SCTP:
+		return e.State == conntrack.SCTPClosed
+	}
+	return false
+}
+
+// rest returns what an entry has beyond what is counted, and false if what is counted was another connection's.
+func (d *followed) rest(e *conntrack.Entry) (Count, bool) {
+	now := trafficOf(e)
+	if now.Sent < d.counted.Sent || now.Received < d.counted.Received {
+		return Count{}, false
+	}
+	count := Count{Traffic: Traffic{now.Sent - d.counted.Sent, now.Received - d.counted.Received}}
+	if !d.isLinked && e.Status&conntrack.SeenReply != 0 {
+		count.Connections = 1
+	}
+	return count, true
+}
+
+// whole is a connection of which nothing is counted yet.
+func whole(e *conntrack.Entry) Count {
+	if e.Status&conntrack.SeenReply == 0 {
+		return Count{Unanswered: 1, Traffic: trafficOf(e)}
+	}
+	return Count{Connections: 1, Traffic: trafficOf(e)}
+}
+
+// end returns what is to be counted of an entry that has ended, and of whom; nil if nothing is.
+func (f *follower) end(e *conntrack.Entry, origin *Origin) (*Origin, Count) {
+	if e.Status&conntrack.DestinationNAT == 0 {
+		return nil, Count{}
+	}
+	name := f.keyOf(e)
+	isInLook := isLong(e) && f.looking
+	if isInLook {
+		f.ended[name] = true
+	}
+	if flow, is := f.flows[name]; is {
+		delete(f.flows, name)
+		if count, isSame := flow.rest(e); isSame {
+			if !flow.isLinked && count.Connections == 0 {
+				count.Unanswered = 1
+			}
+			return flow.origin, count
+		}
+	}
+	if isInLook && f.isFirst {
+		return nil, Count{} // nobody knows how much of it an earlier process has counted
+	}
+	return origin, whole(e)
+}
+
+func (f *follower) begin(withoutEnds bool) {
+	f.looking, f.withoutEnds, f.noRoom = true, withoutEnds, 0
+	f.look++
+}
+
+// see returns what is to be counted of an entry that is in a dump, and of whom; nil if nothing is.
+func (f *follower) see(e *conntrack.Entry, origin *Origin, now time.Time) (*Origin, Count) {
+	if len(f.flows) == 0 && !f.isWanted(e) {
+		return nil, Count{}
+	}
+	name := f.keyOf(e)
+	flow, is := f.flows[name]
+	if is {
+		if count, isSame := flow.rest(e); isSame {
+			flow.counted, flow.look, flow.missing = trafficOf(e), f.look, 0
+			flow.isLinked = flow.isLinked || count.Connections > 0
+			f.flows[name] = flow
+			return flow.origin, count
+		}
+		delete(f.flows, name)
+	}
+	if origin == nil || f.ended[name] || !f.isWanted(e) {
+		return nil, Count{}
+	}
+	if len(f.flows) >= mostFollowed {
+		f.noRoom++
+		return nil, Count{}
+	}
+	flow = followed{origin: origin, counted: trafficOf(e), look: f.look, isLinked: f.isFirst || e.Status&conntrack.SeenReply != 0}
+	f.flows[name] = flow
+	if f.isFirst {
+		return nil, Count{}
+	}
+	count := whole(e)
+	count.Unanswered = 0 // it may still be answered
+	return origin, count
+}
+
+// isWanted reports whether a flow that is not followed should be. What is over ends soon by itself; but before the first
+// dump an earlier process may have counted part of it.
+func (f *follower) isWanted(e *conntrack.Entry) bool {
+	return f.withoutEnds || isLong(e) && (f.isFirst || !IsOver(e))
+}
+
+// finish ends a dump. Of flows that are missing nothing was told: where ends are not heard of, they are over.
+func (f *follower) finish(isWhole bool, now time.Time, add func(*Origin, Count)) {
+	f.looking = false
+	clear(f.ended)
+	if !isWhole {
+		return
+	}
+	f.isFirst = false
+	at := uint32(now.Unix())
+	for name, flow := range f.flows {
+		switch {
+		case flow.look == f.look:
+		case f.withoutEnds:
+			delete(f.flows, name)
+			if !flow.isLinked {
+				add(flow.origin, Count{Unanswered: 1})
+			}
+		case flow.missing == 0:
+			flow.missing = at
+			f.flows[name] = flow
+		case at-flow.missing >= uint32(missedFor/time.Second):
+			delete(f.flows, name)
+		}
+	}
+}

@@ -1,0 +1,232 @@
+//go:build linux
+
+package accounting
+
+import (
+	"sync"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// Settings are what is counted.
+type Settings struct {
+	// PerService: by Service too, of which at most MaxServices are named.
+	PerService  bool
+	MaxServices int
+	// Keys are the topology keys that are named, beside "*". Others are tenants' words, and count as OtherTier.
+	Keys []string
+}
+
+// OtherTier is what keys count as that are not named, and all keys of a Service for which there is no more room.
+const OtherTier = "other"
+
+// otherZones is what zones count as beyond mostZones: who writes EndpointSlices writes zones.
+const (
+	otherZones = "other"
+	mostZones  = 64
+)
+
+// Ledger adds up connections and bytes. Its methods may be called by several goroutines, each of which holds the ledger for
+// as long as it takes to count one connection, or to read all sums.
+type Ledger struct {
+	mutex    sync.Mutex
+	tiers    map[string]bool
+	node     cells
+	zones    map[zones]*Traffic
+	services *services // nil unless counted by Service
+	follower follower
+	unowned  uint64
+}
+
+// Count is what is counted.
+type Count struct {
+	// Connections were answered, Unanswered were not.
+	Connections, Unanswered uint64
+	Traffic
+}
+
+// Traffic is bytes, headers included: Sent by the client, and Received.
+type Traffic struct{ Sent, Received uint64 }
+
+func (c *Count) add(more Count) {
+	c.Connections += more.Connections
+	c.Unanswered += more.Unanswered
+	c.Traffic.add(more.Traffic)
+}
+
+func (t *Traffic) add(more Traffic) {
+	t.Sent += more.Sent
+	t.Received += more.Received
+}
+
+// cells are counts by locality and tier.
+type cells map[cell]*Count
+
+type cell struct {
+	locality Locality
+	tier     string
+}
+
+func (c cells) at(where cell) *Count {
+	count := c[where]
+	if count == nil {
+		count = &Count{}
+		c[where] = count
+	}
+	return count
+}
+
+// zones are this node's zone and an endpoint's.
+type zones struct{ own, endpoint string }
+
+// NewLedger returns a ledger of nothing yet.
+func NewLedger(settings Settings) *Ledger {
+	l := &Ledger{
+		tiers: map[string]bool{"*": true, selection.TierHint: true, selection.TierNone: true},
+		node:  cells{}, zones: map[zones]*Traffic{}, follower: newFollower(),
+	}
+	for _, key := range settings.Keys {
+		l.tiers[key] = true
+	}
+	if settings.PerService {
+		l.services = newServices(settings.MaxServices)
+	}
+	return l
+}
+
+// add adds what was counted of a connection.
+func (l *Ledger) add(origin *Origin, count Count, now time.Time) {
+	if count == (Count{}) {
+		return
+	}
+	where := cell{origin.Place.Locality, origin.Place.Tier}
+	if !l.tiers[where.tier] {
+		where.tier = OtherTier
+	}
+	l.node.at(where).add(count)
+	l.between(origin.Place).add(count.Traffic)
+	if l.services != nil {
+		l.services.at(origin, where, now).add(count)
+	}
+}
+
+func (l *Ledger) between(place Place) *Traffic {
+	pair := zones{place.OwnZone, place.Zone}
+	traffic := l.zones[pair]
+	if traffic == nil && len(l.zones) >= mostZones {
+		pair = zones{otherZones, otherZones}
+		traffic = l.zones[pair]
+	}
+	if traffic == nil {
+		traffic = &Traffic{}
+		l.zones[pair] = traffic
+	}
+	return traffic
+}
+
+// Ended counts what is not yet counted of an entry that has ended. The origin is nil if it is none of ours.
+func (l *Ledger) Ended(e *conntrack.Entry, origin *Origin, now time.Time) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	of, count := l.follower.end(e, origin)
+	switch {
+	case of != nil:
+		l.add(of, count, now)
+	case origin == nil && e.Status&conntrack.DestinationNAT != 0:
+		l.unowned++
+	}
+}
+
+// BeginLook says that a dump begins. WithoutEnds: no ends are heard of, so that what is seen is all that there is.
+func (l *Ledger) BeginLook(withoutEnds bool) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.follower.begin(withoutEnds)
+}
+
+// Seen counts what is not yet counted of an entry of the dump that is going on.
+func (l *Ledger) Seen(e *conntrack.Entry, origin *Origin, now time.Time) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if of, count := l.follower.see(e, origin, now); of != nil {
+		l.add(of, count, now)
+	}
+}
+
+// EndLook says that a dump is over, and whether it had all entries. Services that are gone for long lose their series.
+func (l *Ledger) EndLook(isWhole bool, exists func(model.ObjectName) bool, now time.Time) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.follower.finish(isWhole, now, func(of *Origin, count Count) { l.add(of, count, now) })
+	if l.services != nil {
+		l.services.forget(exists, now)
+	}
+}
+
+// Row is what was counted of a Service, or of all, at one place.
+type Row struct {
+	Service  model.ObjectName // zero for all that are not named
+	Locality Locality
+	Tier     string
+	Count
+}
+
+// Node hands over what was counted in all.
+func (l *Ledger) Node(yield func(Row)) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.node.rows(model.ObjectName{}, yield)
+}
+
+// Services hands over what was counted by Service. Those that are not named are one, without a name.
+func (l *Ledger) Services(yield func(Row)) {
+	if l.services == nil {
+		return
+	}
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.services.rest.rows(model.ObjectName{}, yield)
+	for name, of := range l.services.named {
+		of.cells.rows(name, yield)
+	}
+}
+
+func (c cells) rows(service model.ObjectName, yield func(Row)) {
+	for where, count := range c {
+		yield(Row{service, where.locality, where.tier, *count})
+	}
+}
+
+// Zones hands over the bytes between this node's zone and each other one. A zone that is not known is empty.
+func (l *Ledger) Zones(yield func(own, endpoint string, traffic Traffic)) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	for pair, traffic := range l.zones {
+		yield(pair.own, pair.endpoint, *traffic)
+	}
+}
+
+// State is how much there is of what is bounded.
+type State struct {
+	// Followed is how many long flows are counted before they end; NotFollowed is how many there was no room for in the last
+	// dump.
+	Followed, NotFollowed int
+	// LeftOut is how many Services had traffic and are not named.
+	LeftOut int
+	// Unowned is how many translated connections ended that are none of ours.
+	Unowned uint64
+}
+
+// State returns how much there is.
+func (l *Ledger) State() State {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	state := State{Followed: len(l.follower.flows), NotFollowed: l.follower.noRoom, Unowned: l.unowned}
+	if l.services != nil {
+		state.LeftOut = len(l.services.leftOut)
+	}
+	return state
+}

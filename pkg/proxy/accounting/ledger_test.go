@@ -1,0 +1,390 @@
+//go:build linux
+
+package accounting
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+)
+
+const mib = 1 << 20
+
+var (
+	toB = &Origin{Service: web, Place: Place{Locality: OtherZone, Tier: "*", Zone: "b", OwnZone: "a"}}
+	toA = &Origin{Service: api, Place: Place{Locality: SameZone, Tier: "topology.kubernetes.io/zone", Zone: "a", OwnZone: "a"}}
+)
+
+// sum is what a ledger has counted in all.
+func sum(l *Ledger) (all Count) {
+	l.Node(func(row Row) { all.add(row.Count) })
+	return all
+}
+
+// steps do something to a ledger with one entry.
+type step func(*Ledger, conntrack.Entry)
+
+func ends(sent, received uint64) step {
+	return func(l *Ledger, e conntrack.Entry) {
+		e = moved(e, sent, received)
+		l.Ended(&e, toB, start)
+	}
+}
+
+func begin(l *Ledger, _ conntrack.Entry) { l.BeginLook(false) }
+
+func beginAlone(l *Ledger, _ conntrack.Entry) { l.BeginLook(true) }
+
+func seen(sent, received uint64) step {
+	return func(l *Ledger, e conntrack.Entry) {
+		e = moved(e, sent, received)
+		l.Seen(&e, toB, start)
+	}
+}
+
+func finishAfter(after time.Duration) step {
+	return func(l *Ledger, _ conntrack.Entry) {
+		l.EndLook(true, func(model.ObjectName) bool { return true }, start.Add(after))
+	}
+}
+
+func finish(l *Ledger, e conntrack.Entry) { finishAfter(0)(l, e) }
+
+func cutShort(l *Ledger, _ conntrack.Entry) {
+	l.EndLook(false, func(model.ObjectName) bool { return true }, start)
+}
+
+// looks are a dump that sees an entry.
+func looks(sent, received uint64) step {
+	return func(l *Ledger, e conntrack.Entry) { begin(l, e); seen(sent, received)(l, e); finish(l, e) }
+}
+
+func looksAlone(sent, received uint64) step {
+	return func(l *Ledger, e conntrack.Entry) { beginAlone(l, e); seen(sent, received)(l, e); finish(l, e) }
+}
+
+// misses is a dump that has no entry.
+func misses(l *Ledger, e conntrack.Entry) { begin(l, e); finish(l, e) }
+
+func missesAlone(l *Ledger, e conntrack.Entry) { beginAlone(l, e); finish(l, e) }
+
+func as(status conntrack.Status, state uint8, do step) step {
+	return func(l *Ledger, e conntrack.Entry) { e.Status, e.State = status, state; do(l, e) }
+}
+
+func answered(connections, sent, received uint64) Count {
+	return Count{Connections: connections, Traffic: Traffic{sent, received}}
+}
+
+func TestWhatIsCountedOfAConnection(t *testing.T) {
+	for name, test := range map[string]struct {
+		steps []step
+		want  Count
+	}{
+		"its end":                      {[]step{misses, ends(10, 20)}, answered(1, 10, 20)},
+		"nothing, before it ends":      {[]step{misses, looks(10, 20)}, Count{}},
+		"once, though dumps have seen": {[]step{misses, looks(10, 20), ends(11, 21)}, answered(1, 11, 21)},
+		"bit by bit if it is long": {
+			[]step{misses, looks(2*mib, 5), looks(3*mib, 6)}, answered(1, 3*mib, 6),
+		},
+		"and the rest by its end": {
+			[]step{misses, looks(2*mib, 5), looks(3*mib, 6), ends(4*mib, 7)}, answered(1, 4*mib, 7),
+		},
+		"what it moved since the start": {[]step{looks(5*mib, 10), looks(7*mib, 11)}, answered(0, 2*mib, 1)},
+		"and until its end":             {[]step{looks(5*mib, 10), ends(7*mib, 11)}, answered(0, 2*mib, 1)},
+		"a small one of before, whole: nobody has counted it": {
+			[]step{looks(10, 20), ends(11, 21)}, answered(1, 11, 21),
+		},
+		"a long one that waits for its end after the start": {
+			[]step{as(replied, conntrack.TCPTimeWait, looks(5*mib, 1)), as(replied, conntrack.TCPTimeWait, ends(5*mib, 1))}, Count{},
+		},
+		"a long one that ends during the first dump, not at all": {[]step{begin, ends(5*mib, 1), finish}, Count{}},
+		"one that ended before the dump hands it over, once": {
+			[]step{misses, begin, ends(5*mib, 1), seen(5*mib, 1), finish}, answered(1, 5*mib, 1),
+		},
+		"one that a dump hands over before its end, once": {
+			[]step{misses, begin, seen(5*mib, 1), ends(6*mib, 1), finish}, answered(1, 6*mib, 1),
+		},
+		"one whose end is told after a dump that lacks it": {
+			[]step{misses, looks(5*mib, 1), misses, ends(6*mib, 1)}, answered(1, 6*mib, 1),
+		},
+		"one whose end was lost": {
+			[]step{misses, looks(5*mib, 1), misses, begin, finishAfter(3 * time.Minute)}, answered(1, 5*mib, 1),
+		},
+		"its namesake is another one": {
+			[]step{misses, looks(5*mib, 9*mib), ends(7, 8)}, answered(2, 5*mib+7, 9*mib+8),
+		},
+		"its namesake, if long, too": {
+			[]step{misses, looks(5*mib, 9*mib), looks(2*mib, 8)}, answered(2, 7*mib, 9*mib+8),
+		},
+		"a dump that was cut short forgets nothing": {
+			[]step{misses, looks(5*mib, 1), begin, cutShort, begin, cutShort, ends(6*mib, 1)}, answered(1, 6*mib, 1),
+		},
+		"what is over waits for its end": {
+			[]step{misses, as(replied, conntrack.TCPTimeWait, looks(5*mib, 1))}, Count{},
+		},
+		"a dial that nobody answered": {
+			[]step{misses, as(nobody, conntrack.TCPSynSent, ends(60, 0))}, Count{Unanswered: 1, Traffic: Traffic{Sent: 60}},
+		},
+		"one way alone": {
+			[]step{misses, as(nobody, 0, looks(2*mib, 0)), as(nobody, 0, ends(3*mib, 0))},
+			Count{Unanswered: 1, Traffic: Traffic{Sent: 3 * mib}},
+		},
+		"one way at first": {
+			[]step{misses, as(nobody, 0, looks(2*mib, 0)), looks(3*mib, 5), ends(3*mib, 6)}, answered(1, 3*mib, 6),
+		},
+		"no translation": {[]step{misses, as(conntrack.SeenReply, conntrack.TCPEstablished, ends(10, 20))}, Count{}},
+		"no counters":    {[]step{misses, ends(0, 0)}, answered(1, 0, 0)},
+
+		"by dumps alone, what they see": {
+			[]step{missesAlone, looksAlone(10, 20), looksAlone(11, 22), missesAlone}, answered(1, 11, 22),
+		},
+		"by dumps alone, what it moved since the start": {
+			[]step{looksAlone(10, 20), looksAlone(11, 22), missesAlone}, answered(0, 1, 2),
+		},
+		"by dumps alone, what nobody answered": {
+			[]step{missesAlone, as(nobody, conntrack.TCPSynSent, looksAlone(60, 0)), missesAlone},
+			Count{Unanswered: 1, Traffic: Traffic{Sent: 60}},
+		},
+		"by dumps alone, what is over": {
+			[]step{missesAlone, as(replied, conntrack.TCPTimeWait, looksAlone(10, 20)), missesAlone}, answered(1, 10, 20),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := NewLedger(Settings{})
+			for _, do := range test.steps {
+				do(l, entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"))
+			}
+			if got := sum(l); got != test.want {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestWhatIsOthersIsCountedAsSuch(t *testing.T) {
+	l := NewLedger(Settings{})
+	l.BeginLook(false)
+	l.EndLook(true, nil, start)
+	translated, plain := entry("10.0.1.9:1", "192.0.2.1:8080", "10.0.3.1:8080"), entry("10.0.1.9:1", "10.0.3.1:8080", "10.0.3.1:8080")
+	plain.Status = conntrack.SeenReply
+	l.Ended(&translated, nil, start)
+	l.Ended(&plain, nil, start)
+	if got := l.State(); got != (State{Unowned: 1}) || sum(l) != (Count{}) {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// kernelFlow is a connection of the generator.
+type kernelFlow struct {
+	entry   conntrack.Entry
+	isEnded bool
+	inDump  bool
+}
+
+// generator is a kernel that tells of its connections: of ends in their order, but late; and in dumps, each entry of which
+// is read at a moment of its own, and handed over later.
+type generator struct {
+	random *rand.Rand
+	l      *Ledger
+	alive  []*kernelFlow
+	told   []conntrack.Entry // ends on their way
+	dumped []conntrack.Entry // read, and on their way
+	inDump bool
+	number uint32
+	truth  Count
+	now    time.Time
+}
+
+func (g *generator) step() {
+	g.now = g.now.Add(time.Duration(g.random.IntN(500)) * time.Millisecond)
+	switch g.random.IntN(8) {
+	case 0:
+		g.number++
+		e := entry(fmt.Sprintf("10.0.1.9:%d", 1+g.number%50), "10.96.0.1:80", "10.0.3.1:8080")
+		e.ID = g.number
+		g.alive = append(g.alive, &kernelFlow{entry: e})
+		g.truth.Connections++
+	case 1, 2, 3:
+		if len(g.alive) > 0 {
+			g.move(&g.alive[g.random.IntN(len(g.alive))].entry)
+		}
+	case 4:
+		if len(g.alive) > 0 {
+			at := g.random.IntN(len(g.alive))
+			g.told = append(g.told, g.alive[at].entry)
+			g.alive = append(g.alive[:at], g.alive[at+1:]...)
+		}
+	case 5:
+		g.tell()
+	default:
+		g.dump()
+	}
+}
+
+func (g *generator) move(e *conntrack.Entry) {
+	sent, received := g.random.Uint64N(mib), g.random.Uint64N(mib/2)
+	e.Sent.Bytes += sent
+	e.Received.Bytes += received
+	g.truth.Sent += sent
+	g.truth.Received += received
+}
+
+func (g *generator) tell() {
+	if len(g.told) > 0 {
+		g.l.Ended(&g.told[0], toB, g.now)
+		g.told = g.told[1:]
+	}
+}
+
+func (g *generator) dump() {
+	if !g.inDump {
+		g.inDump = true
+		g.l.BeginLook(false)
+		return
+	}
+	for _, flow := range g.alive {
+		if !flow.inDump && g.random.IntN(2) == 0 {
+			flow.inDump = true
+			g.dumped = append(g.dumped, flow.entry)
+		}
+	}
+	if len(g.dumped) > 0 && g.random.IntN(3) > 0 {
+		g.l.Seen(&g.dumped[0], toB, g.now)
+		g.dumped = g.dumped[1:]
+		return
+	}
+	if g.random.IntN(4) == 0 {
+		g.finish()
+	}
+}
+
+func (g *generator) finish() {
+	for _, flow := range g.alive {
+		if !flow.inDump {
+			g.dumped = append(g.dumped, flow.entry)
+		}
+	}
+	for i := range g.dumped {
+		g.l.Seen(&g.dumped[i], toB, g.now)
+	}
+	for _, flow := range g.alive {
+		flow.inDump = false
+	}
+	g.dumped, g.inDump = nil, false
+	g.l.EndLook(true, func(model.ObjectName) bool { return true }, g.now)
+}
+
+// TestEverySumIsExact: whatever the order in which ends and dumps come.
+func TestEverySumIsExact(t *testing.T) {
+	for seed := range uint64(300) {
+		g := generator{random: rand.New(rand.NewPCG(seed, 1)), l: NewLedger(Settings{}), now: start}
+		g.l.BeginLook(false)
+		g.l.EndLook(true, func(model.ObjectName) bool { return true }, start)
+		for range 600 {
+			g.step()
+			if len(g.told) > 20 { // an end is on its way for a minute, and not for two
+				g.tell()
+			}
+		}
+		if g.inDump {
+			g.finish()
+		}
+		for _, flow := range g.alive {
+			g.told = append(g.told, flow.entry)
+		}
+		for len(g.told) > 0 {
+			g.tell()
+		}
+		if diff := cmp.Diff(g.truth, sum(g.l)); diff != "" {
+			t.Fatalf("seed %d (-moved +counted):\n%s", seed, diff)
+		}
+		if left := g.l.State().Followed; left > 0 {
+			t.Fatalf("seed %d: %d flows are followed that have ended", seed, left)
+		}
+	}
+}
+
+// TestARestartCountsNothingTwice: an earlier process and this one never count more than was moved, and of small
+// connections neither more nor less.
+func TestARestartCountsNothingTwice(t *testing.T) {
+	for seed := range uint64(300) {
+		g := generator{random: rand.New(rand.NewPCG(seed, 2)), l: NewLedger(Settings{}), now: start}
+		isSmall := seed%2 == 0
+		g.l.BeginLook(false)
+		g.l.EndLook(true, func(model.ObjectName) bool { return true }, start)
+		run := func() {
+			for range 300 {
+				g.step()
+				if len(g.told) > 20 {
+					g.tell()
+				}
+				for i := range g.alive {
+					if e := &g.alive[i].entry; isSmall && isLong(e) {
+						g.truth.Sent -= e.Sent.Bytes
+						g.truth.Received -= e.Received.Bytes
+						e.Sent.Bytes, e.Received.Bytes = 0, 0 // as if it had moved nothing
+					}
+				}
+			}
+			if g.inDump {
+				g.finish()
+			}
+		}
+		run()
+		for len(g.told) > 0 {
+			g.tell() // as SIGTERM does
+		}
+		earlier := sum(g.l)
+		g.l = NewLedger(Settings{})
+		g.l.BeginLook(false)
+		g.inDump = true
+		g.finish()
+		run()
+		for _, flow := range g.alive {
+			g.told = append(g.told, flow.entry)
+		}
+		for len(g.told) > 0 {
+			g.tell()
+		}
+		both := sum(g.l)
+		both.add(earlier)
+		if both.Connections > g.truth.Connections || both.Sent > g.truth.Sent || both.Received > g.truth.Received {
+			t.Fatalf("seed %d: %+v were counted of %+v", seed, both, g.truth)
+		}
+		if isSmall && both != g.truth {
+			t.Fatalf("seed %d: %+v were counted of %+v", seed, both, g.truth)
+		}
+	}
+}
+
+func TestTheFollowerIsBounded(t *testing.T) {
+	l := NewLedger(Settings{})
+	const more = 1000
+	look := func() {
+		l.BeginLook(false)
+		for i := range uint32(mostFollowed + more) {
+			e := moved(entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), 2*mib, 0)
+			e.ID = i
+			l.Seen(&e, toB, start)
+		}
+		l.EndLook(true, func(model.ObjectName) bool { return true }, start)
+	}
+	l.BeginLook(false)
+	l.EndLook(true, func(model.ObjectName) bool { return true }, start)
+	look()
+	look()
+	state := l.State()
+	if state.Followed != mostFollowed || state.NotFollowed != more {
+		t.Errorf("%+v", state)
+	}
+	if got := sum(l).Connections; got != mostFollowed {
+		t.Errorf("%d connections are counted: the others wait for their end", got)
+	}
+}

@@ -1,0 +1,184 @@
+//go:build linux
+
+package accounting
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+)
+
+const (
+	// lookEvery is how often the table is read for what lasts. Where ends are not told of it is all that there is, so that it
+	// is often enough to see each connection of TCP, which waits for two minutes at its end, and most others.
+	lookEvery            = time.Minute
+	lookEveryWithoutEnds = 10 * time.Second
+	// againAfter is how long after a failure it is tried again.
+	againAfter = time.Minute
+	// drainAtMost is how long the last ends are read when the program ends.
+	drainAtMost = 500 * time.Millisecond
+)
+
+// Kernel is what the kernel is asked for.
+type Kernel struct {
+	// Table is looked at, together with whoever else looks.
+	Table conntrack.Table
+	// Subscribe listens to ends.
+	Subscribe func(buffer int) (*conntrack.Ends, error)
+	// CountBytes has conntrack count bytes, if it does not.
+	CountBytes func() error
+	// TellsEnds reports whether conntrack tells of ends.
+	TellsEnds func() bool
+	// LookEvery is how often the table is read for what lasts; 0 for usually.
+	LookEvery time.Duration
+}
+
+// Accounting keeps a ledger of what the kernel's connections move.
+type Accounting struct {
+	Ledger *Ledger
+	Owners *Owners
+
+	kernel   Kernel
+	log      *slog.Logger
+	overruns atomic.Uint64
+	looks    atomic.Uint64
+	// lookNow holds a signal after ends were lost: what lives is caught up with.
+	lookNow chan struct{}
+	// What was said once, and is not said again until it is otherwise.
+	saidWithoutEnds, saidFailed bool
+}
+
+// New returns accounting that has counted nothing yet.
+func New(settings Settings, kernel Kernel, log *slog.Logger) *Accounting {
+	return &Accounting{
+		Ledger: NewLedger(settings), Owners: NewOwners(time.Now), kernel: kernel, log: log, lookNow: make(chan struct{}, 1),
+	}
+}
+
+// Overruns returns how often ends were lost because they came too fast.
+func (a *Accounting) Overruns() uint64 { return a.overruns.Load() }
+
+// Looks returns how many dumps there were of the whole table.
+func (a *Accounting) Looks() uint64 { return a.looks.Load() }
+
+// Run counts until ctx ends. It begins once the proxy has synced, for before nobody knows whose a connection is. A failure
+// is logged, and tried again: traffic does not depend on it. The error is always nil.
+func (a *Accounting) Run(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-a.Owners.Complete():
+	}
+	if err := a.kernel.CountBytes(); err != nil {
+		a.log.Warn("conntrack does not count bytes, so that connections alone are counted", "error", err)
+	}
+	for {
+		err := a.count(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		a.log.Warn("connections are not counted; trying again", "error", err, "retry-in", againAfter)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(againAfter):
+		}
+	}
+}
+
+// count listens and looks, until one of both fails or ctx ends.
+func (a *Accounting) count(ctx context.Context) error {
+	ends, err := a.kernel.Subscribe(conntrack.EventBuffer)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var listening sync.WaitGroup
+	var failed error
+	listening.Go(func() {
+		defer stop()
+		failed = a.listen(ctx, ends)
+	})
+	a.look(ctx)
+	stop()
+	listening.Wait()
+	return errors.Join(failed, ends.Close())
+}
+
+// listen counts what ends.
+func (a *Accounting) listen(ctx context.Context, ends *conntrack.Ends) error {
+	count := func(e *conntrack.Entry) { a.Ledger.Ended(e, a.Owners.Of(e), time.Now()) }
+	for {
+		err := ends.Receive(ctx, count)
+		switch {
+		case errors.Is(err, conntrack.ErrOverrun):
+			a.overruns.Add(1)
+			signal(a.lookNow)
+		case ctx.Err() != nil:
+			return ends.Drain(drainAtMost, count)
+		case err != nil:
+			return fmt.Errorf("listening to the ends of connections: %w", err)
+		}
+	}
+}
+
+// look reads the table again and again.
+func (a *Accounting) look(ctx context.Context) {
+	for {
+		every := cmp.Or(a.kernel.LookEvery, lookEvery)
+		isTold := a.kernel.TellsEnds()
+		if !isTold {
+			every = min(every, lookEveryWithoutEnds)
+		}
+		a.sayWhetherTold(isTold)
+		a.lookOnce(ctx, !isTold)
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.lookNow:
+		case <-time.After(every):
+		}
+	}
+}
+
+func (a *Accounting) lookOnce(ctx context.Context, withoutEnds bool) {
+	a.Ledger.BeginLook(withoutEnds)
+	translated := conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT}
+	now := time.Now()
+	_, err := a.kernel.Table.Dump(ctx, translated, func(e *conntrack.Entry) bool {
+		a.Ledger.Seen(e, a.Owners.Of(e), now)
+		return true
+	})
+	a.Ledger.EndLook(err == nil, a.Owners.Has, time.Now())
+	if err == nil {
+		a.looks.Add(1)
+	}
+	isFailure := err != nil && ctx.Err() == nil && !errors.Is(err, conntrack.ErrInterrupted)
+	if isFailure && !a.saidFailed {
+		a.log.Warn("long connections are not counted before they end; trying again", "error", err)
+	}
+	a.saidFailed = isFailure
+}
+
+func (a *Accounting) sayWhetherTold(isTold bool) {
+	if !isTold && !a.saidWithoutEnds {
+		a.log.Warn("conntrack does not tell of connections that end, so that the table is read every "+lookEveryWithoutEnds.String()+
+			" instead, and what is shorter may be missed", "sysctl", "net.netfilter.nf_conntrack_events", "value", 0)
+	}
+	a.saidWithoutEnds = !isTold
+}
+
+// signal leaves a signal, unless there is one already.
+func signal(to chan<- struct{}) {
+	select {
+	case to <- struct{}{}:
+	default:
+	}
+}

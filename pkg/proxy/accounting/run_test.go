@@ -1,0 +1,149 @@
+//go:build linux
+
+package accounting
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// counting is accounting of a namespace's connection table, all of whose connections are those of web.
+type counting struct {
+	t         *testing.T
+	namespace *netns.Namespace
+	conn      *conntrack.Conn
+	table     *connections.Table
+	accounts  *Accounting
+	stop      func()
+}
+
+func newCounting(t *testing.T, adapt func(*Kernel)) *counting {
+	t.Helper()
+	c := &counting{t: t, namespace: netns.New(t)}
+	c.table = connections.Open(t, c.namespace)
+	c.namespace.Do(func() {
+		var err error
+		if c.conn, err = conntrack.Dial(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Cleanup(func() { _ = c.conn.Close() })
+	kernel := Kernel{
+		Table: c.conn, Subscribe: c.conn.Subscribe, CountBytes: func() error { return nil }, TellsEnds: func() bool { return true },
+	}
+	if adapt != nil {
+		adapt(&kernel)
+	}
+	c.accounts = New(Settings{}, kernel, slog.New(slog.DiscardHandler))
+	accept(c.accounts.Owners, decision(web, clusterIP("10.96.0.10:80"), map[string]string{"10.244.2.1:8080": "node-3"}))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = c.accounts.Run(ctx) // it is always nil
+	}()
+	c.stop = func() { cancel(); <-done }
+	t.Cleanup(c.stop)
+	return c
+}
+
+// begin has it count: it knows all Services.
+func (c *counting) begin() {
+	c.t.Helper()
+	c.accounts.Owners.Synced(selection.Sync{})
+	wait.Until(c.t, "the first look", func() bool { return c.accounts.Looks() > 0 })
+}
+
+func (c *counting) insert(number int) {
+	c.t.Helper()
+	for i := range number {
+		c.table.Insert(connections.Connection{
+			Protocol: model.TCP, Client: netip.AddrPortFrom(at("10.244.1.9:1").Addr(), uint16(1000+i)), Dialled: at("10.96.0.10:80"), Answerer: at("10.244.2.1:8080"),
+			State: conntrack.TCPEstablished, IsAnswered: true,
+		})
+	}
+}
+
+// end has all connections end, and returns how many there were.
+func (c *counting) end() (ended int) {
+	c.t.Helper()
+	var all []conntrack.Entry
+	if _, err := c.conn.Dump(c.t.Context(), conntrack.Filter{}, func(e *conntrack.Entry) bool { all = append(all, *e); return true }); err != nil {
+		c.t.Fatal(err)
+	}
+	for i := range all {
+		deleted, err := c.conn.Delete(&all[i])
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		if deleted {
+			ended++
+		}
+	}
+	return ended
+}
+
+// TestABurstIsCountedOrSaidToBeLost: it keeps no entry in the table, and has the table looked at.
+func TestABurstIsCountedOrSaidToBeLost(t *testing.T) {
+	const burst = 5000
+	release := make(chan struct{})
+	c := newCounting(t, func(kernel *Kernel) {
+		subscribe := kernel.Subscribe
+		kernel.Subscribe = func(int) (*conntrack.Ends, error) { return subscribe(64 << 10) }
+	})
+	c.begin()
+	looks := c.accounts.Looks()
+	c.insert(burst)
+	c.accounts.Ledger.mutex.Lock() // who reads stands still
+	go func() { <-release; c.accounts.Ledger.mutex.Unlock() }()
+	ended := c.end()
+	if left := c.namespace.Exec("cat", "/proc/sys/net/netfilter/nf_conntrack_count"); strings.TrimSpace(left) != "0" {
+		t.Errorf("%s entries are left in the table", left)
+	}
+	close(release)
+	wait.Until(t, "an overrun, and a look", func() bool { return c.accounts.Overruns() > 0 && c.accounts.Looks() > looks })
+	c.stop()
+	if got := sum(c.accounts.Ledger).Connections; ended != burst || got == 0 || got >= burst {
+		t.Errorf("%d of %d ended connections are counted", got, ended)
+	}
+}
+
+// TestTheLastEndsAreCounted: those that were told before the program ends, of more than one datagram.
+func TestTheLastEndsAreCounted(t *testing.T) {
+	c := newCounting(t, nil)
+	c.begin()
+	c.insert(500)
+	ended := c.end()
+	c.stop()
+	if got := sum(c.accounts.Ledger); got.Connections != uint64(ended) || ended != 500 {
+		t.Errorf("%+v is counted of %d", got, ended)
+	}
+}
+
+// TestNothingIsAskedBeforeServicesAreKnown, and what fails is tried again.
+func TestNothingIsAskedBeforeServicesAreKnown(t *testing.T) {
+	var asked atomic.Int32
+	c := newCounting(t, func(kernel *Kernel) {
+		kernel.CountBytes = func() error { asked.Add(1); return errors.New("no") }
+		kernel.Subscribe = func(int) (*conntrack.Ends, error) { asked.Add(1); return nil, errors.New("no") }
+	})
+	time.Sleep(20 * time.Millisecond)
+	if asked.Load() != 0 {
+		t.Error("the kernel was asked before the first sync")
+	}
+	c.accounts.Owners.Synced(selection.Sync{})
+	wait.Until(t, "a try", func() bool { return asked.Load() == 2 })
+}

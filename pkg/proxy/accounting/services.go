@@ -1,0 +1,125 @@
+//go:build linux
+
+package accounting
+
+import (
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+const (
+	// CellsPerService is how many pairs of locality and tier there are in all for each Service that may be named: as many
+	// series as that, and three metrics of each. Of each Service the pairs of every locality with OtherTier are set aside,
+	// and the others are for all Services together: for whoever has traffic first.
+	CellsPerService = 2 * len(Localities)
+	// mostOwn is how many of the latter one Service may have.
+	mostOwn = 16
+	// goneFor is how long a Service must be gone until its series go.
+	goneFor = time.Hour
+)
+
+// services are counts by Service, of a bounded number.
+type services struct {
+	max     int
+	named   map[model.ObjectName]*named
+	rest    cells
+	leftOut map[model.ObjectName]bool
+	free    int // pairs that nobody has
+}
+
+// named is a Service with series of its own.
+type named struct {
+	cells      cells
+	own        int // of the pairs for all
+	isReserved bool
+	last       time.Time // when it had traffic
+	gone       time.Time // since when it is; zero if it is there
+}
+
+func newServices(most int) *services {
+	return &services{
+		max: most, named: map[model.ObjectName]*named{}, rest: cells{}, leftOut: map[model.ObjectName]bool{},
+		free: most * (CellsPerService - len(Localities)),
+	}
+}
+
+// at returns where a connection of a Service counts.
+func (s *services) at(origin *Origin, where cell, now time.Time) *Count {
+	of := s.name(origin)
+	if of == nil {
+		s.leftOut[origin.Service] = true
+		return s.rest.at(where)
+	}
+	of.last = now
+	count := of.cells[where]
+	if count != nil {
+		return count
+	}
+	if where.tier != OtherTier {
+		if s.free == 0 || of.own == mostOwn {
+			where.tier = OtherTier
+		} else {
+			s.free--
+			of.own++
+		}
+	}
+	return of.cells.at(where)
+}
+
+// name returns the series of a Service; nil if there is no place for more.
+func (s *services) name(origin *Origin) *named {
+	if of := s.named[origin.Service]; of != nil {
+		of.isReserved = origin.Reserved
+		return of
+	}
+	if len(s.named) >= s.max && !(origin.Reserved && s.giveUpOne()) {
+		return nil
+	}
+	of := &named{cells: cells{}, isReserved: origin.Reserved}
+	s.named[origin.Service] = of
+	delete(s.leftOut, origin.Service)
+	return of
+}
+
+// giveUpOne takes the place of the Service that had no traffic for longest, unless all places are reserved.
+func (s *services) giveUpOne() bool {
+	var longest model.ObjectName
+	var since *named
+	for name, of := range s.named {
+		isLonger := since == nil || of.last.Before(since.last) || of.last.Equal(since.last) && name.Compare(longest) < 0
+		if !of.isReserved && isLonger {
+			longest, since = name, of
+		}
+	}
+	if since == nil {
+		return false
+	}
+	s.remove(longest)
+	s.leftOut[longest] = true
+	return true
+}
+
+func (s *services) remove(name model.ObjectName) {
+	s.free += s.named[name].own
+	delete(s.named, name)
+}
+
+// forget drops the Services that are gone for long.
+func (s *services) forget(exists func(model.ObjectName) bool, now time.Time) {
+	for name, of := range s.named {
+		switch {
+		case exists(name):
+			of.gone = time.Time{}
+		case of.gone.IsZero():
+			of.gone = now
+		case now.Sub(of.gone) >= goneFor:
+			s.remove(name)
+		}
+	}
+	for name := range s.leftOut {
+		if !exists(name) {
+			delete(s.leftOut, name)
+		}
+	}
+}

@@ -1,0 +1,169 @@
+//go:build linux
+
+package accounting
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+func serviceNumber(i int) model.ObjectName {
+	return model.ObjectName{Namespace: "shop", Name: fmt.Sprintf("service-%05d", i)}
+}
+
+// end counts a connection of a Service that sent so many bytes.
+func end(l *Ledger, service model.ObjectName, isReserved bool, place Place, sent uint64, at time.Time) {
+	e := moved(entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), sent, 0)
+	l.Ended(&e, &Origin{service, isReserved, place}, at)
+}
+
+// names are the Services with series, and what is counted of all of them, and of those without.
+func names(l *Ledger) (found map[model.ObjectName]bool, all, rest Count) {
+	found = map[model.ObjectName]bool{}
+	l.Services(func(row Row) {
+		all.add(row.Count)
+		if row.Service == (model.ObjectName{}) {
+			rest.add(row.Count)
+		} else {
+			found[row.Service] = true
+		}
+	})
+	return found, all, rest
+}
+
+func settings(most int, keys ...string) Settings {
+	return Settings{PerService: true, MaxServices: most, Keys: keys}
+}
+
+var near = Place{Locality: SameZone, Tier: "*", Zone: "a", OwnZone: "a"}
+
+func TestOf10000ServicesAtMost500AreNamedAndSumsEqualTotals(t *testing.T) {
+	l := NewLedger(settings(500))
+	for round := range 3 {
+		for i := range 10_000 {
+			end(l, serviceNumber(i), false, near, uint64(i+round), start)
+		}
+	}
+	found, all, rest := names(l)
+	if len(found) != 500 || l.State().LeftOut != 9_500 {
+		t.Errorf("%d are named, and %d left out", len(found), l.State().LeftOut)
+	}
+	if all != sum(l) || all.Connections != 30_000 || rest.Connections != 28_500 {
+		t.Errorf("all Services have %+v, those without a name %+v, and the node %+v", all, rest, sum(l))
+	}
+}
+
+func TestAReservedServiceTakesThePlaceOfTheIdlest(t *testing.T) {
+	l := NewLedger(settings(3))
+	for i := range 3 {
+		end(l, serviceNumber(i), false, near, 1, start.Add(time.Duration(i)*time.Minute))
+	}
+	end(l, serviceNumber(0), false, near, 1, start.Add(time.Hour)) // so serviceNumber(1) is the idlest
+	end(l, serviceNumber(7), false, near, 1, start.Add(time.Hour))
+	end(l, serviceNumber(8), true, near, 1, start.Add(time.Hour))
+	found, _, _ := names(l)
+	if !found[serviceNumber(8)] || found[serviceNumber(1)] || found[serviceNumber(7)] || len(found) != 3 {
+		t.Errorf("named are %v", found)
+	}
+	for i := 10; i < 20; i++ {
+		end(l, serviceNumber(i), true, near, 1, start.Add(2*time.Hour))
+	}
+	found, _, _ = names(l)
+	if len(found) != 3 || !found[serviceNumber(8)] || !found[serviceNumber(10)] || !found[serviceNumber(11)] {
+		t.Errorf("when all are reserved, named are %v", found)
+	}
+}
+
+func TestADeletedServiceLosesItsSeriesAfterAnHour(t *testing.T) {
+	l := NewLedger(settings(2))
+	end(l, web, false, near, 1, start)
+	end(l, api, false, near, 1, start)
+	end(l, serviceNumber(1), false, near, 1, start)
+	look := func(after time.Duration, there ...model.ObjectName) {
+		l.BeginLook(false)
+		l.EndLook(true, func(name model.ObjectName) bool {
+			for _, one := range there {
+				if one == name {
+					return true
+				}
+			}
+			return false
+		}, start.Add(after))
+	}
+	look(0, api, serviceNumber(1))
+	look(59*time.Minute, api, serviceNumber(1))
+	if found, _, _ := names(l); !found[web] {
+		t.Errorf("after 59 minutes it is gone: %v", found)
+	}
+	look(60*time.Minute, api)
+	found, _, _ := names(l)
+	if found[web] || !found[api] || l.State().LeftOut != 0 {
+		t.Errorf("after an hour named are %v", found)
+	}
+	end(l, serviceNumber(1), false, near, 1, start)
+	if found, _, _ := names(l); !found[serviceNumber(1)] {
+		t.Error("its place is not free")
+	}
+}
+
+func TestTiers(t *testing.T) {
+	l := NewLedger(settings(1, "topology.kubernetes.io/zone"))
+	for _, tier := range []string{"topology.kubernetes.io/zone", "tenants.example/word", "*", "hint", "none"} {
+		end(l, web, false, Place{Locality: SameZone, Tier: tier, Zone: "a", OwnZone: "a"}, 1, start)
+	}
+	got := map[string]uint64{}
+	l.Services(func(row Row) { got[row.Tier] += row.Connections })
+	want := map[string]uint64{"topology.kubernetes.io/zone": 1, OtherTier: 1, "*": 1, "hint": 1, "none": 1}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// TestAllSeriesTogetherAreBounded: whatever tenants write, and whichever Services have the traffic.
+func TestAllSeriesTogetherAreBounded(t *testing.T) {
+	const most = 50
+	var keys []string
+	for i := range 16 {
+		keys = append(keys, fmt.Sprintf("example.com/key-%d", i))
+	}
+	l := NewLedger(settings(most, keys...))
+	for i := range 1000 {
+		for _, tier := range append(keys, "*", "hint", "none", "tenants.example/word") {
+			for _, locality := range Localities {
+				end(l, serviceNumber(i), i%10 == 0, Place{Locality: locality, Tier: tier}, 1, start)
+			}
+		}
+	}
+	series := 0
+	l.Services(func(row Row) {
+		if row.Service != (model.ObjectName{}) {
+			series++
+		}
+	})
+	if series > most*CellsPerService {
+		t.Errorf("there are %d series, want at most %d", series, most*CellsPerService)
+	}
+	if _, all, _ := names(l); all.Connections > sum(l).Connections || sum(l).Connections != 1000*20*4 {
+		t.Errorf("counted by Service: %+v; in all: %+v", all, sum(l))
+	}
+	inAll := 0
+	l.Node(func(Row) { inAll++ })
+	if inAll > 20*4 {
+		t.Errorf("there are %d series of the node", inAll)
+	}
+}
+
+func TestZonesAreBounded(t *testing.T) {
+	l := NewLedger(Settings{})
+	for i := range 10 * mostZones {
+		end(l, web, false, Place{Locality: OtherZone, Zone: fmt.Sprint("zone-", i), OwnZone: "a"}, 1, start)
+	}
+	pairs, bytes := 0, uint64(0)
+	l.Zones(func(_, _ string, traffic Traffic) { pairs, bytes = pairs+1, bytes+traffic.Sent })
+	if pairs != mostZones+1 || bytes != 10*mostZones {
+		t.Errorf("%d pairs have %d bytes", pairs, bytes)
+	}
+}

@@ -1,0 +1,202 @@
+//go:build linux
+
+package connections
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// Report is where a node's connections go.
+//
+// Its JSON names are an interface: scripts read them.
+type Report struct {
+	Node string `json:"node"`
+	// Services are those that have connections: first those with most that are not answered, then those with most to other
+	// zones; never null.
+	Services []Service `json:"services"`
+	// Foreign is how many connections other programs translate.
+	Foreign int `json:"foreign"`
+	// CountsBytes: conntrack counts bytes.
+	CountsBytes bool `json:"countsBytes"`
+}
+
+// Service is the connections of one Service.
+type Service struct {
+	Service string `json:"service"` // namespace/name
+	Counts
+	// ByLocality is how many are open or not answered, by where their endpoint is: same_node, same_zone, other_zone, unknown.
+	ByLocality map[string]int `json:"byLocality"`
+	Endpoints  []Endpoint     `json:"endpoints"`
+}
+
+// Endpoint is the connections of a Service to one endpoint.
+type Endpoint struct {
+	Endpoint string `json:"endpoint"`
+	Protocol string `json:"protocol"`
+	Node     string `json:"node"` // empty if unknown
+	Zone     string `json:"zone"` // empty if unknown
+	// Locality is where it is, seen from this node.
+	Locality string `json:"locality"`
+	// Tier is the first topology key of the Service that it matches here; hint, if hints lead to it, and none otherwise.
+	Tier string `json:"tier"`
+	// Gone: it is no endpoint of the Service any more.
+	Gone bool `json:"gone"`
+	Counts
+}
+
+// Counts are numbers of connections.
+type Counts struct {
+	// Open are answered, and may go on. Unanswered are not answered yet, or never will be.
+	Open       int `json:"open"`
+	Unanswered int `json:"unanswered"`
+	// Ending are over, and wait until conntrack forgets them.
+	Ending int `json:"ending"`
+	// Sent and Received are the bytes of those that are not over, both as the client sees it.
+	Sent     uint64 `json:"sent"`
+	Received uint64 `json:"received"`
+}
+
+func (c *Counts) add(more Counts) {
+	c.Open += more.Open
+	c.Unanswered += more.Unanswered
+	c.Ending += more.Ending
+	c.Sent += more.Sent
+	c.Received += more.Received
+}
+
+// countsOf are those of one entry.
+func countsOf(e *conntrack.Entry) Counts {
+	switch {
+	case e.Status&conntrack.SeenReply == 0:
+		return Counts{Unanswered: 1, Sent: e.Sent.Bytes}
+	case accounting.IsOver(e):
+		return Counts{Ending: 1}
+	}
+	return Counts{Open: 1, Sent: e.Sent.Bytes, Received: e.Received.Bytes}
+}
+
+// Reading puts a report together, entry by entry.
+type Reading struct {
+	owners *accounting.Owners
+	nodes  map[endpointOf]string
+	wanted func(model.ObjectName) bool
+
+	services map[model.ObjectName]map[address]*Endpoint
+	foreign  int
+	hasBytes bool
+}
+
+// address is an endpoint's.
+type address struct {
+	protocol model.Protocol
+	addr     netip.AddrPort
+}
+
+// endpointOf is an endpoint of a Service.
+type endpointOf struct {
+	service model.ObjectName
+	address
+}
+
+// NewReading returns a reading for a state of the cluster, of those Services that are wanted.
+func NewReading(cluster *model.Cluster, families []model.Family, wanted func(model.ObjectName) bool) *Reading {
+	r := &Reading{
+		owners: accounting.NewOwners(time.Now), nodes: map[endpointOf]string{}, wanted: wanted,
+		services: map[model.ObjectName]map[address]*Endpoint{},
+	}
+	planner := selection.NewPlanner(cluster)
+	for _, name := range cluster.ServiceNames() {
+		decisions := planner.Decide(name, families)
+		r.owners.Accept(name, r.owners.Digest(decisions))
+		for i := range decisions {
+			for j := range decisions[i].Endpoints {
+				endpoint := &decisions[i].Endpoints[j]
+				r.nodes[endpointOf{name, address{decisions[i].Port.Protocol, endpoint.Addr}}] = endpoint.Node
+			}
+		}
+	}
+	return r
+}
+
+// Add takes an entry in.
+func (r *Reading) Add(e *conntrack.Entry) {
+	if e.Status&conntrack.DestinationNAT == 0 {
+		return
+	}
+	r.hasBytes = r.hasBytes || e.Sent.Bytes > 0
+	origin := r.owners.Of(e)
+	switch {
+	case origin == nil:
+		r.foreign++
+		return
+	case !r.wanted(origin.Service):
+		return
+	}
+	at := address{e.Protocol, e.Answerer()}
+	of := r.services[origin.Service]
+	if of == nil {
+		of = map[address]*Endpoint{}
+		r.services[origin.Service] = of
+	}
+	if of[at] == nil {
+		node, isKnown := r.nodes[endpointOf{origin.Service, at}]
+		of[at] = &Endpoint{
+			Endpoint: at.addr.String(), Protocol: e.Protocol.String(), Node: node, Zone: origin.Place.Zone,
+			Locality: origin.Place.Locality.String(), Tier: origin.Place.Tier, Gone: !isKnown,
+		}
+	}
+	of[at].add(countsOf(e))
+}
+
+// Report returns what was taken in, and begins anew.
+func (r *Reading) Report(node string) Report {
+	report := Report{Node: node, Services: make([]Service, 0, len(r.services)), Foreign: r.foreign, CountsBytes: r.hasBytes}
+	for _, name := range slices.SortedFunc(maps.Keys(r.services), model.ObjectName.Compare) {
+		service := Service{Service: name.String(), ByLocality: map[string]int{}}
+		for _, locality := range accounting.Localities {
+			service.ByLocality[locality.String()] = 0
+		}
+		for _, endpoint := range r.services[name] {
+			service.Endpoints = append(service.Endpoints, *endpoint)
+			service.add(endpoint.Counts)
+			service.ByLocality[endpoint.Locality] += endpoint.Open + endpoint.Unanswered
+		}
+		slices.SortFunc(service.Endpoints, func(a, b Endpoint) int {
+			return cmp.Or(worse(a.Counts, b.Counts, a.crosses(), b.crosses()), cmp.Compare(a.Endpoint, b.Endpoint),
+				cmp.Compare(a.Protocol, b.Protocol))
+		})
+		report.Services = append(report.Services, service)
+	}
+	slices.SortStableFunc(report.Services, func(a, b Service) int {
+		return worse(a.Counts, b.Counts, a.crosses(), b.crosses())
+	})
+	r.services, r.foreign, r.hasBytes = map[model.ObjectName]map[address]*Endpoint{}, 0, false
+	return report
+}
+
+// crosses is how many connections go to other zones.
+func (s *Service) crosses() int { return s.ByLocality[accounting.OtherZone.String()] }
+
+func (e *Endpoint) crosses() int {
+	if e.Locality != accounting.OtherZone.String() {
+		return 0
+	}
+	return e.Open + e.Unanswered
+}
+
+// worse orders by what is not answered, then by what crosses zones, then by what is open; most first.
+func worse(a, b Counts, aCrosses, bCrosses int) int {
+	return cmp.Or(
+		cmp.Compare(b.Unanswered, a.Unanswered), cmp.Compare(bCrosses, aCrosses), cmp.Compare(b.Open, a.Open),
+		cmp.Compare(b.Ending, a.Ending),
+	)
+}

@@ -1,8 +1,8 @@
 // Package manifest reads the Kubernetes objects of YAML and JSON files: several documents in a file, and Lists in
 // them.
 //
-// What is wrong is a value beside the objects that are right, of the smallest part that it concerns. What an object
-// means is decided by the caller.
+// What is wrong is returned as values beside the good objects, each about the smallest part that it concerns. The caller
+// decides what an object means.
 //
 //	scan     which files a folder has                     scan.go
 //	read     the text of one, within bounds               file.go

@@ -6,6 +6,6 @@
 // # The Lease
 //
 // A Lease beside the publisher says that what all slices say together was true at its renewTime. The publisher renews it
-// only while it follows Nodes and nothing is left to write. So who reads the slices knows by one small object whether
-// there is a publisher, that the first publication is complete, and how old the newest news may be.
+// only while it follows Nodes and nothing is left to write. So one small object tells readers of the slices whether
+// there is a publisher, that the first publication is complete, and how old the newest data may be.
 package topologyslice

@@ -1,7 +1,7 @@
 // Package config reads kube-proxy's configuration, kubeproxy.config.k8s.io/v1alpha1, so that the ConfigMap of a
 // cluster works as it is.
 //
-// Which settings kube-proxy has and which have no meaning here is known to this package alone: a setting is named by
+// Only this package knows which settings kube-proxy has, and which have no meaning here: a setting is named by
 // its field path in the file, such as conntrack.maxPerCore, and the reader of flags sets the same fields. Resolve
 // makes plain Settings of them.
 //

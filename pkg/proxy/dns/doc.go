@@ -8,7 +8,7 @@
 //	server.go    UDP and TCP
 //	tcp.go       connections that stay
 //
-// It answers for those names alone and refuses everything else, so that whoever asks goes on to the cluster's DNS. It
+// It answers for those names alone and refuses everything else, so that the node's DNS cache asks the cluster's DNS next. It
 // never forwards, caches or recurses: a process that cannot answer for others cannot break their answers.
 //
 // What the answers must be is in version 1.1.0 of Kubernetes' DNS specification

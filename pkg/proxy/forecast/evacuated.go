@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/fleet"
 )
 
-// OnlyEvacuated is a Service that has nothing else than endpoints on Nodes that are being evacuated, for some clients: its
+// OnlyEvacuated is a Service that has only endpoints on Nodes that are being evacuated, for some clients: its
 // topology keys or a Local policy allow no other one, or there is none. Those endpoints go on serving.
 type OnlyEvacuated struct {
 	Service string `json:"service"` // namespace/name

@@ -4,5 +4,5 @@
 // The way is Cells (the Nodes as a list of topology keys sees them), Places (a Service's endpoints likewise), a Plan
 // (the split for all nodes), a Share (one node's part of it), and slots (the share in whole numbers). All are functions
 // of values in whole numbers: the same Nodes and endpoints give the same result, bit for bit, in whatever
-// order it heard of them.
+// order they came.
 package balance

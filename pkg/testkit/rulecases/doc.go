@@ -1,5 +1,5 @@
 // Package rulecases has the cases on which all who judge topology settings must agree: package rules, the webhook
 // behind a real API server, and the policies in manifests/webhook-cel. Only tests import it.
 //
-// The cases are in cases/*.yaml, a list in each file. Who adds one to them adds it for all three.
+// The cases are in cases/*.yaml, a list in each file. A new case holds for all three.
 package rulecases

@@ -7,5 +7,5 @@
 //
 //	config.yaml:7: rules.SCV027: Unsupported value: "SCV027": there is no such rule; did you mean SVC027?
 //
-// A file that changes is read again. One that is wrong then changes nothing: what it said before stays in force.
+// A file that changes is read again. If it is wrong, the last good one stays in force.
 package config

@@ -7,9 +7,9 @@
 // Any number of replicas may run. One of them leads, by a Lease, and works; what another wrote meanwhile it takes over. A
 // replica that loses the lead goes on answering reviews, and waits for its next turn.
 //
-// What came together is written together: a change is written a second after the first of those that it waits for. A
-// slice is written only if something in it changes, and no node moves without need. Which keys are published users choose,
-// so that changes of them have a budget (budget.go), and places among them an order (contest.go).
+// Changes that come together are written together: a change is written a second after the first of those that it waits for. A
+// slice is written only if something in it changes, and no node moves without need. Users choose which keys are published,
+// so changes of them have a budget (budget.go), and places among them an order (contest.go).
 //
 // # Cost
 //

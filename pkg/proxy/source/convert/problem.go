@@ -17,11 +17,11 @@ func Refused(kind *Kind, name model.ObjectName, uid string, errs field.ErrorList
 	return problems
 }
 
-// found is a value that says what of its object has no effect.
+// found is a value that reports which parts of its object have no effect.
 type found interface{ Found() []model.Finding }
 
-// Found returns what of an object has no effect, though its value is in force: labels and annotations that count as absent,
-// and what the value says.
+// Found returns which parts of an object have no effect, though its value is in force: labels and annotations that count
+// as absent, and what the value itself reports.
 func (k ObjectKey) Found(file string, object Object, value any, view View) []model.Finding {
 	var problems []model.Finding
 	if k.Kind.Ignored != nil {

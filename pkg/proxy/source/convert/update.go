@@ -6,10 +6,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Update is what a source made different since the update before.
+// Update is what changed in a source since the update before.
 type Update struct {
 	Change model.Change
-	// Refused are the problems that are new, PutRight those that are none any more, both sorted.
+	// Refused are the new problems, PutRight those that are solved, both sorted.
 	Refused, PutRight []model.Finding
 }
 

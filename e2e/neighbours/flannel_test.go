@@ -20,18 +20,28 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// overlay is flannel's network of a town, and etcd, where flannel keeps it.
+// overlay is flannel's network of a town.
 type overlay struct {
-	flanneld string
-	etcd     string // its address
-	files    string
+	files string
+	subnets
+}
+
+// subnets is where flannel keeps which node has which addresses for its pods.
+type subnets interface {
+	// configure writes what all nodes' flannels read when they start.
+	configure(here *town, config []byte)
+	// arguments are those of a node's flannel.
+	arguments(m *machine) []string
 }
 
 // flannelReady is where flannel says whether its rules are there.
 const flannelReady = "127.0.0.1:8081"
 
-// newOverlay starts etcd on a machine of its own.
-func newOverlay(here *town) *overlay {
+// inEtcd keeps them in etcd, at an address.
+type inEtcd struct{ address string }
+
+// newEtcd starts etcd on a machine of its own.
+func newEtcd(here *town) subnets {
 	t := here.t
 	t.Helper()
 	store, err := here.fabric.AddHost("etcd", here.nodes[0].Node)
@@ -43,27 +53,60 @@ func newOverlay(here *town) *overlay {
 		_, err := site.Page(store.Namespace, address, "/readyz")
 		return err
 	})
-	return &overlay{programs.Path(binaries.Flannel, "flanneld"), address, t.TempDir()}
+	return inEtcd{address}
 }
 
-// configure writes what all nodes' flannels read when they start.
-func (o *overlay) configure(here *town, nftables bool) {
+func (e inEtcd) configure(here *town, config []byte) {
 	t := here.t
 	t.Helper()
-	config, err := json.Marshal(map[string]any{
-		"EnableIPv6": true, "EnableNFTables": nftables, "Backend": map[string]string{"Type": "vxlan"},
-		"Network": fabric.PodsIPv4, "IPv6Network": fabric.PodsIPv6, "IPv6SubnetLen": 64,
-	})
-	must.Succeed(t, err)
 	put, err := json.Marshal(map[string][]byte{"key": []byte("/coreos.com/network/config"), "value": config})
 	must.Succeed(t, err)
 	asking := site.Client(here.nodes[0].Namespace)
-	response, err := asking.Post("http://"+o.etcd+"/v3/kv/put", "application/json", strings.NewReader(string(put)))
+	response, err := asking.Post("http://"+e.address+"/v3/kv/put", "application/json", strings.NewReader(string(put)))
 	must.Succeed(t, err)
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		t.Fatalf("writing flannel's configuration: %s", response.Status)
 	}
+}
+
+func (e inEtcd) arguments(*machine) []string { return []string{"--etcd-endpoints=http://" + e.address} }
+
+// inNodes keeps them in annotations of Nodes, as the manifests of flannel do. Which addresses a node has says its
+// spec.podCIDRs.
+type inNodes struct{ kubeconfig, config string }
+
+// newNodes starts an API server on a machine of its own, which knows the town's nodes.
+func newNodes(here *town) subnets {
+	t := here.t
+	t.Helper()
+	server, err := here.fabric.AddHost("api", here.nodes[0].Node)
+	must.Succeed(t, err)
+	api := site.New(t, site.Config{On: server.Namespace})
+	for _, node := range here.nodes {
+		here.createNode(api, node)
+	}
+	return inNodes{site.Kubeconfig(t, api.AdminConfig()), filepath.Join(t.TempDir(), "net-conf.json")}
+}
+
+func (n inNodes) configure(here *town, config []byte) {
+	here.t.Helper()
+	must.Succeed(here.t, os.WriteFile(n.config, config, 0o600))
+}
+
+func (n inNodes) arguments(*machine) []string {
+	return []string{"--kube-subnet-mgr", "--kubeconfig-file=" + n.kubeconfig, "--net-config-path=" + n.config}
+}
+
+// masqueradeBy has flannel's masquerading made by iptables or by nftables from its next start on.
+func (o *overlay) masqueradeBy(here *town, nftables bool) {
+	here.t.Helper()
+	config, err := json.Marshal(map[string]any{
+		"EnableIPv6": true, "EnableNFTables": nftables, "Backend": map[string]string{"Type": "vxlan"},
+		"Network": fabric.PodsIPv4, "IPv6Network": fabric.PodsIPv6, "IPv6SubnetLen": 64,
+	})
+	must.Succeed(here.t, err)
+	o.configure(here, config)
 }
 
 // start starts flannel on a node, with the addresses that its pods have.
@@ -82,8 +125,11 @@ func (o *overlay) start(m *machine) {
 		_, err := site.Page(m.Namespace, flannelReady, "/readyz")
 		return err
 	}
-	m.service = m.inDebian().start("flannel", ready, o.flanneld, "--etcd-endpoints=http://"+o.etcd, "--ip-masq",
-		"--subnet-file="+file, "--healthz-ip=127.0.0.1", "--healthz-port=8081")
+	arguments := []string{
+		"NODE_NAME=" + m.Name, programs.Path(binaries.Flannel, "flanneld"), "--ip-masq", "--subnet-file=" + file,
+		"--healthz-ip=127.0.0.1", "--healthz-port=8081",
+	}
+	m.service = m.inDebian().start("flannel", ready, "env", append(arguments, o.arguments(m)...)...)
 }
 
 // leavePodsToOthers takes away the fabric's own routes to the pods of other nodes: flannel makes its own.
@@ -105,8 +151,15 @@ func (m *machine) leavePodsToOthers() {
 // TestFlannel with VXLAN, whose masquerading is made by iptables or by nftables. An update changes to the other one.
 func TestFlannel(t *testing.T) {
 	t.Parallel()
-	for _, nftables := range []bool{false, true} {
-		t.Run(map[bool]string{false: "iptables", true: "nftables"}[nftables], func(t *testing.T) {
+	for name, test := range map[string]struct {
+		nftables bool
+		subnets  func(*town) subnets
+	}{
+		"iptables":                   {false, newEtcd},
+		"nftables":                   {true, newEtcd},
+		"nftables, subnets of Nodes": {true, newNodes},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			restart := func(m *machine) {
 				m.stop()
@@ -116,15 +169,15 @@ func TestFlannel(t *testing.T) {
 				start: func(m *machine) {
 					here := m.town
 					if here.overlay == nil {
-						here.overlay = newOverlay(here)
-						here.overlay.configure(here, nftables)
+						here.overlay = &overlay{here.t.TempDir(), test.subnets(here)}
+						here.overlay.masqueradeBy(here, test.nftables)
 						_, err := here.outside.Serve(servicePort)
 						must.Succeed(t, err)
 					}
 					here.overlay.start(m)
 				},
 				update: func(m *machine) {
-					m.town.overlay.configure(m.town, !nftables)
+					m.town.overlay.masqueradeBy(m.town, !test.nftables)
 					restart(m)
 				},
 				restart: restart,

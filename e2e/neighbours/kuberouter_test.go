@@ -55,7 +55,14 @@ func newPolicies(here *town) *policies {
 // createNode has an API server know a node.
 func (s *town) createNode(api *site.Site, node *machine) {
 	s.t.Helper()
-	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node.Name}}
+	ipv4, ipv6 := node.PodCIDRs()
+	object := &corev1.Node{
+		// flannel takes it for granted that there are annotations: kubelet makes this one.
+		ObjectMeta: metav1.ObjectMeta{Name: node.Name, Annotations: map[string]string{
+			"volumes.kubernetes.io/controller-managed-attach-detach": "true",
+		}},
+		Spec: corev1.NodeSpec{PodCIDR: ipv4.String(), PodCIDRs: []string{ipv4.String(), ipv6.String()}},
+	}
 	api.Create(s.t, object)
 	object.Status.Addresses = []corev1.NodeAddress{
 		{Type: corev1.NodeInternalIP, Address: node.IPv4.String()}, {Type: corev1.NodeInternalIP, Address: node.IPv6.String()},

@@ -300,8 +300,12 @@ func TestRunReturnsAtOnceDuringAnOutage(t *testing.T) {
 					return c
 				})
 				time.Sleep(outage)
-				if got := r.logged("connection refused"); got != 5 {
-					t.Errorf("%d outages were logged, want those of the five resources", got)
+				want := len(convert.Kinds)
+				for range nodes.Reasons {
+					want++
+				}
+				if got := r.logged("connection refused"); got != want {
+					t.Errorf("%d outages were logged, want those of the %d resources", got, want)
 				}
 				r.end(t)
 			})

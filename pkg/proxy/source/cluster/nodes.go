@@ -64,7 +64,7 @@ func (w *Watcher) lookFor(ctx context.Context, names []string, hostnames map[str
 	}
 	isOne, err := labels.NewRequirement(corev1.LabelHostname, selection.In, values)
 	if err != nil { // there are none
-		w.change(func(s *state) { s.nodes.Answer(areThere) })
+		w.change(func(s *state) { s.nodes.Answer(areThere, s.now) })
 		return
 	}
 	version := "0"
@@ -86,5 +86,5 @@ func (w *Watcher) lookFor(ctx context.Context, names []string, hostnames map[str
 			areThere[list.Items[i].Name] = true
 		}
 	}
-	w.change(func(s *state) { s.nodes.Answer(areThere) })
+	w.change(func(s *state) { s.nodes.Answer(areThere, s.now) })
 }

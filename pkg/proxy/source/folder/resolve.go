@@ -204,11 +204,11 @@ func changeBetween(before, after map[convert.ObjectKey]entry, known *nodes.Direc
 		}
 	}
 	areThere := map[string]bool{}
+	known.Expire(now)
 	for node := range known.Questions() {
 		areThere[node] = false
 	}
-	known.Answer(areThere)
-	known.Expire(now)
+	known.Answer(areThere, now)
 	known.Take(&change)
 	return change
 }

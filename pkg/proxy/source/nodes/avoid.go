@@ -22,13 +22,19 @@ type avoided struct {
 	// asked are the nodes of which it must be known whether they are there, by the label with their hostname; isAsked: they
 	// were handed over.
 	asked map[string]*question
-	// gone are the nodes that went while they were avoided, with the usable endpoints that were listed there then.
-	gone map[string]map[endpoint]listing
+	// gone are the nodes that went while they were avoided.
+	gone map[string]departed
 	// endpoints yields the EndpointSlices that there are.
 	endpoints iter.Seq[*model.EndpointSlice]
 
 	later later.Queue[matter]
 	news  map[model.Against]*model.Avoid // what was not handed over yet
+}
+
+// departed is a node that went: what its label for the hostname was, and the usable endpoints that are listed there.
+type departed struct {
+	hostname string
+	left     map[endpoint]listing
 }
 
 // question is whether a node is there.
@@ -73,7 +79,7 @@ func (l listing) without(slice model.ObjectName) listing {
 func newAvoided(endpoints iter.Seq[*model.EndpointSlice]) avoided {
 	return avoided{
 		against: map[model.Against]*model.Avoid{}, said: map[model.Against]map[string]string{},
-		asked: map[string]*question{}, gone: map[string]map[endpoint]listing{}, endpoints: endpoints,
+		asked: map[string]*question{}, gone: map[string]departed{}, endpoints: endpoints,
 	}
 }
 
@@ -81,8 +87,9 @@ func (a *avoided) clone(endpoints iter.Seq[*model.EndpointSlice]) avoided {
 	clone := avoided{
 		maps.Clone(a.against), maps.Clone(a.said), maps.Clone(a.asked), maps.Clone(a.gone), endpoints, a.later.Clone(), maps.Clone(a.news),
 	}
-	for node, left := range clone.gone {
-		clone.gone[node] = maps.Clone(left)
+	for node, departed := range clone.gone {
+		departed.left = maps.Clone(departed.left)
+		clone.gone[node] = departed
 	}
 	return clone
 }
@@ -157,9 +164,13 @@ func (a *avoided) end(node string, now time.Time) {
 // expire lifts what ends, and what nobody answers for.
 func (a *avoided) expire(now time.Time) {
 	for _, due := range a.later.Due(now) {
-		if due.what == endAvoid {
+		switch due.what {
+		case endAvoid:
 			a.end(due.name, now)
-		} else {
+		case askAgain:
+			a.asked[due.name] = &question{hostname: a.gone[due.name].hostname}
+			a.later.At(due, now.Add(askAgainAfter))
+		default:
 			a.settle(due.name)
 		}
 	}
@@ -191,23 +202,31 @@ func (a *avoided) HasQuestions() bool {
 	return false
 }
 
-// Answer takes in which of the nodes that were asked for are there, and which are gone.
-func (a *avoided) Answer(areThere map[string]bool) {
-	gone := map[string]bool{}
+// Answer takes in which of the nodes that were asked for are there, and which are gone. Those are asked for again from time
+// to time: one that comes back without the label says nothing by itself.
+func (a *avoided) Answer(areThere map[string]bool, now time.Time) {
+	hostnames, isNew := map[string]string{}, map[string]bool{}
 	for node, isThere := range areThere {
+		question := a.asked[node]
+		_, wasGone := a.gone[node]
 		switch {
-		case a.asked[node] == nil: // it says it again
+		case question == nil: // it says it again
 		case isThere:
 			a.settle(node)
+		case wasGone:
+			delete(a.asked, node)
 		default:
-			gone[node] = true
+			hostnames[node], isNew[node] = question.hostname, true
 		}
 	}
-	for node, left := range a.listed(gone) {
-		a.forget(node)
-		if a.gone[node] = left; len(left) == 0 {
+	for node, left := range a.listed(isNew) {
+		if len(left) == 0 {
 			a.settle(node)
+			continue
 		}
+		a.forget(node)
+		a.gone[node] = departed{hostnames[node], left}
+		a.later.At(matter{askAgain, node}, now.Add(askAgainAfter))
 	}
 }
 
@@ -226,6 +245,7 @@ func (a *avoided) forget(node string) {
 	delete(a.asked, node)
 	delete(a.gone, node)
 	a.later.Cancel(matter{giveUpAsk, node})
+	a.later.Cancel(matter{askAgain, node})
 }
 
 // listed returns the usable endpoints that all slices list on some nodes, by node.
@@ -273,11 +293,11 @@ func (a *avoided) NoteSlice(before, now *model.EndpointSlice) {
 	if len(a.gone) == 0 {
 		return
 	}
-	isGone := func(node string) bool { return a.gone[node] != nil }
+	isGone := func(node string) bool { return a.gone[node].left != nil }
 	had, has := usable(before, isGone), usable(now, isGone)
 	alive := map[string]bool{}
 	for one, phase := range has {
-		left := a.gone[one.node]
+		left := a.gone[one.node].left
 		if phase < left[one].best() {
 			alive[one.node] = true
 		}
@@ -287,7 +307,7 @@ func (a *avoided) NoteSlice(before, now *model.EndpointSlice) {
 		if _, stays := has[one]; stays {
 			continue
 		}
-		left := a.gone[one.node]
+		left := a.gone[one.node].left
 		if left[one] = left[one].without(before.Name); len(left[one]) > 0 {
 			continue
 		}

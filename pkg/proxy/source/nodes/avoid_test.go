@@ -103,7 +103,7 @@ func TestANodeThatGoesWhileItIsAvoidedStaysSo(t *testing.T) {
 	goes := func(s *site) {
 		s.label("node-1", "")
 		s.Questions()
-		s.Answer(map[string]bool{"node-1": false})
+		s.Answer(map[string]bool{"node-1": false}, s.now)
 	}
 	for name, test := range map[string]struct {
 		then func(*site)
@@ -113,7 +113,7 @@ func TestANodeThatGoesWhileItIsAvoidedStaysSo(t *testing.T) {
 		"its label is taken away": {func(s *site) {
 			s.label("node-1", "true")
 			s.label("node-1", "")
-			s.Answer(map[string]bool{"node-1": true})
+			s.Answer(map[string]bool{"node-1": true}, s.now)
 		}, "[]"},
 		"it comes back with the label off": {func(s *site) { s.label("node-1", "false") }, "[]"},
 		"it comes back with the label":     {func(s *site) { s.label("node-1", "true"); s.slice("a", nil); s.slice("b", nil) }, "[node-1]"},
@@ -170,7 +170,7 @@ func TestALabelThatIsNotSeenAnyMoreIsAskedFor(t *testing.T) {
 		t.Errorf("until there is an answer, avoided are %s", got)
 	}
 	s.label("node-3", "true")
-	s.Answer(map[string]bool{"node-1": true, "node-2": false, "node-3": false})
+	s.Answer(map[string]bool{"node-1": true, "node-2": false, "node-3": false}, s.now)
 	if got := s.avoidedNodes(); got != "[node-2 node-3 node-4]" {
 		t.Errorf("after the answer, avoided are %s", got)
 	}
@@ -181,10 +181,38 @@ func TestALabelThatIsNotSeenAnyMoreIsAskedFor(t *testing.T) {
 		t.Errorf("avoided are %s, though nobody answers", s.avoidedNodes())
 	}
 	s.label("node-3", "")
-	s.Answer(map[string]bool{"node-3": false})
+	s.Answer(map[string]bool{"node-3": false}, s.now)
 	s.slice("a", nil)
 	if got := s.avoidedNodes(); got != "[]" || len(s.gone) != 0 || len(s.asked) != 0 {
 		t.Errorf("no slice lists anything: avoided are %s, remembered %d", got, len(s.gone))
+	}
+}
+
+// TestANodeThatCameBackIsNoticed, though nobody tells: it is asked for once a minute.
+func TestANodeThatCameBackIsNoticed(t *testing.T) {
+	s := newSite()
+	s.slice("a", map[string]model.Phase{"node-1/10.0.0.1": ready})
+	s.label("node-1", "true")
+	s.label("node-1", "")
+	s.Questions()
+	s.Answer(map[string]bool{"node-1": false}, s.now)
+	for range 3 {
+		s.pass(askAgainAfter - 1)
+		if s.HasQuestions() {
+			t.Error("it is asked sooner")
+		}
+		s.pass(1)
+		if diff := cmp.Diff(map[string]string{"node-1": "host-of-node-1"}, s.Questions()); diff != "" || s.avoidedNodes() != "[node-1]" {
+			t.Errorf("a minute later avoided are %s, and the question is (-want +got):\n%s", s.avoidedNodes(), diff)
+		}
+		s.Answer(map[string]bool{"node-1": false}, s.now)
+	}
+	s.pass(askAgainAfter)
+	s.Questions()
+	s.slice("a", map[string]model.Phase{"node-1/10.0.0.1": terminating})
+	s.Answer(map[string]bool{"node-1": true}, s.now)
+	if got := s.avoidedNodes(); got != "[]" || s.avoided.later.Len() != 0 || len(s.gone)+len(s.asked) != 0 {
+		t.Errorf("it is back: avoided are %s, and %d things are to happen", got, s.avoided.later.Len())
 	}
 }
 
@@ -206,7 +234,7 @@ func TestEvacuationsEndWhenTheyShould(t *testing.T) {
 	check("one is over already", 0, "[node-1 node-2 node-3 node-4]")
 	s.label("node-2", "20261122T1715Z")
 	s.label("node-4", "")
-	s.Answer(map[string]bool{"node-4": false})
+	s.Answer(map[string]bool{"node-4": false}, s.now)
 	check("just before the first end", 10*time.Minute-1, "[node-1 node-2 node-3 node-4]")
 	if at, some := s.Next(); !some || at.Sub(s.now) != 1 {
 		t.Errorf("the next is at %v: %v", at, some)
@@ -217,8 +245,8 @@ func TestEvacuationsEndWhenTheyShould(t *testing.T) {
 	check("one begins again", 0, "[node-1 node-3 node-4]")
 	s.label("node-1", "true")
 	check("it has no end any more", time.Hour, "[node-1 node-3 node-4]")
-	if at, some := s.Next(); some {
-		t.Errorf("something is to happen at %v", at)
+	if s.later.Len() != 0 {
+		t.Errorf("%d things are to happen", s.later.Len())
 	}
 }
 
@@ -239,7 +267,7 @@ func TestWhatIsAvoidedIsWhatTheRuleSays(t *testing.T) {
 				if isLabelled[name] {
 					isThere := random.IntN(2) == 0
 					s.label(name, "")
-					s.Answer(map[string]bool{name: isThere})
+					s.Answer(map[string]bool{name: isThere}, s.now)
 					isLabelled[name] = false
 					isGone[name] = !isThere && len(s.best()[name]) > 0
 				}
@@ -301,10 +329,10 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 		s.slice("a", map[string]model.Phase{fmt.Sprintf("node-1/10.0.%d.%d", i/250, i%250): ready, "node-2/10.9.0.1": ready})
 		s.label("node-1", "true")
 		s.label("node-1", "")
-		s.Answer(map[string]bool{"node-1": false})
+		s.Answer(map[string]bool{"node-1": false}, s.now)
 		s.label("node-2", "true")
 	}
-	if len(s.gone) != 1 || len(s.gone["node-1"]) != 1 || s.avoided.later.Len() > 1 || len(s.asked) != 0 {
+	if len(s.gone) != 1 || len(s.gone["node-1"].left) != 1 || s.avoided.later.Len() > 1 || len(s.asked) != 0 {
 		t.Errorf("remembered are %v, with %d matters and %d questions", s.gone, s.avoided.later.Len(), len(s.asked))
 	}
 }

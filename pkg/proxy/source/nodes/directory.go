@@ -47,6 +47,7 @@ const (
 	forgetNode             // of which nobody says anything any more
 	endAvoid               // of a node and reason
 	giveUpAsk              // on the answer whether a node is there
+	askAgain               // whether a node that is gone is there
 )
 
 // New returns an empty directory of the node that is called own. endpoints yields the EndpointSlices that there are.

@@ -23,7 +23,7 @@
 // minute, until they are brought up to date. So what was held against such a node is kept until no slice lists a usable
 // endpoint there any more, or until one lists an endpoint there that is new or better than it was: ready, and it was
 // terminating, or unready. Then somebody has seen the node alive. A Node of that name that comes back with the label is
-// avoided by it.
+// avoided by it; whether one comes back without is asked for once a minute.
 //
 // What is remembered is an entry for each endpoint that slices list on such a node, and so at most what the slices hold.
 //

@@ -107,6 +107,8 @@ const (
 	Remembrance = 3 * time.Minute
 	// answerPatience is how long a node is avoided at most while it is asked whether it is there.
 	answerPatience = 3 * time.Second
+	// askAgainAfter is how soon it is asked again whether a node that is gone is back.
+	askAgainAfter = time.Minute
 )
 
 // asksFor reports whether a label says the zone of a node or how much it asks. Those the proxies' own slices have, with the

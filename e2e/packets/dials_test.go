@@ -2,7 +2,9 @@ package packets_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os/exec"
 	"strings"
@@ -312,6 +314,72 @@ func TestOpenConnectionsLiveThroughDialsThatAreDrawnAnew(t *testing.T) {
 	if answers != 2000 {
 		t.Errorf("%d of 2000 connections are answered, which were open before", answers)
 	}
+}
+
+// TestAPortOfAConnectionThatWasResetIsUsedAgain: its endpoint reset it and left, and says nothing. Conntrack leads the next
+// connection from that port there, too, until that of the first one is forgotten.
+func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
+	for name, draws := range map[string]bool{"forgotten": true, "left alone": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 1)
+			node := c.nodes[0]
+			leaving := &pod{Pod: c.addPod(node, "leaving"), zone: "zone-of-node-1"}
+			alive, client := c.addServer(node, "alive"), c.addPod(node, "client")
+			listener, err := leaving.Listen("tcp4", fmt.Sprint(":", podPort))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = listener.Close() }()
+			to := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
+			c.apply(service().Then(endpoints(leaving)))
+			if draws {
+				node.owners.Snapshot().Since = time.Now().Add(-flows.LookFor) // as long after the start
+				drawAnew(t, node)
+			}
+			first := dialFrom(t, client.Namespace, 20_000, to)
+			conn, err := listener.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(conn.(*net.TCPConn).SetLinger(0), conn.Close()); err != nil { // a reset
+				t.Fatal(err)
+			}
+			if n, err := unix.Poll([]unix.PollFd{{Fd: int32(first), Events: unix.POLLIN}}, 2000); n != 1 || err != nil {
+				t.Fatalf("the connection was not reset: %v", err)
+			}
+			_ = unix.Close(first)
+			silence(t, leaving)
+			c.apply(endpoints(alive))
+			time.Sleep(time.Second)
+			again := dials{dialFrom(t, client.Namespace, 20_000, to)}
+			defer func() { _ = unix.Close(again[0]) }()
+			if got := again.connected(time.Now().Add(dialPatience)); (got == 1) != draws {
+				t.Errorf("%d connections were made from the port of the first", got)
+			}
+		})
+	}
+}
+
+// dialFrom begins to dial from a port.
+func dialFrom(t *testing.T, from *fabric.Namespace, port int, to netip.AddrPort) (fd int) {
+	t.Helper()
+	err := from.Do(func() (err error) {
+		if fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0); err != nil {
+			return err
+		}
+		if err := unix.Bind(fd, &unix.SockaddrInet4{Port: port}); err != nil {
+			return err
+		}
+		if err := unix.Connect(fd, &unix.SockaddrInet4{Addr: to.Addr().As4(), Port: int(to.Port())}); !errors.Is(err, unix.EINPROGRESS) {
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fd
 }
 
 // TestARollingRestartOfPodsThatSayNothingLosesNoDial: thirty pods go one after the other, each a while before its slice says

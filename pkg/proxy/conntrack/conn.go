@@ -180,8 +180,8 @@ func (f *Filter) parts() []part {
 	return []part{{family: f.Family}}
 }
 
-// partsByAnswerer asks for each address of IPv4 by itself, unless there are many. For IPv6 the kernel (of 2026 as of 2020)
-// gives what has another address (ctnetlink_filter_match_tuple compares the wrong way round), so all are read.
+// partsByAnswerer asks for each address of IPv4 by itself, unless there are many. For IPv6 the kernel, up to 6.18 at
+// least, gives what has another address (ctnetlink_filter_match_tuple compares the wrong way round): so all are read.
 func (f *Filter) partsByAnswerer() []part {
 	var parts []part
 	has := map[Families]bool{}

@@ -7,7 +7,7 @@
 //
 // TCP and SCTP end their connections themselves, and an open one is never touched. But a client that dials sends its SYN
 // again and again, for two minutes, to the endpoint that the first one was sent to. If that endpoint left meanwhile, the
-// dial is drawn anew: its entry is deleted, too (Dials). So is what is left of a closed connection, which would keep a
+// dial is drawn anew: its entry is deleted, too (Dials). So is what is left of a closed connection, which would lead a
 // client that uses its port again from the endpoints that are there.
 //
 // It knows which entries contradict a selection.Flows, or what package owners says. It does not know why an endpoint may

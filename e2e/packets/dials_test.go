@@ -64,17 +64,20 @@ func (d *drawing) of(protocol model.Protocol) int {
 func silence(t *testing.T, p *pod) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), "nft", "-f", "-")
-	command.Stdin = strings.NewReader("table inet silent {\nchain in { type filter hook prerouting priority -400; meta l4proto != ipv6-icmp drop; }\n" +
-		"chain out { type filter hook output priority -400; meta l4proto != ipv6-icmp drop; }\n}\n")
+	rules := "table inet silent {\n"
+	for _, hook := range []string{"prerouting", "output"} {
+		rules += fmt.Sprintf("chain %s { type filter hook %[1]s priority -400; meta l4proto != ipv6-icmp drop; }\n", hook)
+	}
+	command.Stdin = strings.NewReader(rules + "}\n")
 	if output, err := p.Run(command); err != nil {
 		t.Fatalf("silence %s: %v: %s", p.Name, err, output)
 	}
 }
 
 // addSilent adds a server that answers nothing.
-func (c *cluster) addSilent(n *node, name string) *pod {
+func (c *cluster) addSilent(n *node) *pod {
 	c.t.Helper()
-	added := c.addServer(n, name)
+	added := c.addServer(n, "silent")
 	silence(c.t, added)
 	return added
 }
@@ -134,7 +137,7 @@ func TestDialsUnderWayReachTheEndpointThatTakesOver(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, 1)
 			node := c.nodes[0]
-			silent, alive, client := c.addSilent(node, "silent"), c.addServer(node, "alive"), c.addPod(node, "client")
+			silent, alive, client := c.addSilent(node), c.addServer(node, "alive"), c.addPod(node, "client")
 			c.apply(service().Then(endpoints(silent)))
 			var drawn *drawing
 			if draws {
@@ -172,7 +175,7 @@ func TestDialsOfEveryKindReachTheEndpointThatTakesOver(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, 1)
 			node := c.nodes[0]
-			silent, alive := c.addSilent(node, "silent"), c.addServer(node, "alive")
+			silent, alive := c.addSilent(node), c.addServer(node, "alive")
 			clients := []*fabric.Namespace{c.addPod(node, "client").Namespace, node.Namespace, c.addHost("host", node)}
 			c.apply(service(web.withEverything, edit).Then(endpoints(silent)))
 			drawn := drawAnew(t, node)
@@ -203,7 +206,7 @@ func TestDialsOfEveryKindReachTheEndpointThatTakesOver(t *testing.T) {
 func TestDialsToTheLastEndpointAreRefused(t *testing.T) {
 	c := newCluster(t, 1)
 	node := c.nodes[0]
-	silent, client := c.addSilent(node, "silent"), c.addPod(node, "client")
+	silent, client := c.addSilent(node), c.addPod(node, "client")
 	c.apply(service().Then(endpoints(silent)))
 	drawAnew(t, node)
 	began := time.Now()
@@ -226,17 +229,11 @@ func TestDialsToTheLastEndpointAreRefused(t *testing.T) {
 func TestDialsThatAnotherProgramTranslatedStay(t *testing.T) {
 	c := newCluster(t, 1)
 	node := c.nodes[0]
-	silent, alive, client := c.addSilent(node, "silent"), c.addServer(node, "alive"), c.addPod(node, "client")
+	silent, alive, client := c.addSilent(node), c.addServer(node, "alive"), c.addPod(node, "client")
 	c.apply(service().Then(endpoints(silent)))
 	drawn := drawAnew(t, node)
 	foreign := netip.MustParseAddr("192.0.2.7")
-	rules := fmt.Sprintf("table ip foreign {\nchain pre { type nat hook prerouting priority -110; ip daddr %s tcp dport 80 dnat to %s:%d; }\n}\n",
-		foreign, silent.IPv4, podPort)
-	command := exec.CommandContext(t.Context(), "nft", "-f", "-")
-	command.Stdin = strings.NewReader(rules)
-	if output, err := node.Run(command); err != nil {
-		t.Fatalf("%v: %s", err, output)
-	}
+	intrude(t, node, []path{{"tcp", netip.AddrPortFrom(foreign, 80)}}, silent)
 	dialMany(t, client.Namespace, netip.AddrPortFrom(foreign, 80), 20)
 	ours := dialMany(t, client.Namespace, netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), 20)
 	before := idsOf(t, node, foreign)
@@ -279,7 +276,7 @@ func sameIDs(before, after map[uint32]conntrack.Status) bool {
 func TestOpenConnectionsLiveThroughDialsThatAreDrawnAnew(t *testing.T) {
 	c := newCluster(t, 1)
 	node := c.nodes[0]
-	leaving, silent, alive := c.addServer(node, "leaving"), c.addSilent(node, "silent"), c.addServer(node, "alive")
+	leaving, silent, alive := c.addServer(node, "leaving"), c.addSilent(node), c.addServer(node, "alive")
 	client := c.addPod(node, "client")
 	to := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
 	c.apply(service().Then(endpoints(leaving)))

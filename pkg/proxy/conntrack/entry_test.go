@@ -57,8 +57,9 @@ func TestAnEntryIsReadFromItsMessage(t *testing.T) {
 	}
 	// The reply tuple, the zone and the id are what the kernel looks for when it deletes.
 	key, err := e.key()
-	if want := append(bytes.Clone(udpMessage[4+0x34:4+2*0x34]), unhex("0600120000070000 08000c001234abcd")...); !bytes.Equal(key, want) || err != nil {
-		t.Errorf("its key is %x, %v; want %x", key, err, want)
+	wantKey := append(bytes.Clone(udpMessage[4+0x34:4+2*0x34]), unhex("0600120000070000 08000c001234abcd")...)
+	if !bytes.Equal(key, wantKey) || err != nil {
+		t.Errorf("its key is %x, %v; want %x", key, err, wantKey)
 	}
 	if want := "UDP from 10.244.1.9 to 10.96.0.10:53, answered by 10.244.1.1:8053"; e.String() != want {
 		t.Errorf("it is described as %q, want %q", &e, want)

@@ -62,6 +62,7 @@ func (f Families) number() byte {
 		return unix.NFPROTO_IPV4
 	case OnlyIPv6:
 		return unix.NFPROTO_IPV6
+	case BothFamilies:
 	}
 	return unix.NFPROTO_UNSPEC
 }

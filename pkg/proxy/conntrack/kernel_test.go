@@ -55,6 +55,7 @@ func connection(protocol model.Protocol, family model.Family, number int) connec
 		c.State = conntrack.TCPSynSent
 	case model.SCTP:
 		c.State = conntrack.SCTPCookieWait
+	case model.UDP: // it has no state
 	}
 	return c
 }
@@ -66,6 +67,7 @@ func answered(c connections.Connection) connections.Connection {
 		c.State = conntrack.TCPEstablished
 	case model.SCTP:
 		c.State = conntrack.SCTPEstablished
+	case model.UDP:
 	}
 	return c
 }

@@ -102,7 +102,7 @@ func (l *Looks) serve(r *request) Answer {
 		if !l.isServed(r) {
 			l.Await(r.ctx)
 			if r.ctx.Err() == nil {
-				l.look()
+				l.look(context.WithoutCancel(r.ctx))
 			}
 		}
 		l.turn <- struct{}{}
@@ -143,8 +143,8 @@ func (l *Looks) withdraw(r *request) bool {
 	return true
 }
 
-// look serves all who wait.
-func (l *Looks) look() {
+// look serves all who wait, whether or not the one who looks still does.
+func (l *Looks) look(ctx context.Context) {
 	l.mutex.Lock()
 	requests := l.waiting
 	l.waiting = nil
@@ -152,7 +152,7 @@ func (l *Looks) look() {
 	began := time.Now()
 	var look Look
 	for _, of := range together(requests) {
-		took, err := l.Table.Dump(context.Background(), of.filter, func(e *Entry) bool {
+		took, err := l.Table.Dump(ctx, of.filter, func(e *Entry) bool {
 			look.Entries++
 			return of.give(e)
 		})

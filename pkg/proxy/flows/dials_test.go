@@ -113,7 +113,7 @@ func TestWhatIsMoreThanALookReadsGoesWithTheNext(t *testing.T) {
 	table := &recorded{}
 	for i := range 3 * unansweredAtMost {
 		client := fmt.Sprintf("[fd00:244::9:%d]:%d", i>>15, 1000+i&0x7fff)
-		table.entries = append(table.entries, dial(model.TCP, client, "[fd00:96::a]:80", "[fd00:244::2]:8080"))
+		table.entries = append(table.entries, dial(client, "[fd00:96::a]:80", "[fd00:244::2]:8080"))
 	}
 	reads := watching(t, table, func(w *town) {
 		w.serve("here", "10.244.1.1", "there", "fd00:244::2")

@@ -92,7 +92,8 @@ func TestWhatIsReadAndEndedAndReported(t *testing.T) {
 	tcp.Frontend.Protocol = model.TCP
 	four, six := frontend(service4), frontend(service6)
 	both := []conntrack.Filter{{Protocol: model.UDP}}
-	only4, only6 := []conntrack.Filter{{Family: conntrack.OnlyIPv4, Protocol: model.UDP}}, []conntrack.Filter{{Family: conntrack.OnlyIPv6, Protocol: model.UDP}}
+	only4 := []conntrack.Filter{{Family: conntrack.OnlyIPv4, Protocol: model.UDP}}
+	only6 := []conntrack.Filter{{Family: conntrack.OnlyIPv6, Protocol: model.UDP}}
 	for name, c := range map[string]struct {
 		flows         []selection.Flows
 		isInterrupted bool
@@ -116,7 +117,8 @@ func TestWhatIsReadAndEndedAndReported(t *testing.T) {
 		"of many such the first is named": {list(four), false, []error{nil, unix.EBUSY, unix.EBUSY}, only4, 3, 1, "from 10.244.1.12 to"},
 		"and the others are counted":      {list(four), false, []error{nil, unix.EBUSY, unix.EBUSY}, only4, 3, 1, "busy; and 1 more"},
 		"any other refusal ends the work": {
-			list(four, six), false, []error{nil, unix.EPERM}, both, 2, 1, "from 10.244.1.12 to 10.96.0.10:53, answered by 10.244.1.1:53: operation not",
+			list(four, six), false, []error{nil, unix.EPERM}, both, 2, 1,
+			"from 10.244.1.12 to 10.96.0.10:53, answered by 10.244.1.1:53: operation not",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -93,6 +93,7 @@ func isClosed(e *conntrack.Entry) bool {
 		return e.State == conntrack.TCPClose || e.State == conntrack.TCPTimeWait
 	case model.SCTP:
 		return e.State == conntrack.SCTPClosed || e.State == conntrack.SCTPCookieWait
+	case model.UDP:
 	}
 	return false
 }

@@ -38,8 +38,9 @@ func newTown(edit func(*model.Service), endpoints ...string) *town {
 	w.planner = selection.NewPlanner(w.cluster)
 	service := &model.Service{Name: shop, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:96::a")}}
 	service.ExternalIPs = []netip.Addr{netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")}
-	for i, protocol := range []model.Protocol{model.TCP, model.SCTP} {
-		service.Ports = append(service.Ports, model.ServicePort{Name: protocol.String(), Protocol: protocol, Port: townPort, NodePort: townNode + uint16(i)*0})
+	for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
+		port := model.ServicePort{Name: protocol.String(), Protocol: protocol, Port: townPort, NodePort: townNode}
+		service.Ports = append(service.Ports, port)
 	}
 	if edit != nil {
 		edit(service)
@@ -84,11 +85,11 @@ func (w *town) world(now time.Time) *world {
 
 const label = 86
 
-// dial is an entry of a connection that nobody has answered.
-func dial(protocol model.Protocol, client, dialled, answerer string) conntrack.Entry {
+// dial is an entry of a connection of TCP that nobody has answered.
+func dial(client, dialled, answerer string) conntrack.Entry {
 	from, to, by := netip.MustParseAddrPort(client), netip.MustParseAddrPort(dialled), netip.MustParseAddrPort(answerer)
 	e := conntrack.Entry{
-		Protocol: protocol, Original: conntrack.Tuple{Source: from, Destination: to}, Reply: conntrack.Tuple{Source: by, Destination: from},
+		Protocol: model.TCP, Original: conntrack.Tuple{Source: from, Destination: to}, Reply: conntrack.Tuple{Source: by, Destination: from},
 		Status: conntrack.DestinationNAT, State: conntrack.TCPSynSent,
 	}
 	e.Labels[label/8] = 1 << (label % 8)
@@ -110,7 +111,7 @@ func TestWhichConnectionsGo(t *testing.T) {
 		gone, stays, never            = "10.244.2.1:8080", "10.244.1.1:8080", "10.244.7.7:8080"
 	)
 	local := func(s *model.Service) { s.ExternalTrafficLocal = true }
-	on := func(dialled, answerer string) conntrack.Entry { return dial(model.TCP, host, dialled, answerer) }
+	on := func(dialled, answerer string) conntrack.Entry { return dial(host, dialled, answerer) }
 	ofSCTP := func(e *conntrack.Entry) { e.Protocol = model.SCTP }
 	for name, test := range map[string]struct {
 		edit  func(*model.Service)
@@ -120,7 +121,7 @@ func TestWhichConnectionsGo(t *testing.T) {
 		"its endpoint left":       {nil, on(clusterIP, gone), DialledInVain},
 		"over an external IP":     {nil, on(external, gone), DialledInVain},
 		"over a node port":        {nil, on(nodePort, gone), DialledInVain},
-		"in IPv6":                 {nil, dial(model.TCP, host6, "[fd00:96::a]:80", "[fd00:244::2]:8080"), DialledInVain},
+		"in IPv6":                 {nil, dial(host6, "[fd00:96::a]:80", "[fd00:244::2]:8080"), DialledInVain},
 		"of SCTP":                 {nil, with(on(clusterIP, gone), ofSCTP), DialledInVain},
 		"its frontend is no more": {nil, on("10.96.0.77:80", gone), DialledInVain},
 		"its endpoint serves":     {nil, on(clusterIP, stays), MayAnswer},
@@ -140,7 +141,7 @@ func TestWhichConnectionsGo(t *testing.T) {
 		"it is of UDP":                          {nil, with(on(clusterIP, gone), func(e *conntrack.Entry) { e.Protocol = model.UDP }), OfUDP},
 
 		"Local, from outside to an endpoint elsewhere": {local, on(external, "10.244.2.2:8080"), HasNotLeft},
-		"Local, from a pod":                            {local, dial(model.TCP, pod, external, "10.244.2.2:8080"), MayAnswer},
+		"Local, from a pod":                            {local, dial(pod, external, "10.244.2.2:8080"), MayAnswer},
 		"Local, its endpoint left":                     {local, on(external, gone), DialledInVain},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -170,7 +171,7 @@ func TestAnEntryStaysWhileTheKernelDoesNotSayWhereItsClientIs(t *testing.T) {
 	w := newTown(func(s *model.Service) { s.ExternalTrafficLocal = true }, "there", "10.244.2.1")
 	world := w.world(time.Now())
 	world.isLocal = func(netip.Addr) (bool, error) { return false, errors.New("no answer") }
-	e := dial(model.TCP, host, "203.0.113.1:80", "10.244.2.1:8080")
+	e := dial(host, "203.0.113.1:80", "10.244.2.1:8080")
 	if reason, err := world.judge(&e); reason != IsUncertain || err == nil {
 		t.Errorf("%s, %v; want that it is uncertain, and the error", reason, err)
 	}

@@ -48,8 +48,9 @@ func newReconciler(forget forget, await func(context.Context)) *Reconciler {
 	return &Reconciler{forget: forget, await: await, pending: map[model.Frontend]selection.Flows{}, noted: make(chan struct{}, 1)}
 }
 
-// Note has the flows to some frontends looked at: at once, or when the pass that is going on is over. What is noted of a frontend takes the place of what was noted before, but for who was an endpoint then. It returns
-// at once and keeps the slices, which must not be changed.
+// Note has the flows to some frontends looked at: at once, or when the pass that is going on is over. What is noted of a
+// frontend takes the place of what was noted before, but for who was an endpoint then. It returns at once and keeps the
+// slices, which must not be changed.
 func (r *Reconciler) Note(flows []selection.Flows, scope selection.Scope) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

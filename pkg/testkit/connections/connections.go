@@ -181,6 +181,7 @@ func (c Connection) state(info *netlink.AttributeEncoder) error {
 			sctp.Uint32(attrSCTPTagTo, 1)
 			return nil
 		})
+	case model.UDP: // it has no state
 	}
 	return nil
 }

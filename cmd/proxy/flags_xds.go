@@ -38,7 +38,8 @@ func (f *xdsFlags) Validate(taken ...string) error {
 		parsed, err := netip.ParseAddrPort(address)
 		switch {
 		case isSocket && !filepath.IsAbs(path):
-			errs = append(errs, fmt.Errorf("--xds-bind-address %q: a socket's path begins with a slash, as in unix:///run/vicinity/xds.sock", address))
+			errs = append(errs, fmt.Errorf("--xds-bind-address %q: a socket's path begins with a slash, as in unix:///run/vicinity/xds.sock",
+				address))
 		case !isSocket && err != nil:
 			errs = append(errs, fmt.Errorf("--xds-bind-address %q is neither IP:PORT, such as 0.0.0.0:18000, nor unix:// and a path", address))
 		case !isSocket && parsed.Port() != 0 && slices.Contains(taken, address), slices.Contains(f.addresses, address):

@@ -80,7 +80,9 @@ func serveUpdates(input io.Reader) error {
 			return err
 		}
 		service.ClusterIPs = []netip.Addr{netip.AddrFrom4([4]byte{10, 97, byte(number >> 8), byte(number)})}
-		slice := &model.EndpointSlice{Name: service.Name, Service: service.Name, Ports: []model.SlicePort{{Protocol: model.TCP, Port: uint16(next.Port)}}}
+		slice := &model.EndpointSlice{
+			Name: service.Name, Service: service.Name, Ports: []model.SlicePort{{Protocol: model.TCP, Port: uint16(next.Port)}},
+		}
 		for _, addr := range next.Addrs {
 			slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
 				Addr: netip.MustParseAddr(addr), Endpoint: model.Endpoint{Node: "node-1", Zone: "a", Ready: true, Serving: true},

@@ -1,7 +1,6 @@
 package xds
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -16,10 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/health"
-	"google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/metadata"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,14 +71,9 @@ func newTown(t *testing.T, servers int) *town {
 		listener, err := pod.Listen("tcp", net.JoinHostPort(pod.IPv4.String(), fmt.Sprint(serverPort)))
 		must.Succeed(t, err)
 		name := netip.AddrPortFrom(pod.IPv4, serverPort).String()
-		answering := grpc.NewServer(grpc.UnaryInterceptor(
-			func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-				_ = grpc.SetHeader(ctx, metadata.Pairs("server", name)) // a client that misses it fails the test
-				return handle(ctx, request)
-			}))
-		grpc_health_v1.RegisterHealthServer(answering, health.NewServer())
-		go func() { _ = answering.Serve(listener) }() // until it is stopped
-		t.Cleanup(answering.Stop)
+		answers := answering(name)
+		go func() { _ = answers.Serve(listener) }() // until it is stopped
+		t.Cleanup(answers.Stop)
 		s.servers = append(s.servers, server{pod, i % 2, name})
 	}
 	var err error
@@ -279,7 +269,8 @@ func TestClientsOfTheNodeReachTheDaemon(t *testing.T) {
 	s.apply(s.allReady(zoneKeys))
 	s.start()
 	want := []string{s.servers[0].name, s.servers[2].name}
-	byService, bySocket := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), s.near.Namespace), startClient(t, "unix://"+s.socket, s.near.Namespace)
+	byService := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), s.near.Namespace)
+	bySocket := startClient(t, "unix://"+s.socket, s.near.Namespace)
 	byNode := startClient(t, fmt.Sprintf("passthrough:///%s:%d", s.nodes[0].IPv4, xdsPort), s.nodes[0].Namespace)
 	for what, c := range map[string]*client{"the Service": byService, "the socket": bySocket, "the node itself": byNode} {
 		if got := s.byXDS(c, 20); !slices.Equal(got, want) {

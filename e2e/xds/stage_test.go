@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
@@ -153,11 +154,23 @@ func (s *stage) backend(node, zone string) place {
 }
 
 func (s *stage) answer(addr netip.AddrPort, listener net.Listener) {
-	server := grpc.NewServer()
-	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
+	server := answering(addr.String())
 	go func() { _ = server.Serve(listener) }() // until it is stopped
 	s.backends[addr] = server
 	s.t.Cleanup(server.Stop)
+}
+
+// answering answers calls, and says who it is.
+func answering(name string) *grpc.Server {
+	server := grpc.NewServer(grpc.UnaryInterceptor(
+		func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+			if err := grpc.SetHeader(ctx, metadata.Pairs("server", name)); err != nil {
+				return nil, err
+			}
+			return handle(ctx, request)
+		}))
+	grpc_health_v1.RegisterHealthServer(server, health.NewServer())
+	return server
 }
 
 // fail has a backend refuse connections, and end those that it has.

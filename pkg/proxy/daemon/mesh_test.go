@@ -26,7 +26,8 @@ func TestWhereNothingTellsClientsApartAnAddressIsRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := netns.New(t)
 			for _, args := range append([]string{
-				"link add eth0 type veth peer name far", "link set far up", "link set eth0 up", "addr add 172.31.0.1/24 dev eth0", "-6 addr add 2001:db8:1::1/64 dev eth0 nodad",
+				"link add eth0 type veth peer name far", "link set far up", "link set eth0 up",
+				"addr add 172.31.0.1/24 dev eth0", "-6 addr add 2001:db8:1::1/64 dev eth0 nodad",
 			}, test.routes...) {
 				n.Exec("ip", strings.Fields(args)...)
 			}

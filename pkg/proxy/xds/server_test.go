@@ -146,7 +146,7 @@ func TestTheServerAnswersAndFollows(t *testing.T) {
 	if got := take(t, stream); got.tiers != "1 3 (a, 2) | 2 (b, 1)" {
 		t.Errorf("told %+v", got)
 	}
-	s.town.serve("web", "", []uint16{80}, "9@node-1/a")
+	s.serve("web", "", []uint16{80}, "9@node-1/a")
 	if got := receive(t, stream); got.tiers != "9 (a, 1)" {
 		t.Errorf("told %+v", got)
 	}
@@ -292,7 +292,7 @@ func TestWhoDoesNotReadCostsOneMessage(t *testing.T) {
 	var names []string
 	for i := range 20 {
 		name := fmt.Sprint("wide-", i)
-		s.town.serve(name, "", []uint16{80}, wide.String())
+		s.serve(name, "", []uint16{80}, wide.String())
 		names = append(names, name+".shop:80")
 	}
 	const silent = 50
@@ -307,9 +307,9 @@ func TestWhoDoesNotReadCostsOneMessage(t *testing.T) {
 	before := heap()
 	for i := range 500 {
 		took := time.Now()
-		s.town.serve("web", "", []uint16{80}, fmt.Sprintf("%d@node-1/a", 1+i%200))
+		s.serve("web", "", []uint16{80}, fmt.Sprintf("%d@node-1/a", 1+i%200))
 		for k := range 20 {
-			s.town.serve(fmt.Sprint("wide-", k), "", []uint16{80}, fmt.Sprintf("%d@node-2/b %s", 251+i%2, wide.String()[2:]))
+			s.serve(fmt.Sprint("wide-", k), "", []uint16{80}, fmt.Sprintf("%d@node-2/b %s", 251+i%2, wide.String()[2:]))
 		}
 		if i%50 > 0 {
 			continue

@@ -1,0 +1,120 @@
+//go:build envoy
+
+package xds
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// envoyConfig takes the ports of the administration and of the listener, and the path of the socket.
+const envoyConfig = `
+node: {id: envoy, cluster: test}
+admin: {address: {socket_address: {address: 127.0.0.1, port_value: %d}}}
+dynamic_resources:
+  ads_config: {api_type: GRPC, transport_api_version: V3, grpc_services: [{envoy_grpc: {cluster_name: xds}}]}
+static_resources:
+  listeners:
+  - address: {socket_address: {address: 127.0.0.1, port_value: %d}}
+    filter_chains:
+    - filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: in
+          route_config: {virtual_hosts: [{name: all, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: web}}]}]}
+          http_filters:
+          - name: envoy.filters.http.router
+            typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
+  clusters:
+  - name: web
+    type: EDS
+    connect_timeout: 1s
+    eds_cluster_config:
+      service_name: outbound|80||web.shop.svc.cluster.local
+      eds_config: {resource_api_version: V3, ads: {}}
+    common_lb_config: {locality_weighted_lb_config: {}}
+    outlier_detection: {consecutive_gateway_failure: 1, enforcing_consecutive_gateway_failure: 100, max_ejection_percent: 100}
+    typed_extension_protocol_options: &http2
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+        explicit_http_config: {http2_protocol_options: {}}
+  - name: xds
+    type: STATIC
+    typed_extension_protocol_options: *http2
+    load_assignment: {cluster_name: xds, endpoints: [{lb_endpoints: [{endpoint: {address: {pipe: {path: %s}}}}]}]}
+`
+
+// TestEnvoy takes its endpoints from here, in their priorities, and goes on to the next one by outlier detection.
+func TestEnvoy(t *testing.T) {
+	program := os.Getenv("ENVOY")
+	if program == "" {
+		t.Fatal("ENVOY has no path of an Envoy, so nothing was tested")
+	}
+	s := newStage(t)
+	here, zone, far := s.backend("node-1", "a"), s.backend("node-2", "a"), s.backend("node-3", "b")
+	s.serve([]policy.Key{policy.Zone, policy.AnyNode}, here, zone, far)
+	s.open()
+	admin, listener := freePort(t), freePort(t)
+	config := filepath.Join(t.TempDir(), "envoy.yaml")
+	must.Succeed(t, os.WriteFile(config, []byte(fmt.Sprintf(envoyConfig, admin, listener, s.socket)), 0o600))
+	cmd := exec.Command(program, "--config-path", config, "--disable-hot-restart", "--concurrency", "1")
+	log := logs.New(t, "Envoy")
+	cmd.Stdout, cmd.Stderr = log, log
+	must.Succeed(t, cmd.Start())
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()         // killed is no success
+	})
+	page := func(path string) string {
+		response, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", admin, path))
+		if err != nil {
+			return err.Error()
+		}
+		defer response.Body.Close()
+		text, err := io.ReadAll(response.Body)
+		must.Succeed(t, err)
+		return string(text)
+	}
+	wait.Equal(t, "Envoy's word for itself", "LIVE\n", func() string { return page("/ready") })
+	for place, priority := range map[place]int{here: 0, zone: 0, far: 1} {
+		wait.Until(t, fmt.Sprintf("%s has priority %d in /clusters", place.addr, priority), func() bool {
+			return strings.Contains(page("/clusters"), fmt.Sprintf("web::%s::priority::%d\n", place.addr, priority))
+		})
+	}
+	c := startClient(t, "unix:///nowhere")
+	through := command{Channel: "envoy", Target: fmt.Sprintf("passthrough:///127.0.0.1:%d", listener), Calls: 60, Timeout: 5000}
+	got := c.do(through)
+	if count := got.Answers[here.addr.String()]; count < 25 || count > 35 || got.Answers[far.addr.String()] > 0 || len(got.Errors) > 0 {
+		t.Errorf("by Envoy answered %s; errors %s", inShort(got.Answers), inShort(got.Errors))
+	}
+	s.fail(here)
+	s.fail(zone)
+	wait.Until(t, "the next tier answers all calls", func() bool { return c.do(through).Answers[far.addr.String()] == 60 })
+	s.recover(here)
+	s.serve([]policy.Key{policy.Zone, policy.AnyNode}, here)
+	wait.Until(t, "an endpoint that is told anew answers", func() bool { return c.do(through).Answers[here.addr.String()] == 60 })
+	if rejected := s.counts.get("rejected EDS"); rejected > 0 {
+		t.Errorf("%d responses were rejected", rejected)
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must.Succeed(t, err)
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
+}

@@ -1,0 +1,27 @@
+// An application that dials by xDS with grpc-js: it makes so many calls to a target, and prints who answered, as JSON.
+// Where the control plane is it reads from GRPC_XDS_BOOTSTRAP_CONFIG.
+'use strict';
+
+const grpc = require('@grpc/grpc-js');
+require('@grpc/grpc-js-xds').register();
+
+const [target, calls] = [process.argv[2], Number(process.argv[3])];
+const bytes = {requestSerialize: (b) => b, requestDeserialize: (b) => b, responseSerialize: (b) => b, responseDeserialize: (b) => b};
+const Health = grpc.makeGenericClientConstructor(
+  {check: {path: '/grpc.health.v1.Health/Check', requestStream: false, responseStream: false, ...bytes}}, 'Health');
+const client = new Health(target, grpc.credentials.createInsecure());
+const counts = {answers: {}, errors: {}};
+
+function call(left) {
+  if (left === 0) {
+    client.close();
+    console.log(JSON.stringify(counts));
+    process.exit(0);
+  }
+  const made = client.check(Buffer.alloc(0), {deadline: Date.now() + 10000}, (err) => {
+    const [of, key] = err ? [counts.errors, err.message] : [counts.answers, made.getPeer()];
+    of[key] = (of[key] || 0) + 1;
+    call(left - 1);
+  });
+}
+call(calls);

@@ -378,3 +378,22 @@ func TestAKilledDaemonFailsNoCall(t *testing.T) {
 	s.apply(now)
 	wait.Equal(t, "who answers after the last start", s.servers[2].name, func() string { return strings.Join(s.byXDS(c, 20), " ") })
 }
+
+// TestATierThatSwallowsPackets is left after the ten seconds that gRPC waits, and a call that waits so long does not fail.
+func TestATierThatSwallowsPackets(t *testing.T) {
+	s := newTown(t, 4)
+	s.apply(s.allReady(zoneKeys))
+	for _, near := range []int{0, 2} {
+		_, err := s.servers[near].pod.Run(exec.Command("nft", "add table ip mute; add chain ip mute in { type filter hook input priority 0; policy drop; }"))
+		must.Succeed(t, err)
+	}
+	s.start()
+	c := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), s.near.Namespace)
+	got := c.do(command{Calls: 1, Timeout: 15_000, Wait: true})
+	if got.Answers[s.servers[1].name]+got.Answers[s.servers[3].name] != 1 || got.Longest < 9_000_000 {
+		t.Errorf("answers %s, errors %s, after %d ms", inShort(got.Answers), inShort(got.Errors), got.Longest/1000)
+	}
+	if got := c.do(command{Calls: 20, Timeout: 1000}); len(got.Errors) > 0 {
+		t.Errorf("after that: errors %s", inShort(got.Errors))
+	}
+}

@@ -142,3 +142,30 @@ func TestEveryChannelHasAStream(t *testing.T) {
 		t.Errorf("%d streams with %d names", s.counts.streams, s.counts.names)
 	}
 }
+
+// TestHalfOfATierIsAway: gRPC goes on with the other half, and leaves nobody's tier for it.
+func TestHalfOfATierIsAway(t *testing.T) {
+	s := newStage(t)
+	here, other, far := s.backend("node-1", "a"), s.backend("node-2", "a"), s.backend("node-3", "b")
+	s.serve([]policy.Key{policy.Zone, policy.AnyNode}, here, other, far)
+	s.open()
+	c := s.client()
+	c.reaches("both", 0, here, other)
+	s.fail(here)
+	c.reachesAfter("the other one", 1, 1000, other)
+}
+
+// TestANewChannelWithoutTheServer fails at once, and works when the server is back.
+func TestANewChannelWithoutTheServer(t *testing.T) {
+	s := newStage(t)
+	here := s.backend("node-1", "a")
+	s.serve(zoneThenAll, here)
+	c := s.client()
+	s.stop()
+	if got := c.do(command{Calls: 1, Timeout: 5000}); len(got.Errors) != 1 || got.Longest > 2_000_000 {
+		t.Errorf("errors %s after %d us", inShort(got.Errors), got.Longest)
+	}
+	s.start()
+	s.open()
+	c.reachesAfter("the server is back", 1, 5000, here) // gRPC may fail a call between its error and the first answer
+}

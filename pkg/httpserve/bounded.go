@@ -24,9 +24,6 @@ type bounded struct {
 	open     int
 }
 
-// Bounded returns a listener that keeps the number of open connections below a limit.
-func Bounded(listener net.Listener, limit int) net.Listener { return newBounded(listener, limit) }
-
 func newBounded(listener net.Listener, limit int) *bounded {
 	return &bounded{Listener: listener, limit: limit, byClient: map[netip.Addr]*list.List{}}
 }

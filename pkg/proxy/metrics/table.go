@@ -82,6 +82,11 @@ var otherProxies = otherproxy.IDs()
 // families are the values of the label ip_family.
 var families = []string{"IPv4", "IPv6"}
 
+// xdsRefusals are the values of the label reason of clients of xDS.
+var xdsRefusals = []string{
+	"not-of-this-node", "too-many-connections", "too-many-streams", "too-many-names", "malformed-request", "does-not-read",
+}
+
 // xdsTypes are the values of the label type of resources of xDS.
 var xdsTypes = []string{"CDS", "EDS", "LDS"}
 
@@ -372,7 +377,7 @@ var (
 	XDSRefused = counter(row{
 		name:   "vicinity_xds_refused_total",
 		help:   "Connections, streams and requests of clients of --xds-bind-address that were refused, by the reason.",
-		labels: []string{reasonLabel}, start: [][]string{{"not-of-this-node", "too-many-streams", "too-many-names", "malformed-request", "does-not-read"}},
+		labels: []string{reasonLabel}, start: [][]string{xdsRefusals},
 	})
 	nodeTopology = gauge(row{
 		name:   "vicinity_node_topology",

@@ -23,11 +23,12 @@ type Refusal string
 
 // The refusals.
 const (
-	NotOfThisNode    Refusal = "not-of-this-node"
-	TooManyStreams   Refusal = "too-many-streams"
-	TooManyNames     Refusal = "too-many-names"
-	MalformedRequest Refusal = "malformed-request"
-	DoesNotRead      Refusal = "does-not-read"
+	NotOfThisNode      Refusal = "not-of-this-node"
+	TooManyConnections Refusal = "too-many-connections"
+	TooManyStreams     Refusal = "too-many-streams"
+	TooManyNames       Refusal = "too-many-names"
+	MalformedRequest   Refusal = "malformed-request"
+	DoesNotRead        Refusal = "does-not-read"
 )
 
 // admission counts what clients have. The zero address stands for all clients of the socket.

@@ -2,14 +2,15 @@
 // them, and what comes behind it. Such clients ask by xDS, Envoy's protocol to discover listeners, clusters and
 // endpoints.
 //
-//	name.go       which Service port a resource's name means (pure)
-//	endpoints.go  what is kept of the decisions about a Service (pure)
-//	message.go    requests and responses, byte by byte (pure)
-//	stream.go     what one client asked for and was told: a request, and what is there, make a response (pure)
-//	table.go      the Services, and who waits for news of which: a selection.Reader
-//	session.go    one stream of a client
-//	server.go     gRPC, and how much of it there may be
-//	admission.go  who may connect, and how often
+//	name.go         which Service port a resource's name means (pure)
+//	endpoints.go    what is kept of the decisions about a Service (pure)
+//	message.go      requests and responses, byte by byte (pure)
+//	stream.go       what one client asked for and was told: a request, and what is there, make a response (pure)
+//	table.go        the Services, and who waits for news of which: a selection.Reader
+//	session.go      one stream of a client
+//	server.go       gRPC
+//	admission.go    how much each client may have (pure)
+//	connections.go  a listener that closes what is not admitted
 //
 // It is aggregated discovery in the protocol's first form, the state of the world: listeners with their routes inline,
 // clusters, and their endpoints. The first priority is what the kernel's table has on this node. The others are the tiers

@@ -115,7 +115,7 @@ func (s *Server) serve(ctx context.Context, address string) error {
 	server := s.newServer()
 	stop := context.AfterFunc(ctx, server.Stop) // clients keep what they know
 	defer stop()
-	err = server.Serve(&ofNode{Listener: httpserve.Bounded(listener, maxStreams), server: s})
+	err = server.Serve(&admitting{Listener: listener, admits: s.admitsConnection, open: map[netip.Addr]int{}})
 	server.Stop()
 	s.serving.Wait()
 	if ctx.Err() != nil {
@@ -155,37 +155,26 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	return listener, nil
 }
 
-// ofNode is a listener that lets in clients of this node alone.
-type ofNode struct {
-	net.Listener
-	server *Server
-}
-
-// Accept returns the next connection of a client of this node.
-func (l *ofNode) Accept() (net.Conn, error) {
-	for {
-		connection, err := l.Listener.Accept()
-		if err != nil || l.server.isOfNode(connection) {
-			return connection, err
+// admitsConnection admits clients of this node, with as many connections as they may have streams: each channel of gRPC
+// has its own.
+func (s *Server) admitsConnection(connection net.Conn, open, all int) bool {
+	most := maxPerSocket
+	if connection.RemoteAddr().Network() != "unix" {
+		most = maxPerClient
+		client := httpserve.ClientOf(connection.RemoteAddr().String())
+		if is, err := s.IsOfNode(client); !is {
+			s.Observer.Refused(NotOfThisNode)
+			if s.heard.isNew(client.String()) {
+				s.Log.Warn("a client of xDS is not of this node: its route leaves by a gateway", "client", client, "error", err)
+			}
+			return false
 		}
-		_ = connection.Close() // it is not to learn anything, be it that
 	}
-}
-
-func (s *Server) isOfNode(connection net.Conn) bool {
-	if connection.RemoteAddr().Network() == "unix" {
-		return true
+	if open >= most || all >= maxStreams {
+		s.Observer.Refused(TooManyConnections)
+		return false
 	}
-	client := httpserve.ClientOf(connection.RemoteAddr().String())
-	is, err := s.IsOfNode(client)
-	if is {
-		return true
-	}
-	s.Observer.Refused(NotOfThisNode)
-	if s.heard.isNew(client.String()) {
-		s.Log.Warn("a client of xDS is not of this node: its route leaves by a gateway", "client", client, "error", err)
-	}
-	return false
+	return true
 }
 
 // The methods that clients call: aggregated discovery, and the same for endpoints alone.

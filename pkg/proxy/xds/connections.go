@@ -1,0 +1,61 @@
+package xds
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+
+	"github.com/vicinity-proxy/vicinity/pkg/httpserve"
+)
+
+// admitting is a listener that closes the connections that are not admitted, at once: whoever has too many keeps those
+// that he has.
+type admitting struct {
+	net.Listener
+	// admits is asked about a connection of a client that has so many open, of so many in all.
+	admits func(connection net.Conn, open, all int) bool
+
+	mutex sync.Mutex
+	open  map[netip.Addr]int
+	all   int
+}
+
+// Accept returns the next connection that is admitted.
+func (l *admitting) Accept() (net.Conn, error) {
+	for {
+		connection, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		client := httpserve.ClientOf(connection.RemoteAddr().String())
+		l.mutex.Lock()
+		open, all := l.open[client], l.all
+		l.mutex.Unlock()
+		if l.admits(connection, open, all) {
+			l.count(client, 1)
+			return &admitted{Conn: connection, leave: sync.OnceFunc(func() { l.count(client, -1) })}, nil
+		}
+		_ = connection.Close() // it is not to learn anything, be it that
+	}
+}
+
+func (l *admitting) count(client netip.Addr, more int) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.all += more
+	if l.open[client] += more; l.open[client] == 0 {
+		delete(l.open, client)
+	}
+}
+
+// admitted is a connection that leaves its listener's count when it is closed.
+type admitted struct {
+	net.Conn
+	leave func()
+}
+
+// Close closes the connection.
+func (c *admitted) Close() error {
+	c.leave()
+	return c.Conn.Close()
+}

@@ -1,0 +1,131 @@
+package xds
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// TestFloodsHoldNobodyUp: one address opens connections without end, sends what is no HTTP, opens streams, and asks for
+// other names all the time. A client at another address is told of changes all the while, and afterwards nothing is left.
+func TestFloodsHoldNobodyUp(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must.Succeed(t, err)
+	address := listener.Addr().String()
+	must.Succeed(t, listener.Close())
+	s := serveTown(t, address, everybody)
+	reader := open(t, s.socket(t))
+	must.Succeed(t, reader.SendMsg(requestOf(assignments, "", web)))
+	take(t, reader)
+
+	stop := make(chan struct{})
+	var flooding sync.WaitGroup
+	flood := func(step func(dialer net.Dialer)) {
+		flooding.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					step(net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 3)}, Timeout: time.Second})
+				}
+			}
+		})
+	}
+	var held sync.Map
+	for range 2 {
+		flood(func(dialer net.Dialer) { // connections that stay
+			if conn, err := dialer.Dial("tcp", address); err == nil {
+				held.Store(conn, true)
+				time.Sleep(time.Millisecond)
+			}
+		})
+		flood(func(dialer net.Dialer) { // noise
+			if conn, err := dialer.Dial("tcp", address); err == nil {
+				noise := make([]byte, 1000)
+				_, _ = rand.Read(noise)
+				_, _ = conn.Write(noise)
+				_ = conn.Close()
+			}
+		})
+	}
+	conn := s.socket(t)
+	for i := range 3 {
+		flooding.Go(func() { // ever other names
+			stream := open(t, conn)
+			for k := 0; ; k++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if stream.SendMsg(requestOf(listeners, "", fmt.Sprintf("w%d-%d.shop:80", i, k))) != nil {
+					return
+				}
+			}
+		})
+	}
+	for i := range 50 {
+		began := time.Now()
+		s.serve("web", "", []uint16{80}, fmt.Sprintf("%d@node-1/a", 1+i))
+		if got := take(t, reader); got.tiers != fmt.Sprintf("%d (a, 1)", 1+i) {
+			t.Errorf("told %+v", got)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("a change took %v", took)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if s.count(string(TooManyConnections)) == 0 {
+		t.Error("no connection was closed: the flood was none")
+	}
+	close(stop)
+	must.Succeed(t, conn.Close())
+	flooding.Wait()
+	held.Range(func(conn, _ any) bool { _ = conn.(net.Conn).Close(); return true })
+	wait.Equal(t, "streams and names", "1 1", s.clients)
+}
+
+// TestConnectionsAreCounted until they are closed, by address.
+func TestConnectionsAreCounted(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must.Succeed(t, err)
+	counted := &admitting{Listener: listener, open: map[netip.Addr]int{}, admits: func(_ net.Conn, open, _ int) bool { return open < 2 }}
+	defer func() { _ = counted.Close() }()
+	accepted := make(chan net.Conn, 10)
+	go func() {
+		for {
+			conn, err := counted.Accept()
+			if err != nil {
+				return
+			}
+			accepted <- conn
+		}
+	}()
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", listener.Addr().String())
+		must.Succeed(t, err)
+		return conn
+	}
+	dial()
+	dial()
+	first := wait.Receive(t, "a connection", accepted)
+	wait.Receive(t, "a connection", accepted)
+	if n, err := dial().Read(make([]byte, 1)); n > 0 || err == nil {
+		t.Error("a third is admitted")
+	}
+	must.Succeed(t, first.Close())
+	_ = first.Close() // twice counts once
+	dial()
+	wait.Receive(t, "a connection in its place", accepted)
+	if n, err := dial().Read(make([]byte, 1)); n > 0 || err == nil {
+		t.Error("another one is admitted")
+	}
+}

@@ -8,8 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,7 +17,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
-	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
@@ -319,9 +316,7 @@ func TestBytesOfUDPAreExact(t *testing.T) {
 func TestADialThatNobodyAnswersIsNoConnection(t *testing.T) {
 	t.Parallel()
 	c := newCounted(t, false)
-	silent := &pod{Pod: c.addPod(c.nodes[1], "silent"), zone: c.far.zone}
-	deafen(t, silent.Namespace)
-	c.apply(endpoints(silent))
+	c.apply(endpoints(c.addSilent(c.nodes[1], "silent")))
 	dial := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
 	if _, err := c.client.Ask("tcp", dial, atOnce); err == nil {
 		t.Fatal("it was answered")
@@ -344,13 +339,4 @@ func TestADialThatNobodyAnswersIsNoConnection(t *testing.T) {
 	if after := sums(c.accounts[0]); after[otherZone] != before || len(after) != 1 {
 		t.Errorf("a port mapping is counted: %+v", after)
 	}
-}
-
-// deafen has a machine drop all that it gets.
-func deafen(t *testing.T, machine *fabric.Namespace) {
-	t.Helper()
-	command := exec.CommandContext(t.Context(), "nft", "-f", "-")
-	command.Stdin = strings.NewReader("table ip silence { chain input { type filter hook input priority 0; policy drop; }; }")
-	_, err := machine.Run(command)
-	must.Succeed(t, err)
 }

@@ -49,6 +49,9 @@ type town struct {
 	socket    string
 }
 
+// manyServers is how many there are: every other one on node-1.
+const manyServers = 4
+
 // server is a pod that answers, on a node in a zone. It says who it is.
 type server struct {
 	pod  *fabric.Pod
@@ -56,7 +59,7 @@ type server struct {
 	name string
 }
 
-func newTown(t *testing.T, servers int) *town {
+func newTown(t *testing.T) *town {
 	t.Helper()
 	network := fabrictest.New(t)
 	s := &town{t: t, manifests: t.TempDir(), socket: filepath.Join(t.TempDir(), "run", "xds.sock")}
@@ -65,7 +68,7 @@ func newTown(t *testing.T, servers int) *town {
 		must.Succeed(t, err)
 		s.nodes = append(s.nodes, node)
 	}
-	for i := range servers {
+	for i := range manyServers {
 		pod, err := s.nodes[i%2].AddPod(fmt.Sprintf("server-%d", i))
 		must.Succeed(t, err)
 		listener, err := pod.Listen("tcp", net.JoinHostPort(pod.IPv4.String(), fmt.Sprint(serverPort)))
@@ -255,8 +258,8 @@ func (s *town) byXDS(c *client, calls int) []string {
 
 const zoneKeys = "kubernetes.io/hostname, topology.kubernetes.io/zone, *"
 
-func (s *town) allReady(keys string) state {
-	now := state{keys: keys, zone: "a"}
+func (s *town) allReady() state {
+	now := state{keys: zoneKeys, zone: "a"}
 	for i := range s.servers {
 		now.ready, now.zones = append(now.ready, true), append(now.zones, []string{"a", "b"}[s.servers[i].node])
 	}
@@ -265,8 +268,8 @@ func (s *town) allReady(keys string) state {
 
 // TestClientsOfTheNodeReachTheDaemon through the Service in manifests/xds, and by its socket; those of other nodes do not.
 func TestClientsOfTheNodeReachTheDaemon(t *testing.T) {
-	s := newTown(t, 4)
-	s.apply(s.allReady(zoneKeys))
+	s := newTown(t)
+	s.apply(s.allReady())
 	s.start()
 	want := []string{s.servers[0].name, s.servers[2].name}
 	byService := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), s.near.Namespace)
@@ -311,8 +314,8 @@ const changes = 1000
 // TestXDSFollowsTheKernel: after each of many random changes a client that asks by xDS reaches whom a plain client on the
 // node reaches, and that is who it is to be.
 func TestXDSFollowsTheKernel(t *testing.T) {
-	s := newTown(t, 4)
-	now := s.allReady(zoneKeys)
+	s := newTown(t)
+	now := s.allReady()
 	s.apply(now)
 	s.start()
 	c := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), s.near.Namespace)
@@ -353,8 +356,8 @@ func TestXDSFollowsTheKernel(t *testing.T) {
 
 // TestAKilledDaemonFailsNoCall: channels that exist keep what they know, and follow the next daemon.
 func TestAKilledDaemonFailsNoCall(t *testing.T) {
-	s := newTown(t, 4)
-	now := s.allReady(zoneKeys)
+	s := newTown(t)
+	now := s.allReady()
 	s.apply(now)
 	s.start()
 	c := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), s.near.Namespace)
@@ -381,10 +384,11 @@ func TestAKilledDaemonFailsNoCall(t *testing.T) {
 
 // TestATierThatSwallowsPackets is left after the ten seconds that gRPC waits, and a call that waits so long does not fail.
 func TestATierThatSwallowsPackets(t *testing.T) {
-	s := newTown(t, 4)
-	s.apply(s.allReady(zoneKeys))
+	s := newTown(t)
+	s.apply(s.allReady())
 	for _, near := range []int{0, 2} {
-		_, err := s.servers[near].pod.Run(exec.Command("nft", "add table ip mute; add chain ip mute in { type filter hook input priority 0; policy drop; }"))
+		_, err := s.servers[near].pod.Run(exec.Command("nft",
+			"add table ip mute; add chain ip mute in { type filter hook input priority 0; policy drop; }"))
 		must.Succeed(t, err)
 	}
 	s.start()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
-	"github.com/vicinity-proxy/vicinity/pkg/limited"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
@@ -40,9 +40,12 @@ const forecastExamples = `  # what would a cluster gain? Nothing has to be insta
   # anything is refused
   proxy forecast --manifests state --max-load 150% --min-near 80% --max-refused 0
 
-  # by what was measured
+  # by what was measured, and what it would cost
   promtool query instant -o json http://prometheus:9090 'sum by (node) (rate(requests_total[1h]))' > demand.json
-  proxy forecast --demand demand.json`
+  proxy forecast --demand demand.json
+  promtool query instant -o json http://prometheus:9090 \
+    'sum by (node, namespace, service) (rate(vicinity_service_traffic_bytes_total[1d]))' > bytes.json
+  proxy forecast --demand bytes.json --price 0.01/GB`
 
 func newForecast() *cobra.Command {
 	var flags forecastFlags
@@ -113,7 +116,7 @@ type forecastFlags struct {
 	namespaceFlags
 	serviceProxyName, defaultMaxLoad string
 	bounds                           []string
-	demand, output                   string
+	demand, price, output            string
 	top                              int
 
 	withoutNodes, evacuate, annotate, scale []string
@@ -121,6 +124,8 @@ type forecastFlags struct {
 	// After Validate:
 	bound        []uint64
 	usualMaxLoad uint64
+	perGB        float64          // 0 without a price
+	traffic      forecast.Traffic // after readDemand, with a price
 	changes      []forecast.Change
 }
 
@@ -134,7 +139,11 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.demand, "demand", "",
 		"`FILE` with the demand of each node or zone (default: one client per node): "+
 			"names of nodes or zones and a number each, in YAML or JSON, or the "+
-			"result of a Prometheus instant query in JSON, by node or zone. Bounds are still planned as the proxies plan them")
+			"result of a Prometheus instant query in JSON, by node or zone; or a folder with what /metrics of each node says in "+
+			"NODE.prom, with --account. Bounds are still planned as the proxies plan them")
+	flags.StringVar(&f.price, "price", "",
+		"`PRICE` of bytes between zones, such as 0.01/GB: print what each setting would cost in a month. Needs --demand in bytes a second "+
+			"(sum by (node, namespace, service) (rate(vicinity_service_traffic_bytes_total[1d]))), or the folder")
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json, yaml, or html for one file to look at")
 	flags.IntVar(&f.top, "top", 30, "`NUMBER` of Services that text shows; 0 for all")
 	f.gateFlags.register(flags)
@@ -156,6 +165,14 @@ func (f *forecastFlags) Validate() error {
 	var err error
 	if f.usualMaxLoad, err = readMaxLoad(f.defaultMaxLoad); err != nil {
 		errs = append(errs, err)
+	}
+	if f.perGB = 0; f.price != "" {
+		if f.perGB, err = parsePrice(f.price); err != nil {
+			errs = append(errs, fmt.Errorf("--price: %w", err))
+		}
+		if f.demand == "" {
+			errs = append(errs, errors.New("--price needs --demand, which says how many bytes there are"))
+		}
 	}
 	f.bound = nil
 	for _, text := range f.bounds {
@@ -275,6 +292,10 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 		report, refused = forecast.Make(state, options)
 	}
 	progress.End()
+	if flags.perGB > 0 {
+		report.Price(flags.traffic, flags.perGB)
+		before.Price(flags.traffic, flags.perGB)
+	}
 	warnOf(stderr, refused)
 	if isComparison {
 		err = flags.printComparison(stdout, &before, &report)
@@ -298,18 +319,17 @@ func (f *forecastFlags) notFound(state forecast.Cluster, query explain.Query) er
 const maxDemand = 64 << 20
 
 func (f *forecastFlags) readDemand(state forecast.Cluster, options *forecast.Options) error {
-	text, err := limited.ReadFile(f.demand, maxDemand)
-	if err != nil {
+	measured, err := f.readMeasured()
+	if _, isOfFile := errors.AsType[*fs.PathError](err); isOfFile { // which names it
 		return fmt.Errorf("--demand: %w", err)
 	}
-	weights, err := forecast.ParseWeights(text)
 	if err != nil {
 		return fmt.Errorf("--demand %s: %w", f.demand, err)
 	}
-	if options.Demand, err = weights.Demand(state); err != nil {
+	if options.Demand, err = measured.weights.Demand(state); err != nil {
 		return fmt.Errorf("--demand %s: %w", f.demand, err)
 	}
-	options.DemandFrom = "Nodes ask as " + f.demand + " says."
+	options.DemandFrom, f.traffic = "Nodes ask as "+f.demand+" says.", measured.traffic
 	return nil
 }
 

@@ -41,7 +41,7 @@ func TestAWrongCommandLineIsReportedOnceWithItsUsage(t *testing.T) {
 		usage  string
 	}{
 		"no command": {
-			nil, "the command must come first, one of: cleanup, completion, explain, forecast, render, run, status, version", "proxy COMMAND",
+			nil, "the command must come first, one of: cleanup, completion, explain, flows, forecast, render, run, status, version", "proxy COMMAND",
 		},
 		"an unknown command":   {words("frobnicate"), `unknown command "frobnicate"`, "proxy COMMAND"},
 		"a mistyped command":   {words("expain --manifests x"), `unknown command "expain"; did you mean "explain"?`, "proxy COMMAND"},

@@ -34,6 +34,11 @@ type Report struct {
 	OnlyEvacuated  []OnlyEvacuated `json:"onlyEvacuated"`
 	// OnlyEvacuatedOn has the same by the clients' Nodes, in the order of their names; never null.
 	OnlyEvacuatedOn []NodeOnlyEvacuated `json:"onlyEvacuatedOn"`
+	// Costs are what bytes to other zones cost in a month under each setting, of BytesInMonth in all, at PerGB; none without
+	// a price.
+	Costs        []Cost  `json:"costs,omitempty"`
+	BytesInMonth float64 `json:"bytesInMonth,omitempty"`
+	PerGB        float64 `json:"perGB,omitempty"`
 }
 
 // Total is what a setting makes of all Services.

@@ -19,6 +19,7 @@ func Text(w io.Writer, report *Report, most int) error {
 	p.f("%s and %s%s, forecast for new connections inside the cluster. %s\n\n", count(report.Nodes, "Node"),
 		count(len(report.Services), "Service"), report.ofNamespace(), report.Demand)
 	p.totals(report, settingsIn(report), report.Settings)
+	p.costs(report)
 	p.notes(report)
 	p.onlyEvacuated(report, most)
 	if len(report.Services) > 0 {

@@ -1,0 +1,67 @@
+package forecast
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// reportOf has two Services under two settings, by which part of each goes to other zones.
+func reportOf() *Report {
+	outlooks := func(now, near float64) []Outlook {
+		return []Outlook{{Setting: "now", Shares: Shares{OtherZones: now}}, {Setting: "PreferSameZone", Shares: Shares{OtherZones: near}}}
+	}
+	return &Report{
+		Settings: []Total{{Setting: "now", Shares: Shares{OtherZones: 0.6}}, {Setting: "PreferSameZone", Shares: Shares{OtherZones: 0.1}}},
+		Services: []Service{{Service: "shop/api", Outlooks: outlooks(0.5, 0)}, {Service: "shop/web", Outlooks: outlooks(0.7, 0.2)}},
+	}
+}
+
+func TestBytesOfAServiceFollowItsConnections(t *testing.T) {
+	const text = `{"status": "success", "data": {"resultType": "vector", "result": [
+		{"metric": {"node": "a", "namespace": "shop", "service": "api"}, "value": [0, "1000"]},
+		{"metric": {"node": "b", "namespace": "shop", "service": "api"}, "value": [0, "1000"]},
+		{"metric": {"node": "a", "namespace": "", "service": ""}, "value": [0, "100"]},
+		{"metric": {"node": "a", "namespace": "shop", "service": "gone"}, "value": [0, "400"]}]}}`
+	traffic, err := ParseTraffic([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := reportOf()
+	report.Price(traffic, 0.02)
+	// 2,000 B/s of shop/api, and 500 B/s of nobody in the report.
+	want := []Cost{
+		{"now", (1000 + 300) * month, (1000 + 300) * month / 1e9 * 0.02}, {"PreferSameZone", 50 * month, 50 * month / 1e9 * 0.02},
+	}
+	if diff := cmp.Diff(want, report.Costs, cmpopts.EquateApprox(1e-9, 0)); diff != "" || report.BytesInMonth != 2500*month {
+		t.Errorf("of %v bytes (-want +got):\n%s", report.BytesInMonth, diff)
+	}
+	var page bytes.Buffer
+	p := printer{w: &page}
+	p.costs(report)
+	for _, line := range []string{
+		"To other zones in a month, of 6.48 GB in all, at 0.02 for each GB:", "now     3.37 GB   0.07", "PreferSameZone   0.1296 GB   0.00",
+	} {
+		if !strings.Contains(page.String(), line) {
+			t.Errorf("the text lacks %q:\n%s", line, &page)
+		}
+	}
+}
+
+func TestWhatHasNoBytesHasNoPrice(t *testing.T) {
+	for name, text := range map[string]string{
+		"weights":       "{zone-a: 1}",
+		"nothing":       "[]",
+		"zero":          `[{"metric": {"node": "a"}, "value": [0, "0"]}]`,
+		"below nothing": `[{"metric": {"node": "a"}, "value": [0, "-1"]}]`,
+		"no number":     `[{"metric": {"node": "a"}, "value": [0, "NaN"]}]`,
+		"a word":        `[{"metric": {"node": "a"}, "value": [0, "x"]}]`,
+	} {
+		if traffic, err := ParseTraffic([]byte(text)); err == nil {
+			t.Errorf("%s: %v", name, traffic)
+		}
+	}
+}

@@ -43,7 +43,8 @@ func (f *accountFlags) register(flags *pflag.FlagSet) {
 		fmt.Sprintf("`NUMBER` of Services that --account=services names, 1 to %d; others count together. One makes at most %d series in "+
 			"the mean; the annotation %s=true has a Service named before others", maxAccountServices, 3*accounting.CellsPerService,
 			policy.AccountAnnotation))
-	flags.StringVar(&f.keysText, "account-keys", strings.Join([]string{string(policy.Hostname), string(policy.Zone), string(policy.Region)}, ","),
+	usual := []string{string(policy.Hostname), string(policy.Zone), string(policy.Region)}
+	flags.StringVar(&f.keysText, "account-keys", strings.Join(usual, ","),
 		fmt.Sprintf("topology `KEYS` that --account tells apart, comma-separated, at most %d; others count as one, for anybody may write "+
 			"some", maxAccountKeys))
 }

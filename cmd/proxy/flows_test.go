@@ -68,12 +68,12 @@ func zonedNode(t *testing.T, args ...string) (*netns.Namespace, *daemonUnderTest
 	return namespace, startDaemon(t, namespace, args...)
 }
 
-// dialIn opens a connection and has it answered.
-func dialIn(t *testing.T, namespace *netns.Namespace, address string) net.Conn {
+// dialIn opens a connection to the Service and has it answered.
+func dialIn(t *testing.T, namespace *netns.Namespace) net.Conn {
 	t.Helper()
 	var connection net.Conn
 	var err error
-	namespace.Do(func() { connection, err = net.DialTimeout("tcp", address, 5*time.Second) })
+	namespace.Do(func() { connection, err = net.DialTimeout("tcp", "10.96.0.80:80", 5*time.Second) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,9 +94,9 @@ func TestFlowsSayWhereConnectionsGo(t *testing.T) {
 	if got := proxyIn(t, namespace, "flows", at); got.status != 0 || got.stdout != "No connection of node node-a goes to a Service.\n" {
 		t.Errorf("without a connection: %+v", got)
 	}
-	dialIn(t, namespace, "10.96.0.80:80")
-	dialIn(t, namespace, "10.96.0.80:80")
-	_ = dialIn(t, namespace, "10.96.0.80:80").Close()
+	dialIn(t, namespace)
+	dialIn(t, namespace)
+	_ = dialIn(t, namespace).Close()
 	namespace.NFT("add table ip silence; add chain ip silence input { type filter hook input priority 0; }; " +
 		"add rule ip silence input tcp dport 8080 tcp flags syn drop")
 	var err error
@@ -104,8 +104,8 @@ func TestFlowsSayWhereConnectionsGo(t *testing.T) {
 	if err == nil {
 		t.Fatal("it was answered")
 	}
-	for _, args := range [][]string{{"flows", at, "-o", "json"}, {"flows", "shop/web", at, "-o", "json"}, {"flows", "-n", "shop", at, "-o", "json"}} {
-		got := proxyIn(t, namespace, args...)
+	for _, args := range [][]string{nil, {"shop/web"}, {"-n", "shop"}} {
+		got := proxyIn(t, namespace, append([]string{"flows", at, "-o", "json"}, args...)...)
 		var report connections.Report
 		if err := json.Unmarshal([]byte(got.stdout), &report); err != nil {
 			t.Fatalf("%v: %+v", err, got)
@@ -148,13 +148,13 @@ func TestTheDaemonCountsTraffic(t *testing.T) {
 		"echo 1 > /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close")
 	// It begins to listen soon after the first sync, and of what began before nothing may be told.
 	listens := func() bool {
-		_ = dialIn(t, namespace, "10.96.0.80:80").Close()
+		_ = dialIn(t, namespace).Close()
 		return strings.Contains(page(), "vicinity_connections_total{")
 	}
 	wait.Until(t, "the end of a connection", listens)
 	before := numberOf(t, page(), `vicinity_connections_total{locality="other_zone",tier="*"}`)
 	for range 3 {
-		_ = dialIn(t, namespace, "10.96.0.80:80").Close()
+		_ = dialIn(t, namespace).Close()
 	}
 	wait.Until(t, "three more", func() bool {
 		return numberOf(t, page(), `vicinity_connections_total{locality="other_zone",tier="*"}`) >= before+3

@@ -292,10 +292,7 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 		report, refused = forecast.Make(state, options)
 	}
 	progress.End()
-	if flags.perGB > 0 {
-		report.Price(flags.traffic, flags.perGB)
-		before.Price(flags.traffic, flags.perGB)
-	}
+	flags.priced(&before, &report)
 	warnOf(stderr, refused)
 	if isComparison {
 		err = flags.printComparison(stdout, &before, &report)
@@ -306,6 +303,15 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 		return err
 	}
 	return flags.judge(stderr, &report, noSlices != "", append(unread, refused...), query)
+}
+
+// priced says what bytes cost, if there is a price.
+func (f *forecastFlags) priced(reports ...*forecast.Report) {
+	for _, report := range reports {
+		if f.perGB > 0 {
+			report.Price(f.traffic, f.perGB)
+		}
+	}
 }
 
 func (f *forecastFlags) notFound(state forecast.Cluster, query explain.Query) error {

@@ -34,9 +34,11 @@ vicinity_service_traffic_bytes_total{namespace="",service="",locality="same_zone
 }
 
 // pricedState is zonedState with a second endpoint, in the zone of node-a.
-var pricedState = strings.NewReplacer("ANNOTATION", "*", "spec: {type", "spec: {selector: {app: web}, type",
-	"service-name: web}", "service-name: web, endpointslice.kubernetes.io/managed-by: endpointslice-controller.k8s.io}", "endpoints: [", "endpoints: [{addresses: [10.244.1.5], nodeName: node-a, zone: zone-a, "+
-		"conditions: {ready: true}}, ").Replace(zonedState)
+var pricedState = strings.NewReplacer(
+	"ANNOTATION", "*", "spec: {type", "spec: {selector: {app: web}, type",
+	"service-name: web}", "service-name: web, endpointslice.kubernetes.io/managed-by: endpointslice-controller.k8s.io}",
+	"endpoints: [", "endpoints: [{addresses: [10.244.1.5], nodeName: node-a, zone: zone-a, conditions: {ready: true}}, ",
+).Replace(zonedState)
 
 func TestForecastSaysWhatOtherZonesWouldCost(t *testing.T) {
 	folder, state := t.TempDir(), writeState(t, pricedState)

@@ -16,7 +16,8 @@ as 'kubectl get -o yaml' prints them, in a folder, in a file, or on standard inp
 
   kubectl get services,endpointslices,nodes,servicecidrs -A -o yaml > all.yaml
   proxy explain --manifests all.yaml --node node-a1`,
-		newRun(), newRender(), newExplain(&explainFlags{}), newForecast(), newFlows(), newStatus(false), newCleanup(), cli.NewVersion("proxy", thisBuild()),
+		newRun(), newRender(), newExplain(&explainFlags{}), newForecast(), newFlows(), newStatus(false), newCleanup(),
+		cli.NewVersion("proxy", thisBuild()),
 	)
 }
 

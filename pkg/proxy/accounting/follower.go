@@ -81,6 +81,7 @@ func IsOver(e *conntrack.Entry) bool {
 		return e.State == conntrack.TCPTimeWait || e.State == conntrack.TCPClose
 	case model.SCTP:
 		return e.State == conntrack.SCTPClosed
+	case model.UDP:
 	}
 	return false
 }
@@ -137,7 +138,7 @@ func (f *follower) begin(withoutEnds bool) {
 }
 
 // see returns what is to be counted of an entry that is in a dump, and of whom; nil if nothing is.
-func (f *follower) see(e *conntrack.Entry, origin *Origin, now time.Time) (*Origin, Count) {
+func (f *follower) see(e *conntrack.Entry, origin *Origin) (*Origin, Count) {
 	if len(f.flows) == 0 && !f.isWanted(e) {
 		return nil, Count{}
 	}

@@ -151,7 +151,7 @@ func (l *Ledger) BeginLook(withoutEnds bool) {
 func (l *Ledger) Seen(e *conntrack.Entry, origin *Origin, now time.Time) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if of, count := l.follower.see(e, origin, now); of != nil {
+	if of, count := l.follower.see(e, origin); of != nil {
 		l.add(of, count, now)
 	}
 }

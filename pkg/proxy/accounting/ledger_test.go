@@ -16,10 +16,7 @@ import (
 
 const mib = 1 << 20
 
-var (
-	toB = &Origin{Service: web, Place: Place{Locality: OtherZone, Tier: "*", Zone: "b", OwnZone: "a"}}
-	toA = &Origin{Service: api, Place: Place{Locality: SameZone, Tier: "topology.kubernetes.io/zone", Zone: "a", OwnZone: "a"}}
-)
+var toB = &Origin{Service: web, Place: Place{Locality: OtherZone, Tier: "*", Zone: "b", OwnZone: "a"}}
 
 // sum is what a ledger has counted in all.
 func sum(l *Ledger) (all Count) {
@@ -183,9 +180,8 @@ func TestWhatIsOthersIsCountedAsSuch(t *testing.T) {
 
 // kernelFlow is a connection of the generator.
 type kernelFlow struct {
-	entry   conntrack.Entry
-	isEnded bool
-	inDump  bool
+	entry  conntrack.Entry
+	inDump bool
 }
 
 // generator is a kernel that tells of its connections: of ends in their order, but late; and in dumps, each entry of which

@@ -299,9 +299,9 @@ func (o *owner) find(endpoint netip.AddrPort) *Origin {
 	if origin := o.target.find(endpoint); origin != nil {
 		return origin
 	}
-	for i := len(o.left) - 1; i >= 0; i-- {
-		if o.left[i].addr == endpoint {
-			return o.left[i].origin
+	for _, left := range slices.Backward(o.left) {
+		if left.addr == endpoint {
+			return left.origin
 		}
 	}
 	return nil

@@ -82,7 +82,7 @@ func (a *Accounting) Run(ctx context.Context) error {
 	for {
 		err := a.count(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // the program ends, and so did what was under way
 		}
 		a.log.Warn("connections are not counted; trying again", "error", err, "retry-in", againAfter)
 		select {

@@ -69,9 +69,10 @@ func (c *counting) begin() {
 
 func (c *counting) insert(number int) {
 	c.t.Helper()
+	client := at("10.244.1.9:1").Addr()
 	for i := range number {
 		c.table.Insert(connections.Connection{
-			Protocol: model.TCP, Client: netip.AddrPortFrom(at("10.244.1.9:1").Addr(), uint16(1000+i)), Dialled: at("10.96.0.10:80"), Answerer: at("10.244.2.1:8080"),
+			Protocol: model.TCP, Client: netip.AddrPortFrom(client, uint16(1000+i)), Dialled: at("10.96.0.10:80"), Answerer: at("10.244.2.1:8080"),
 			State: conntrack.TCPEstablished, IsAnswered: true,
 		})
 	}
@@ -81,7 +82,8 @@ func (c *counting) insert(number int) {
 func (c *counting) end() (ended int) {
 	c.t.Helper()
 	var all []conntrack.Entry
-	if _, err := c.conn.Dump(c.t.Context(), conntrack.Filter{}, func(e *conntrack.Entry) bool { all = append(all, *e); return true }); err != nil {
+	note := func(e *conntrack.Entry) bool { all = append(all, *e); return true }
+	if _, err := c.conn.Dump(c.t.Context(), conntrack.Filter{}, note); err != nil {
 		c.t.Fatal(err)
 	}
 	for i := range all {

@@ -73,7 +73,8 @@ func (s *services) name(origin *Origin) *named {
 		of.isReserved = origin.Reserved
 		return of
 	}
-	if len(s.named) >= s.max && !(origin.Reserved && s.giveUpOne()) {
+	hasPlace := len(s.named) < s.max || origin.Reserved && s.giveUpOne()
+	if !hasPlace {
 		return nil
 	}
 	of := &named{cells: cells{}, isReserved: origin.Reserved}

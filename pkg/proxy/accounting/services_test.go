@@ -4,6 +4,7 @@ package accounting
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -84,14 +85,7 @@ func TestADeletedServiceLosesItsSeriesAfterAnHour(t *testing.T) {
 	end(l, serviceNumber(1), false, near, 1, start)
 	look := func(after time.Duration, there ...model.ObjectName) {
 		l.BeginLook(false)
-		l.EndLook(true, func(name model.ObjectName) bool {
-			for _, one := range there {
-				if one == name {
-					return true
-				}
-			}
-			return false
-		}, start.Add(after))
+		l.EndLook(true, func(name model.ObjectName) bool { return slices.Contains(there, name) }, start.Add(after))
 	}
 	look(0, api, serviceNumber(1))
 	look(59*time.Minute, api, serviceNumber(1))

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
@@ -79,8 +80,8 @@ func exposeAccounts(recorder *metrics.Recorder, accounts *accounting.Accounting)
 }
 
 func addTraffic(add func(value float64, labels ...string), traffic accounting.Traffic, labels ...string) {
-	add(float64(traffic.Sent), append(labels[:len(labels):len(labels)], metrics.DirectionSent)...)
-	add(float64(traffic.Received), append(labels[:len(labels):len(labels)], metrics.DirectionReceived)...)
+	add(float64(traffic.Sent), append(slices.Clip(labels), metrics.DirectionSent)...)
+	add(float64(traffic.Received), append(slices.Clip(labels), metrics.DirectionReceived)...)
 }
 
 func serviceLabels(row accounting.Row) []string {

@@ -316,7 +316,7 @@ func TestBytesOfUDPAreExact(t *testing.T) {
 func TestADialThatNobodyAnswersIsNoConnection(t *testing.T) {
 	t.Parallel()
 	c := newCounted(t, false)
-	c.apply(endpoints(c.addSilent(c.nodes[1], "silent")))
+	c.apply(endpoints(c.addSilent(c.nodes[1])))
 	dial := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
 	if _, err := c.client.Ask("tcp", dial, atOnce); err == nil {
 		t.Fatal("it was answered")

@@ -65,7 +65,9 @@ func TestRunFlags(t *testing.T) {
 		"xDS where the metrics are": {
 			args: "--xds-bind-address 127.0.0.1:10249", err: "--xds-bind-address 127.0.0.1:10249 is that of another server",
 		},
-		"xDS twice at one address":       {args: "--xds-bind-address [::1]:1,[::1]:1", err: "--xds-bind-address [::1]:1 is that of another server"},
+		"xDS twice at one address": {
+			args: "--xds-bind-address [::1]:1,[::1]:1", err: "--xds-bind-address [::1]:1 is that of another server",
+		},
 		"answers for parts of a second":  {args: "--dns-ttl 500ms", err: "--dns-ttl 500ms: want whole seconds, at most 1h0m0s"},
 		"answers for a day":              {args: "--dns-ttl 24h", err: "--dns-ttl 24h0m0s: want whole seconds"},
 		"a domain that no name can have": {args: "--cluster-domain a_b", err: `--cluster-domain "a_b": `},

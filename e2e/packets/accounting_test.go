@@ -203,8 +203,9 @@ func serveTransfers(t *testing.T, on *fabric.Namespace, port uint16) {
 						if _, err := io.ReadFull(conn, header[:]); err != nil {
 							return
 						}
-						go func() { _, _ = conn.Write(make([]byte, binary.BigEndian.Uint64(header[8:]))) }()
-						if _, err := io.CopyN(io.Discard, conn, int64(binary.BigEndian.Uint64(header[:8]))); err != nil {
+						received, sent := binary.BigEndian.Uint64(header[:8]), binary.BigEndian.Uint64(header[8:])
+						go func() { _, _ = conn.Write(make([]byte, sent)) }()
+						if _, err := io.CopyN(io.Discard, conn, int64(received)); err != nil {
 							return
 						}
 					}

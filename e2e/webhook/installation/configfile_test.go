@@ -75,7 +75,7 @@ func TestAConfigurationChangesWithoutARestartAndTheLastGoodOneStays(t *testing.T
 	valid(0)
 	denied("SVC022")
 	for _, r := range in.running() {
-		if said := r.Log.String(); !strings.Contains(said, "stays in force") || !strings.Contains(said, "config.yaml:5: rules.SVC022: ") {
+		if said := r.Log.String(); !strings.Contains(said, "keeping the last good one") || !strings.Contains(said, "config.yaml:5: rules.SVC022: ") {
 			t.Errorf("%s said:\n%s", r.pod.Name, said)
 		}
 		must.Succeed(t, r.isReady())

@@ -31,8 +31,8 @@ var rules = []rule{
 	{
 		who: []string{
 			"pkg/policy", "pkg/model", "pkg/selection/...", "pkg/proxy/ruleset", "pkg/proxy/explain", "pkg/proxy/forecast",
-			"pkg/proxy/otherproxy", "pkg/proxy/source/convert", "pkg/proxy/source/nodes", "pkg/proxy/source/later",
-			"pkg/webhook/rules", "pkg/printable",
+			"pkg/proxy/otherproxy", "pkg/proxy/reachability", "pkg/proxy/source/convert", "pkg/proxy/source/nodes",
+			"pkg/proxy/source/later", "pkg/webhook/rules", "pkg/printable",
 		},
 		never: []string{"pkg/...", "k8s.io/client-go", "k8s.io/klog", "sigs.k8s.io/controller-runtime", "github.com/prometheus"},
 		only: []string{

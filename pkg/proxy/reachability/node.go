@@ -1,0 +1,114 @@
+package reachability
+
+import (
+	"hash/fnv"
+	"net/netip"
+	"time"
+)
+
+// Place is where a node is dialled, and where it is.
+type Place struct {
+	Addr netip.AddrPort
+	Zone string
+}
+
+// Kind is what a dial came to.
+type Kind uint8
+
+// The kinds. An error at once is no answer either.
+const (
+	NoAnswer Kind = iota
+	Refused       // a reset
+	Accepted
+)
+
+// State is what is known of a node.
+type State uint8
+
+// The states.
+const (
+	Unknown     State = iota // it never answered a dial: nothing is concluded of it
+	Watched                  // it does answer
+	Suspected                // connections to its endpoints are not answered, and it is being dialled
+	Unreachable              // it does not answer, while others do
+)
+
+// node is one other node.
+type node struct {
+	name  string
+	place Place
+	// usual is how it answers, and took how long that took; NoAnswer if it never did.
+	usual    Kind
+	took     time.Duration
+	answered time.Time // when it did last
+	learnAt  time.Time
+	tries    int // to learn that had no answer, in a row
+	trial    *trial
+	out      *outage
+	falls    int
+	fell     time.Time // when it was last judged, or came back
+}
+
+// outage is what a node that does not answer has to do to come back.
+type outage struct {
+	since   time.Time
+	answers int // in a row
+	needed  int
+	next    time.Time // when it is dialled
+	dialled bool      // and an answer is awaited
+	reset   time.Time // when it first reset a dial though it used to accept them; zero if it did not
+}
+
+func (n *node) state() State {
+	switch {
+	case n.out != nil:
+		return Unreachable
+	case n.trial != nil:
+		return Suspected
+	case n.usual != NoAnswer:
+		return Watched
+	}
+	return Unknown
+}
+
+// spread is a part of a time that is this node's own, seen from another one: so they are not dialled all at once, nor by all.
+func spread(from, to string, over time.Duration) time.Duration {
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(from + "/" + to))
+	return time.Duration(hash.Sum64() % uint64(over))
+}
+
+// learn takes an answer in.
+func (n *node) learn(now time.Time, kind Kind, took time.Duration) {
+	n.answered, n.took, n.tries = now, took, 0
+	n.usual = max(n.usual, kind)
+}
+
+// fall notes that a node is judged not to answer.
+func (n *node) fall(now time.Time, r *rules) {
+	if n.falls > 0 && now.Sub(n.fell) >= r.calm {
+		n.falls = 0
+	}
+	n.falls++
+	needed := min(1<<(2*min(n.falls-1, 8)), r.mostAnswers)
+	n.fell, n.trial = now, nil
+	n.out = &outage{since: now, needed: needed, next: now.Add(backEvery)}
+}
+
+// heard takes the outcome of a dial at a node that is out, and reports whether the node is back.
+func (n *node) heard(now time.Time, kind Kind, r *rules) bool {
+	o := n.out
+	o.dialled = false
+	switch {
+	case kind == NoAnswer:
+		o.answers, o.reset = 0, time.Time{}
+		return false
+	case kind < n.usual && (o.reset.IsZero() || now.Before(o.reset)):
+		o.reset = now
+		return false
+	case kind < n.usual && now.Sub(o.reset) < r.reset:
+		return false
+	}
+	o.answers++
+	return o.answers >= o.needed
+}

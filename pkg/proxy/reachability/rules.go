@@ -1,0 +1,53 @@
+package reachability
+
+import "time"
+
+// rules are the numbers. Tests switch a guard off with others.
+type rules struct {
+	// again is how much later a connection must still be unanswered.
+	again time.Duration
+	// window is how long a node has to answer, and shortWindow if it used to answer within soon.
+	window, shortWindow, soon time.Duration
+	// dials are made in a window, each an eighth of it after the one before. A new port may take another path.
+	dials int
+	// controls are others that are dialled at the same time; without any, their answers are not asked for.
+	controls int
+	// trials are under way at a time.
+	trials int
+	// learned: only a node that has answered before can be judged.
+	learned bool
+	// flows: answered connections acquit.
+	flows bool
+	// reset is how long a node that used to accept dials, and now resets them, is taken for one that is still booting.
+	reset time.Duration
+	// disbelief is how long a pair that cried wolf is not believed, the first time and at most.
+	disbelief, longestDisbelief time.Duration
+	// pairs are remembered.
+	pairs int
+	// calm is after how long without a fall the ones before are forgotten, and mostAnswers how many answers in a row a node
+	// needs at most that fell again and again.
+	calm        time.Duration
+	mostAnswers int
+}
+
+var defaults = rules{
+	again:  400 * time.Millisecond,
+	window: 2 * time.Second, shortWindow: time.Second, soon: 100 * time.Millisecond,
+	dials: 4, controls: 3, trials: 128, learned: true, flows: true,
+	reset:     time.Minute,
+	disbelief: 2 * time.Second, longestDisbelief: 64 * time.Second, pairs: 4096,
+	calm: 10 * time.Minute, mostAnswers: 64,
+}
+
+const (
+	// learnWithin is when a node is dialled for the first time, and learnAgain how often later, while nothing is wrong.
+	learnWithin, learnAgain = time.Minute, time.Hour
+	// learnAtOnce is how many nodes are dialled at most in a second to learn how they answer.
+	learnAtOnce = 128
+	// backEvery is how often a node that is out is dialled, and backPerSecond how many of them are at most.
+	backEvery, backPerSecond = time.Second, 128
+	// idle is how long nothing has to happen before the next step.
+	idle = time.Second
+	// parts of a window: a dial at the beginning of each, until there are enough.
+	parts = 8
+)

@@ -13,6 +13,8 @@ type Why uint8
 const (
 	// Evacuated is a node that has a label which says so.
 	Evacuated Why = iota
+	// Unreachable: the node does not answer this one. Others may see it otherwise.
+	Unreachable
 	// Whys is how many there are.
 	Whys = iota
 )
@@ -25,6 +27,18 @@ type Avoid struct {
 	Why Why
 	// Until is when it ends; nil: nobody said. Who watches the clock makes a change of it.
 	Until *time.Time
+	// Since is when it began; zero: nobody said.
+	Since time.Time
+	// Alike is what all nodes hold against it alike, where this is what one node alone has seen; nil if that is nothing.
+	Alike *Avoid
+}
+
+// SeenByAll returns what all nodes hold against a node alike: plans for all of them are made of that.
+func (a *Avoid) SeenByAll() *Avoid {
+	if a != nil && a.Why == Unreachable {
+		return a.Alike
+	}
+	return a
 }
 
 // Against is what is held against a node: each reason comes and goes on its own.
@@ -51,6 +65,9 @@ func (a *Avoid) Level() Rank {
 	}
 	return 1 + Rank(a.Why)
 }
+
+// levels are how late its endpoints are tried here, and elsewhere.
+func (a *Avoid) levels() [2]Rank { return [2]Rank{a.Level(), a.SeenByAll().Level()} }
 
 // Avoid returns why the endpoints on a node are tried last; nil if they are not.
 func (c *Cluster) Avoid(node string) *Avoid { return c.avoid[node] }
@@ -81,24 +98,28 @@ func (c *Cluster) MarkAvoided(endpoints []PortEndpoint) {
 
 // applyAvoid marks the Services that have endpoints on nodes that are avoided for another reason than before, or no more.
 func (c *Cluster) applyAvoid(changes map[Against]*Avoid, dirty map[ObjectName]bool) {
-	before := map[string]Rank{}
+	before := map[string][2]Rank{}
 	for against, avoid := range changes {
 		if _, noted := before[against.Node]; !noted {
-			before[against.Node] = c.avoid[against.Node].Level()
+			before[against.Node] = c.avoid[against.Node].levels()
 		}
 		if c.against[against] = avoid; avoid == nil {
 			delete(c.against, against)
 		}
 	}
 	changed := map[string]bool{}
-	for node, level := range before {
+	for node, levels := range before {
 		delete(c.avoid, node)
 		for why := range Why(Whys) {
-			if avoid := c.against[Against{node, why}]; avoid != nil {
+			avoid := c.against[Against{node, why}]
+			if avoid != nil && why == Unreachable && c.avoid[node] != nil {
+				avoid = &Avoid{Why: why, Until: avoid.Until, Since: avoid.Since, Alike: c.avoid[node]}
+			}
+			if avoid != nil {
 				c.avoid[node] = avoid
 			}
 		}
-		if c.avoid[node].Level() != level {
+		if c.avoid[node].levels() != levels {
 			changed[node] = true
 		}
 	}

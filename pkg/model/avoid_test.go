@@ -61,3 +61,29 @@ func TestWhatHasEndedIsOver(t *testing.T) {
 		}
 	}
 }
+
+// TestSeveralReasonsTogether: what this node alone has seen decides here, and what all nodes see is not lost behind it.
+func TestSeveralReasonsTogether(t *testing.T) {
+	cluster := startingCluster()
+	unreachable := Against{Node: "node-2", Why: Unreachable}
+	for _, step := range []struct {
+		title       string
+		change      Change
+		want        string
+		level, seen Rank
+	}{
+		{"it is evacuated", evacuating("node-2"), "racks zones", 1, 1},
+		{"it does not answer", Change{Avoid: map[Against]*Avoid{unreachable: {Why: Unreachable}}}, "racks zones", 2, 1},
+		{"the evacuation is over", Change{Avoid: map[Against]*Avoid{{Node: "node-2"}: nil}}, "racks zones", 2, 0},
+		{"it is evacuated again", evacuating("node-2"), "racks zones", 2, 1},
+		{"it answers", Change{Avoid: map[Against]*Avoid{unreachable: nil}}, "racks zones", 1, 1},
+	} {
+		if got := words(cluster.Apply(step.change)); got != step.want {
+			t.Errorf("%s: decided anew are %q, want %q", step.title, got, step.want)
+		}
+		avoid := cluster.Avoid("node-2")
+		if avoid.Level() != step.level || avoid.SeenByAll().Level() != step.seen {
+			t.Errorf("%s: %+v, want level %d, and %d for all", step.title, avoid, step.level, step.seen)
+		}
+	}
+}

@@ -118,7 +118,15 @@ type Rank uint8
 const Ranks = phases * (1 + Whys)
 
 // Rank returns the endpoint's rank, and whether it may be used at all.
-func (e *PortEndpoint) Rank() (rank Rank, usable bool) {
+func (e *PortEndpoint) Rank() (rank Rank, usable bool) { return e.rank(e.Avoid) }
+
+// RankSeenByAll returns the rank that all nodes give the endpoint alike.
+func (e *PortEndpoint) RankSeenByAll() (rank Rank, usable bool) { return e.rank(e.Avoid.SeenByAll()) }
+
+func (e *PortEndpoint) rank(avoid *Avoid) (rank Rank, usable bool) {
 	phase := e.Phase()
-	return Rank(phase) + phases*e.Avoid.Level(), phase != PhaseNever
+	return Rank(phase) + phases*avoid.Level(), phase != PhaseNever
 }
+
+// IsUnreachable reports whether the endpoint's node does not answer this one.
+func (e *PortEndpoint) IsUnreachable() bool { return e.Avoid != nil && e.Avoid.Why == Unreachable }

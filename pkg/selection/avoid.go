@@ -1,22 +1,36 @@
 package selection
 
-import "github.com/vicinity-proxy/vicinity/pkg/model"
+import (
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
 
 // avoided are the reasons for each model.Why: of a choice that has nothing else, and of an endpoint in whose place others
 // serve.
 var avoided = [model.Whys]struct{ only, spared Code }{
-	model.Evacuated: {only: OnlyEvacuated, spared: NodeEvacuated},
+	model.Evacuated:   {only: OnlyEvacuated, spared: NodeEvacuated},
+	model.Unreachable: {only: OnlyUnreachable, spared: NodeUnreachable},
 }
 
 // preferOthers chooses among the endpoints against whose nodes there is nothing, and among those of each next level, too,
 // only if that leaves none. So all that keys and hints mean, they mean among those that are left, and a hard key is never
-// widened.
+// widened. Where no node answers this one, all is as if all did.
 func preferOthers(endpoints []model.PortEndpoint, choose func([]model.PortEndpoint) Choice) Choice {
+	answering := pick(endpoints, func(endpoint *model.PortEndpoint) bool { return !endpoint.IsUnreachable() })
+	choice := preferStaying(answering, choose)
+	if len(choice.Endpoints) == 0 && len(answering) < len(endpoints) {
+		choice = preferStaying(endpoints, choose)
+	}
+	choice.noteAvoided()
+	return choice
+}
+
+// preferStaying looks at what all nodes see alike.
+func preferStaying(endpoints []model.PortEndpoint, choose func([]model.PortEndpoint) Choice) Choice {
 	for level := model.Rank(0); ; level++ {
-		left := pick(endpoints, func(endpoint *model.PortEndpoint) bool { return endpoint.Avoid.Level() <= level })
-		choice := choose(left)
-		if len(choice.Endpoints) > 0 || len(left) == len(endpoints) {
-			choice.noteAvoided()
+		left := pick(endpoints, func(endpoint *model.PortEndpoint) bool { return endpoint.Avoid.SeenByAll().Level() <= level })
+		if choice := choose(left); len(choice.Endpoints) > 0 || len(left) == len(endpoints) {
 			return choice
 		}
 	}
@@ -31,5 +45,29 @@ func (c *Choice) noteAvoided() {
 
 // whySpared is why others serve in place of an endpoint.
 func whySpared(endpoint *model.PortEndpoint) Reason {
-	return Reason{Code: avoided[endpoint.Avoid.Why].spared, Value: endpoint.Node, Until: endpoint.Avoid.Until}
+	return Reason{
+		Code: avoided[endpoint.Avoid.Why].spared, Value: endpoint.Node, Until: endpoint.Avoid.Until,
+		Since: endpoint.Avoid.Since,
+	}
+}
+
+// asSeenByAll returns the endpoints as all nodes see them, for a plan that all of them have to make alike.
+func asSeenByAll(endpoints []model.PortEndpoint) []model.PortEndpoint {
+	if !slices.ContainsFunc(endpoints, isUnreachable) {
+		return endpoints
+	}
+	seen := slices.Clone(endpoints)
+	for i := range seen {
+		seen[i].Avoid = seen[i].Avoid.SeenByAll()
+	}
+	return seen
+}
+
+func isUnreachable(endpoint model.PortEndpoint) bool { return endpoint.IsUnreachable() }
+
+// isLeft reports whether new connections leave an endpoint, because its node does not answer this one and others serve in
+// its place.
+func (d Decision) isLeft(endpoint *model.PortEndpoint) bool {
+	chosen := d.Selection.Cluster.Endpoints
+	return endpoint.IsUnreachable() && len(chosen) > 0 && !chosen[0].IsUnreachable()
 }

@@ -2,6 +2,7 @@ package selection
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 
@@ -17,19 +18,21 @@ var plans = sync.Pool{New: func() any { return new(balance.Plan) }}
 // nodes are known there is no plan: the first key wins, as without a bound.
 func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewpoint Viewpoint) Choice {
 	keys := service.Topology.Keys
+	byKeys := func(endpoints []model.PortEndpoint) Choice { return selectByKeys(keys, endpoints, viewpoint) }
 	demand, known := viewpoint.demandOf(service)
 	if !known {
-		choice := selectByKeys(keys, endpoints, viewpoint)
-		if len(choice.Endpoints) > 0 {
+		choice := preferOthers(endpoints, byKeys)
+		if len(choice.Endpoints) > 0 && choice.Endpoints[0].Avoid == nil {
 			choice.Reason.Code = NodesUnknown
 		}
 		return choice
 	}
-	part := planned{places: balance.NewPlaces(keys, endpoints, viewpoint.ValueOf), hashes: balance.Hashes(endpoints)}
+	alike := asSeenByAll(endpoints)
+	part := planned{places: balance.NewPlaces(keys, alike, viewpoint.ValueOf), hashes: balance.Hashes(alike)}
 	share := part.plan(service, demand, viewpoint.Node)
 	part.slots, part.kept = share.Slots(service.Name, part.hashes), share.Kept()
 	if share.Outcome == balance.Nobody {
-		choice := selectByKeys(keys, endpoints, viewpoint) // which says why
+		choice := byKeys(endpoints) // which says why
 		choice.planned = &part
 		return choice
 	}
@@ -37,19 +40,48 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 		part.sent = append(part.sent, uint32(step.Part/(balance.ONE/sharesOne)))
 	}
 	choice := Choice{Share: &share, Reason: reasonOf(&share, service.Topology.MaxLoad), Tier: tierOf(&share), planned: &part}
-	choice.fill(part.slots, endpoints)
+	choice.fill(reachable(part.slots, endpoints), endpoints)
+	if len(choice.Endpoints) == 0 {
+		choice.fillWithout(part.slots, endpoints, byKeys)
+	}
 	choice.noteAvoided()
 	if service.AffinityTimeout > 0 {
+		isUnreachable := choice.Endpoints[0].IsUnreachable()
 		choice.Spared = pick(endpoints, func(endpoint *model.PortEndpoint) bool {
-			return hasRank(endpoint, share.Rank) && viewpoint.allows(keys, endpoint)
+			return hasRank(endpoint, share.Rank) && viewpoint.allows(keys, endpoint) && endpoint.IsUnreachable() == isUnreachable
 		})
 	}
 	return choice
 }
 
-// hasRank reports whether an endpoint may be used, and has a rank.
+// reachable returns the slots of endpoints whose nodes answer this one: all that is drawn among, in the same proportion.
+func reachable(slots []int, endpoints []model.PortEndpoint) []int {
+	if !slices.ContainsFunc(endpoints, isUnreachable) {
+		return slots
+	}
+	left := slices.Clone(slots)
+	for i := range left {
+		if endpoints[i].IsUnreachable() {
+			left[i] = 0
+		}
+	}
+	return left
+}
+
+// fillWithout is for a plan that sends all to nodes that do not answer this one: to the others that the keys allow, without a
+// bound; or, if they allow none, as planned.
+func (c *Choice) fillWithout(slots []int, endpoints []model.PortEndpoint, byKeys func([]model.PortEndpoint) Choice) {
+	others := pick(endpoints, func(endpoint *model.PortEndpoint) bool { return !endpoint.IsUnreachable() })
+	if choice := preferOthers(others, byKeys); len(choice.Endpoints) > 0 {
+		c.Endpoints, c.Reason, c.Tier = choice.Endpoints, choice.Reason, choice.Tier
+		return
+	}
+	c.fill(slots, endpoints)
+}
+
+// hasRank reports whether an endpoint may be used, and has a rank as all nodes see it.
 func hasRank(endpoint *model.PortEndpoint, wanted model.Rank) bool {
-	rank, usable := endpoint.Rank()
+	rank, usable := endpoint.RankSeenByAll()
 	return usable && rank == wanted
 }
 

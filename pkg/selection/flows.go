@@ -84,7 +84,7 @@ func (d Decision) Flows() []Flows {
 // Answering returns the endpoints that may answer connections which are there already, and those of them on this node.
 func (d Decision) Answering() (anywhere, here []netip.AddrPort) {
 	anywhere = serving(d.Endpoints, func(endpoint *model.PortEndpoint) bool {
-		return d.Viewpoint.allows(d.Service.Topology.Keys, endpoint)
+		return d.Viewpoint.allows(d.Service.Topology.Keys, endpoint) && !d.isLeft(endpoint)
 	})
 	return anywhere, serving(d.Endpoints, d.Viewpoint.isHere)
 }

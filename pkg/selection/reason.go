@@ -18,6 +18,7 @@ type Reason struct {
 	Endpoint netip.AddrPort // the first given endpoint that decided it, where a single one did
 	Load     *Load          // the numbers, of a Service whose load is bounded
 	Until    *time.Time     // when the evacuation of an endpoint's node ends; nil if it has no end
+	Since    time.Time      // when an endpoint's node stopped answering; zero if nobody said
 }
 
 // Why a choice has endpoints.
@@ -48,7 +49,8 @@ const (
 	OnThisNode            Code = "OnThisNode"
 	OnThisNodeTerminating Code = "OnThisNodeTerminating"
 
-	OnlyEvacuated Code = "OnlyEvacuated"
+	OnlyEvacuated   Code = "OnlyEvacuated"
+	OnlyUnreachable Code = "OnlyUnreachable"
 )
 
 // Why a choice has no endpoints. NodeHasNoTopologyLabel is also why an endpoint was left out.
@@ -75,6 +77,7 @@ const (
 	BelowOneSlot               Code = "BelowOneSlot"
 	NotNeededHere              Code = "NotNeededHere"
 	NodeEvacuated              Code = "NodeEvacuated"
+	NodeUnreachable            Code = "NodeUnreachable"
 	EndpointIsClusterIP        Code = "EndpointIsClusterIP"
 	EndpointInServiceCIDR      Code = "EndpointInServiceCIDR"
 )
@@ -120,6 +123,7 @@ var sentences = []struct {
 		"none on this node is ready."},
 
 	{OnlyEvacuated, "Every endpoint that may be used runs on a node that is being evacuated, and goes on serving."},
+	{OnlyUnreachable, "Every endpoint that may be used runs on a node that does not answer this one, and is tried all the same."},
 
 	{NoEndpoints, "The Service port has no endpoints."},
 	{NoUsableEndpoints, "No endpoint is ready, and none still serves while terminating."},
@@ -141,6 +145,7 @@ var sentences = []struct {
 	{NotOnThisNode, "{key} is Local, and the endpoint is not on this node."},
 	{BelowOneSlot, "The endpoint's part of this node's connections is {kept}, less than a slot, and other nodes have taken it."},
 	{NodeEvacuated, "The endpoint runs on node {value}, which is being evacuated{until}, and others serve in its place."},
+	{NodeUnreachable, "The endpoint runs on node {value}, which has not answered this node{since}, and others serve in its place."},
 	{EndpointIsClusterIP, "{key} is the ClusterIP of Service {value}, and nothing can be sent on to a ClusterIP."},
 	{EndpointInServiceCIDR, "{key} is in the ServiceCIDR {value}, and nothing can be sent on to a ClusterIP."},
 	{NotNeededHere, "Other endpoints take all of this node's connections."},
@@ -151,7 +156,7 @@ func (r Reason) Sentence() string {
 	for i := range sentences {
 		if sentences[i].code == r.Code {
 			words := append(r.Load.words(), "{there}", there(r.Key, r.Value), "{nobody}", r.nobody(),
-				"{key}", r.Key, "{value}", strconv.Quote(r.Value), "{endpoint}", r.Endpoint.String(), "{until}", r.until())
+				"{key}", r.Key, "{value}", strconv.Quote(r.Value), "{endpoint}", r.Endpoint.String(), "{until}", r.until(), "{since}", r.since())
 			return strings.NewReplacer(words...).Replace(sentences[i].sentence)
 		}
 	}
@@ -172,4 +177,12 @@ func (r Reason) until() string {
 		return ""
 	}
 	return " until " + r.Until.UTC().Format("2006-01-02 15:04 UTC")
+}
+
+// since is when a node stopped answering, as the rest of "has not answered"; empty if nobody said it.
+func (r Reason) since() string {
+	if r.Since.IsZero() {
+		return ""
+	}
+	return " since " + r.Since.UTC().Format("2006-01-02 15:04:05 UTC")
 }

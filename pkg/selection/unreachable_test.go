@@ -1,0 +1,205 @@
+package selection
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// TestUnreachableEndpointsAreTheLastRank: in random worlds with random nodes that are evacuated, or do not answer this one,
+// or both, each choice is the one among the endpoints of nodes that answer, or, if that is none, what it would be if all
+// answered. So there is never fewer than without, nothing is widened, and no unreachable endpoint is beside another one.
+func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
+	random := rand.New(rand.NewPCG(35, 7))
+	seen := map[Code]int{}
+	randomWorlds(worlds, func(w *world) {
+		if t.Failed() {
+			return
+		}
+		alike, nodes := map[string]*model.Avoid{}, map[string]*model.Avoid{}
+		for _, node := range worldNodes[:4] {
+			if random.IntN(4) == 0 {
+				alike[node] = &model.Avoid{}
+			}
+			nodes[node] = alike[node]
+			if node != "node-1" && random.IntN(2) == 0 { // this node answers itself
+				nodes[node] = &model.Avoid{Why: model.Unreachable, Since: time.Unix(1800000000, 0), Alike: alike[node]}
+			}
+		}
+		without := evacuated(w.endpoints(), alike)
+		marked := evacuated(w.endpoints(), nodes)
+		answering := slices.DeleteFunc(slices.Clone(marked), isUnreachable)
+		got, want, asBefore := w.choose(marked), w.choose(answering), w.choose(without)
+		check := func(kind string, got, want, asBefore *Choice) {
+			onlyUnreachable := len(want.Endpoints) == 0 && len(asBefore.Endpoints) > 0
+			if onlyUnreachable {
+				want = asBefore
+			}
+			if numbers(got.Endpoints) != numbers(want.Endpoints) || got.Tier != want.Tier {
+				t.Errorf("the %s choice is %s of %q, want %s of %q", kind, numbers(got.Endpoints), got.Tier, numbers(want.Endpoints), want.Tier)
+			}
+			if (got.Reason.Code == OnlyUnreachable) != onlyUnreachable {
+				t.Errorf("the reason of the %s choice is %+v, only unreachable: %v", kind, got.Reason, onlyUnreachable)
+			}
+			checkReason(t, got.Reason)
+			seen[got.Reason.Code]++
+		}
+		check("cluster", &got.Cluster, &want.Cluster, &asBefore.Cluster)
+		if got.Local != nil {
+			check("local", got.Local, want.Local, asBefore.Local)
+		}
+		decision := Decision{Viewpoint: w.viewpoint, Service: &w.service, Endpoints: marked, Selection: got}
+		for _, exclusion := range decision.Exclusions() {
+			checkReason(t, exclusion.Reason)
+			seen[exclusion.Reason.Code]++
+			at := slices.IndexFunc(marked, func(endpoint model.PortEndpoint) bool { return endpoint.Addr == exclusion.Endpoint })
+			if exclusion.Reason.Code == NodeUnreachable && !marked[at].IsUnreachable() {
+				t.Errorf("%v is said to be unreachable", marked[at])
+			}
+		}
+		// Flows to them end where others are in, and all others go on.
+		before := Decision{Viewpoint: w.viewpoint, Service: &w.service, Endpoints: without, Selection: asBefore}
+		if len(got.Cluster.Endpoints) > 0 && !got.Cluster.Endpoints[0].IsUnreachable() {
+			before.Endpoints, before.Selection = answering, want
+		}
+		anywhere, here := decision.Answering()
+		wantAnywhere, wantHere := before.Answering()
+		if !slices.Equal(anywhere, wantAnywhere) || !slices.Equal(here, wantHere) {
+			t.Errorf("flows may be answered by %v, here %v, want %v and %v", anywhere, here, wantAnywhere, wantHere)
+		}
+		if t.Failed() {
+			t.Logf("avoided are %v in the world %+v", nodes, w)
+		}
+	})
+	for _, code := range []Code{OnlyUnreachable, NodeUnreachable, OnlyEvacuated, NodeEvacuated, MatchedTopologyKey, AllEndpoints, OnThisNode} {
+		if seen[code] < 5 {
+			t.Errorf("%s is seen %d times: the test has tested little", code, seen[code])
+		}
+	}
+}
+
+// TestAPlanIsMadeAsIfAllAnswered: whoever does not answer this node, the plan under a bound is byte for byte the same. Then
+// the slots of those are dropped; if none is left, keys decide among the others; and if they allow none, the plan counts.
+func TestAPlanIsMadeAsIfAllAnswered(t *testing.T) {
+	random := rand.New(rand.NewPCG(35, 71))
+	seen := map[string]int{}
+	for range 3000 {
+		keys := []policy.Key{policy.Hostname, policy.Zone, policy.AnyNode}[random.IntN(3):]
+		if random.IntN(3) == 0 {
+			keys = []policy.Key{policy.Zone}
+		}
+		nodes := []int{1 + random.IntN(3), 1 + random.IntN(3), 1 + random.IntN(3)}
+		endpoints := []int{random.IntN(3), random.IntN(4), random.IntN(3)}
+		town := newTown(bounded(100+uint64(random.IntN(100)), keys...), nodes, endpoints)
+		if slice := town.slice(); random.IntN(2) == 0 && endpoints[0] > 0 {
+			slice.Endpoints = slice.Endpoints[1:] // that on this node
+		}
+		town.change.Services[town.web].AffinityTimeout = time.Duration(random.IntN(2)) * time.Minute
+		town.change.Avoid = map[model.Against]*model.Avoid{}
+		against := func(why model.Why, chances int) {
+			for node := range town.change.Nodes {
+				if node != "zone-a-0" && random.IntN(chances) == 0 {
+					town.change.Avoid[model.Against{Node: node, Why: why}] = &model.Avoid{Why: why}
+				}
+			}
+		}
+		against(model.Evacuated, 4)
+		before := town.decide(t, "zone-a-0").Selection.Cluster
+		against(model.Unreachable, 2)
+		decision := town.decide(t, "zone-a-0")
+		now := decision.Selection.Cluster
+		if !slices.Equal(before.planned.slots, now.planned.slots) || !reflect.DeepEqual(before.Share, now.Share) {
+			t.Fatalf("the plan is %v, before %v", now.planned.slots, before.planned.slots)
+		}
+		wantSlots, dropped := map[string]int{}, 0
+		answering := 0 // and allowed
+		for i := range decision.Endpoints {
+			endpoint := &decision.Endpoints[i]
+			slots := now.planned.slots[i]
+			_, usable := endpoint.Rank()
+			if usable && !endpoint.IsUnreachable() && decision.Viewpoint.allows(keys, endpoint) {
+				answering++
+			}
+			switch {
+			case slots > 0 && endpoint.IsUnreachable():
+				dropped++
+			case slots > 0:
+				wantSlots[endpoint.Addr.String()] = slots
+			}
+		}
+		switch got := slotsOf(now); {
+		case len(wantSlots) > 0:
+			seen[fmt.Sprintf("dropped %v", dropped > 0)]++
+			if !cmp.Equal(got, wantSlots) {
+				t.Fatalf("slots %v, want %v", got, wantSlots)
+			}
+		case answering > 0 && dropped > 0:
+			seen["by keys"]++
+			if len(now.Endpoints) == 0 || slices.ContainsFunc(now.Endpoints, isUnreachable) || now.Reason.Code == OnlyUnreachable {
+				t.Fatalf("%d endpoints answer, and the choice is %v because of %v", answering, now.Endpoints, now.Reason)
+			}
+		case dropped > 0:
+			seen["as planned"]++
+			if !cmp.Equal(got, slotsOf(before)) || now.Reason.Code != OnlyUnreachable {
+				t.Fatalf("no allowed endpoint answers: slots %v because of %v, want %v", got, now.Reason, slotsOf(before))
+			}
+		}
+		for _, spared := range now.Spared {
+			if spared.IsUnreachable() != now.Endpoints[0].IsUnreachable() {
+				t.Fatalf("clients are remembered for %v, while %v serves", spared, now.Endpoints[0])
+			}
+		}
+		for _, exclusion := range decision.Exclusions() {
+			checkReason(t, exclusion.Reason)
+		}
+	}
+	for _, what := range []string{"dropped true", "dropped false", "by keys", "as planned"} {
+		if seen[what] < 20 {
+			t.Errorf("%s: seen %d times", what, seen[what])
+		}
+	}
+	t.Log(seen)
+}
+
+// slotsOf returns the slots of a choice by endpoint.
+func slotsOf(choice Choice) map[string]int {
+	slots := map[string]int{}
+	for i := range choice.Endpoints {
+		slots[choice.Endpoints[i].Addr.String()] = 1
+		if choice.Slots != nil {
+			slots[choice.Endpoints[i].Addr.String()] = choice.Slots[i]
+		}
+	}
+	return slots
+}
+
+func TestUnreachableIsBehindEvacuated(t *testing.T) {
+	town := newTown(policy.Topology{Keys: zoneThenAll}, []int{2, 2}, []int{2, 2})
+	town.change.Avoid = map[model.Against]*model.Avoid{
+		{Node: "zone-a-0", Why: model.Evacuated}:   {},
+		{Node: "zone-a-1", Why: model.Unreachable}: {Why: model.Unreachable},
+		{Node: "zone-b-0", Why: model.Unreachable}: {Why: model.Unreachable},
+		{Node: "zone-b-1", Why: model.Unreachable}: {Why: model.Unreachable},
+		{Node: "zone-b-1", Why: model.Evacuated}:   {},
+	}
+	decision := town.decide(t, "zone-a-0")
+	if choice := decision.Selection.Cluster; choice.Reason.Code != OnlyEvacuated || choice.Endpoints[0].Node != "zone-a-0" {
+		t.Errorf("the choice is %v because of %v", choice.Endpoints, choice.Reason)
+	}
+	for _, exclusion := range decision.Exclusions() {
+		if exclusion.Reason.Code != NodeUnreachable {
+			t.Errorf("%v is left out because of %v", exclusion.Endpoint, exclusion.Reason)
+		}
+	}
+	if tiers := decision.Tiers(); len(tiers) < 2 || !tiers[len(tiers)-1].Endpoints[0].IsUnreachable() {
+		t.Errorf("tiers %v: those that do not answer are not the last", tiers)
+	}
+}

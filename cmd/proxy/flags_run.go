@@ -24,11 +24,14 @@ type runFlags struct {
 	ownTables     string
 	secureMetrics string
 	nodeCondition bool
-	dns           dnsFlags
-	xds           xdsFlags
-	account       accountFlags
-	ignored       ignoredFlags
-	instead       insteadFlags
+	// unreachableNodes is what is done about nodes that do not answer.
+	unreachableNodes string
+
+	dns     dnsFlags
+	xds     xdsFlags
+	account accountFlags
+	ignored ignoredFlags
+	instead insteadFlags
 
 	// initOnly, check and writeConfigTo ask for one step, and not for the daemon.
 	initOnly      bool
@@ -100,6 +103,9 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.nodeCondition, "node-condition", false,
 		"say on the Node when its Services work, as the condition vicinity.dev/ServicesReady; needs the right to patch nodes/status, and "+
 			"what bounds it: manifests/node-condition")
+	flags.StringVar(&f.unreachableNodes, "unreachable-nodes", string(daemon.WatchUnreachable),
+		"`WHAT` is done about nodes that do not answer this one while others do: avoid, new connections leave their endpoints as long as "+
+			"others may serve; watch, they are logged and counted; ignore, nobody is dialled")
 	f.dns.register(flags)
 	f.xds.register(flags)
 	f.account.register(flags)
@@ -134,6 +140,8 @@ func (f *runFlags) validateOwn() error {
 		cli.OneOf("own-tables", f.ownTables, "auto", "never"),
 		f.validateSecureMetrics(),
 		f.validateNodeCondition(),
+		cli.OneOf("unreachable-nodes", f.unreachableNodes,
+			string(daemon.AvoidUnreachable), string(daemon.WatchUnreachable), string(daemon.IgnoreUnreachable)),
 		f.dns.Validate(),
 		f.xds.Validate(f.settings.MetricsBindAddress, f.settings.HealthzBindAddress, f.secureMetrics, f.dns.bindAddress),
 		f.account.Validate(),
@@ -214,6 +222,8 @@ func (f *runFlags) options() *daemon.Options {
 		OwnTables:     f.ownTables == "auto",
 		NodeCondition: f.nodeCondition,
 		Account:       f.account.settings(),
+
+		UnreachableNodes: daemon.UnreachableNodes(f.unreachableNodes),
 
 		SecureMetricsAddress: f.secureMetrics,
 		DNSAddress:           f.dns.address,

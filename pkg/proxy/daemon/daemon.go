@@ -60,6 +60,8 @@ type daemon struct {
 	checks  *servicehealth.Reader
 	names   *dns.Table // nil if DNS is not answered
 	mesh    *mesh      // nil if xDS is not answered
+	// watch finds out which nodes do not answer; nil if nobody is dialled.
+	watch *watch
 	// localhost serves node ports on loopback; nil if they are not.
 	localhost *localhost.Server
 	accounts  *accounting.Accounting // nil unless traffic is counted
@@ -100,13 +102,17 @@ func newDaemon(options *Options, to reach, stdout io.Writer, log *slog.Logger) (
 	d.checks = servicehealth.NewReader()
 	looks := conntrack.NewLooks(to.table, d.looked)
 	loopback := loopbackOf(config)
+	of := d.newOwners(looks, to.isLocal)
 	d.readers = []selection.Reader{
 		d.newFlows(looks, to.isLocal),
-		d.newOwners(looks, to.isLocal),
+		of,
 		d.checks,
 		servicefindings.NewReader(d.findings.decided),
 		counts.NewReader(func(now counts.Counts) { setCounts(recorder, now) }),
 		&nodePorts{log: log, families: config.Families, loopback: slices.SortedFunc(maps.Values(loopback), netip.Addr.Compare)},
+	}
+	if d.watch = d.newWatch(looks, to.table, of); d.watch != nil {
+		d.readers = append(d.readers, d.watch.served)
 	}
 	if options.DNSAddress.IsValid() {
 		d.names = &dns.Table{Zone: d.options.DNSZone}
@@ -144,6 +150,7 @@ func (d *daemon) connect() error {
 	d.recorder.CountAPIRequests()
 	c, err := d.options.connect(cluster.Options{
 		Log: d.log, Interrupted: d.interrupted, Resumed: d.resumed, TopologyFrom: d.topologyFrom,
+		ProxiesAt: d.proxiesAt(),
 	})
 	if err != nil {
 		return err
@@ -194,7 +201,12 @@ func (d *daemon) run(ctx context.Context) error {
 		},
 		d.serveMetricsSecurely,
 		func(ctx context.Context) error {
-			return d.objects.Run(ctx, func(update convert.Update) { d.feed.deliver(ctx, update) })
+			return d.objects.Run(ctx, func(update convert.Update) {
+				if d.options.Manifests != "" {
+					d.watch.nodesChanged(update.Change.Nodes)
+				}
+				d.feed.deliver(ctx, update)
+			})
 		},
 		func(ctx context.Context) error {
 			return interfaces.Watch(ctx, d.log, func(addrs []netip.Addr) { d.feed.deliverAddrs(ctx, addrs) })
@@ -209,6 +221,10 @@ func (d *daemon) run(ctx context.Context) error {
 		d.account,
 		d.lookForOtherProxies,
 		d.serveHealthChecks,
+		func(ctx context.Context) error {
+			d.watch.run(ctx, d.feed.deliverLater)
+			return nil
+		},
 		func(ctx context.Context) error {
 			d.flows.Run(ctx, d.observer.FlowsLookedAt)
 			return nil
@@ -256,7 +272,8 @@ func (d *daemon) watchAPIServers(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-d.dialled.Changed():
-			d.feed.deliverAPIServers(ctx, d.dialled.Addrs())
+			d.feed.deliverLater(ctx, model.Change{APIServers: d.dialled.Addrs()})
+			d.watch.serversAt(d.dialled.Addrs())
 		}
 	}
 }

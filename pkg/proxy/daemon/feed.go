@@ -105,11 +105,12 @@ func (f *feed) deliverAddrs(ctx context.Context, addrs []netip.Addr) {
 	f.send(ctx, fromInterfaces, model.Change{LocalAddrs: addrs})
 }
 
-// deliverAPIServers takes where this process reaches the API server. The first sync does not wait for it.
-func (f *feed) deliverAPIServers(ctx context.Context, addrs []netip.AddrPort) {
+// deliverLater takes what is found out beside the objects: where this process reaches the API server, which nodes do not
+// answer this one. The first sync does not wait for it.
+func (f *feed) deliverLater(ctx context.Context, change model.Change) {
 	f.complete.Lock()
 	defer f.complete.Unlock()
-	if change := (model.Change{APIServers: addrs}); f.complete.begun {
+	if f.complete.begun {
 		f.hand(ctx, change)
 	} else {
 		f.complete.waiting = f.complete.waiting.Then(change)

@@ -51,6 +51,8 @@ type Options struct {
 	NodeTopology      cluster.NodeTopology
 	TopologyNamespace string
 	ProxyService      model.ObjectName
+	// UnreachableNodes is what is done about nodes that do not answer this one.
+	UnreachableNodes UnreachableNodes
 	// NodeCondition asks to say on the Node, as a condition, when its Services work.
 	NodeCondition bool
 	// Account says how traffic is counted; nil: it is not.

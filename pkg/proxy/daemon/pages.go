@@ -71,7 +71,9 @@ func (d *daemon) pages() http.Handler {
 		Findings: func() any { return d.findings.standing() },
 		LastGood: func() any { return append([]convert.Refusal{}, d.objects.Refusals()...) }, // [] rather than null
 		Summary: func() status.Summary {
-			return d.observer.syncs.Summary(d.options.Node, d.options.Build.Version, began, d.status.Verdict(time.Now()))
+			summary := d.observer.syncs.Summary(d.options.Node, d.options.Build.Version, began, d.status.Verdict(time.Now()))
+			summary.Reachability = d.watch.summary()
+			return summary
 		},
 		Build:     status.Build{Name: "vicinity-proxy", Version: d.options.Build.Version, GoVersion: d.options.Build.GoVersion},
 		Began:     began,

@@ -19,6 +19,8 @@ const (
 	reasonLabel    = "reason"         // one of the codes that explain gives, or an xds.Refusal
 	keyLabel       = "key"            // a topology key, as selection.Shares names them
 	endLabel       = "end"            // EndTime or EndNone
+	answersLabel   = "answers"        // AnswersYes or AnswersNever
+	outcomeLabel   = "outcome"        // a reachability.Outcome
 	proxyLabel     = "proxy"          // one of otherproxy.Programs
 	protocolLabel  = "protocol"       // TCP, UDP or SCTP
 	typeLabel      = "type"           // of DNS records: A, AAAA, SRV or other; of resources of xDS
@@ -51,6 +53,12 @@ const (
 const (
 	EndTime = "time"
 	EndNone = "none"
+)
+
+// The values of the label answers.
+const (
+	AnswersYes   = "yes"
+	AnswersNever = "never"
 )
 
 // The values of the label direction.
@@ -175,6 +183,26 @@ var (
 		name:   "kubeproxy_conntrack_reconciler_deleted_entries_total",
 		help:   "UDP flows that were ended because the endpoint they went to may not answer them any more.",
 		labels: []string{familyLabel}, start: perFamily,
+	})
+	UnreachableNodes = gauge(row{
+		name: "vicinity_unreachable_nodes",
+		help: "Nodes with endpoints that do not answer this one at present, while others do.",
+	})
+	WatchedNodes = gauge(row{
+		name: "vicinity_watched_nodes",
+		help: "Other nodes with endpoints, by whether they ever answered a dial of this one at the port of /healthz: one that never did " +
+			"is not judged.",
+		labels: []string{answersLabel}, start: [][]string{{AnswersYes, AnswersNever}},
+	})
+	NodeSuspicions = counter(row{
+		name: "vicinity_node_suspicions_total",
+		help: "Suspicions that a node does not answer, by how they ended: it answers, connections to it are answered, nobody answers, or " +
+			"it does not answer.",
+		labels: []string{outcomeLabel}, start: [][]string{{"answered", "flows_answered", "cut_off", "unreachable"}},
+	})
+	UnansweredFlows = gauge(row{
+		name: "vicinity_unanswered_flows",
+		help: "Connections to Services that had no answer when they were looked at last, at most as many as a look reads.",
 	})
 	LocalhostListeners = gauge(row{
 		name:   "kubeproxy_nftables_localhost_nodeport_listeners",

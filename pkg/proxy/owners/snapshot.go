@@ -66,6 +66,11 @@ func (s *Snapshot) Owner(protocol model.Protocol, dialled netip.AddrPort) *Front
 	return s.frontend(exact)
 }
 
+// HasOwnAddress reports whether there is a TCP frontend at an address of its own: not a node port.
+func (s *Snapshot) HasOwnAddress(addr netip.AddrPort) bool {
+	return s.frontend(model.Frontend{Addr: addr.Addr(), Protocol: model.TCP, Port: addr.Port()}) != nil
+}
+
 func (s *Snapshot) frontend(frontend model.Frontend) *Frontend {
 	return s.shards[shardOf(frontend)][frontend]
 }

@@ -91,7 +91,7 @@ func (l *ledger) play(what byte) {
 		}
 	case 8:
 		if len(l.dials) > 0 {
-			l.answer(int(l.next())%len(l.dials), reachability.Kind(1+l.next()%2))
+			l.answer(int(l.next())%len(l.dials), reachability.Kind(1+l.next()%3))
 		}
 	case 9, 10, 11, 12:
 		for i := range slices.Backward(l.dials) {
@@ -153,9 +153,11 @@ func (l *ledger) place(what byte) {
 func (l *ledger) answer(i int, kind reachability.Kind) {
 	dial := l.dials[i]
 	l.dials = append(l.dials[:i:i], l.dials[i+1:]...)
-	if kind == reachability.NoAnswer {
+	switch kind {
+	case reachability.NotDialled:
+	case reachability.NoAnswer:
 		l.unanswered[dial.Addr] = append(l.unanswered[dial.Addr], dial)
-	} else {
+	default:
 		l.unanswered[dial.Addr] = nil
 		if l.heard[dial.Addr].at < dial.at {
 			l.heard[dial.Addr] = dial

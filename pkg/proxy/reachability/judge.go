@@ -152,6 +152,10 @@ func (j *Judge) Answered(now time.Time, id uint64, kind Kind, took time.Duration
 		return
 	}
 	delete(j.pending, id)
+	if kind == NotDialled {
+		j.notDialled(now, what)
+		return
+	}
 	if what.asControl {
 		j.controls.heard(what, kind)
 	}
@@ -177,6 +181,18 @@ func (j *Judge) Answered(now time.Time, id uint64, kind Kind, took time.Duration
 		n.learnAt = now.Add(min(learnWithin<<n.tries, learnAgain))
 		n.tries = min(n.tries+1, 6)
 		j.learning = earlier(j.learning, n.learnAt)
+	}
+}
+
+// notDialled takes in that a dial was not made. A trial without one of its dials is none.
+func (j *Judge) notDialled(now time.Time, what errand) {
+	n := j.nodes[what.node]
+	switch {
+	case n == nil:
+	case n.trial != nil && n.trial == what.trial:
+		j.conclude(now, n, Void)
+	case n.out != nil && !what.asControl:
+		n.out.dialled = false
 	}
 }
 

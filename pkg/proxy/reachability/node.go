@@ -20,6 +20,7 @@ const (
 	NoAnswer Kind = iota
 	Refused       // a reset
 	Accepted
+	NotDialled // this machine could not dial, which says nothing of the node
 )
 
 // State is what is known of a node.

@@ -32,8 +32,31 @@ type Summary struct {
 	// NodeTopology is the resource from which it is known where other nodes are, one of model.TopologyResources; empty while no
 	// Service asks for it, and without an API server.
 	NodeTopology string `json:"nodeTopology"`
+	// Reachability is which nodes do not answer this one; null if nobody is dialled.
+	Reachability *Reachability `json:"reachability"`
 	// Interruptions are the resources whose watches are interrupted; never null.
 	Interruptions []Interruption `json:"interruptions"`
+}
+
+// Reachability is what a proxy knows of which nodes answer its own.
+type Reachability struct {
+	Unreachable []UnreachableNode `json:"unreachable"` // never null
+	// Avoided: new connections leave their endpoints.
+	Avoided bool `json:"avoided"`
+	// CutOffSince is since when nobody answers, so that no node is judged; null if somebody does.
+	CutOffSince *time.Time `json:"cutOffSince"`
+	// Answering is how many nodes with endpoints have answered a dial, and NeverAnswered how many have not, and are not
+	// judged.
+	Answering     int `json:"answering"`
+	NeverAnswered int `json:"neverAnswered"`
+}
+
+// UnreachableNode is a node that does not answer.
+type UnreachableNode struct {
+	Node       string    `json:"node"`
+	Since      time.Time `json:"since"`
+	LastAnswer time.Time `json:"lastAnswer"`
+	NextDial   time.Time `json:"nextDial"`
 }
 
 // Sync is one sync.

@@ -35,13 +35,16 @@ type Options struct {
 	// Interrupted is called when the API server no longer sends changes of a resource, with the time and the reason, and
 	// Resumed when it does again: "services", "endpointslices", "servicecidrs", "nodes/NAME" (this node), "nodes" (the
 	// others) or in their place "topologyslices", or "endpointslices/proxies" with "nodes/demand" and "nodes/control-plane";
-	// "nodes/evacuated" or "endpointslices/headless". What was sent last stays in force meanwhile. Both may be nil, and
+	// "nodes/evacuated", "endpointslices/addresses" or "endpointslices/headless". What was sent last stays in force meanwhile. Both may be nil, and
 	// return at once.
 	Interrupted func(resource string, since time.Time, err error)
 	Resumed     func(resource string)
 	// TopologyFrom is called when other nodes' labels come from another resource: one of
 	// model.TopologyResources, or an empty one while no Service asks for it. It may be nil, and returns at once.
 	TopologyFrom func(resource string)
+	// ProxiesAt is called when the slices of Proxies say otherwise where the nodes are: name, zone and address of each. If it
+	// is nil, that is not followed.
+	ProxiesAt func(nodes map[string]*model.Node)
 }
 
 // Watcher lists and watches the objects of a Kubernetes cluster, and delivers them as the proxy's state.
@@ -126,6 +129,9 @@ func (w *Watcher) Run(ctx context.Context, deliver func(convert.Update)) error {
 	watching.Go(func() { w.watchNodes(ctx) })
 	watching.Go(func() { w.watchHeadless(ctx) })
 	watching.Go(func() { w.lookForNodes(ctx) })
+	if w.options.ProxiesAt != nil && w.options.Proxies.Name != "" {
+		watching.Go(func() { w.followAddresses(ctx) })
+	}
 	for started := false; ; {
 		update, isNew := w.next(started)
 		if isNew && ctx.Err() == nil {

@@ -1,6 +1,7 @@
 package convert
 
 import (
+	"net/netip"
 	"reflect"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -41,6 +42,27 @@ func ProxySlice(slice *discoveryv1.EndpointSlice) *model.TopologySlice {
 		described.Nodes[node.Name] = node
 	}
 	return described
+}
+
+// ProxyAddresses reads at which addresses the nodes of a slice's endpoints are, ready or not, and in which zones.
+func ProxyAddresses(slice *discoveryv1.EndpointSlice) []*model.Node {
+	var nodes []*model.Node
+	for i := range slice.Endpoints {
+		endpoint := &slice.Endpoints[i]
+		if endpoint.NodeName == nil || len(endpoint.Addresses) == 0 {
+			continue
+		}
+		addr, refused := readAddress(nil, endpoint.Addresses[0])
+		if len(refused) > 0 || addr.IsUnspecified() || addr.IsMulticast() || addr.IsLoopback() {
+			continue
+		}
+		node := &model.Node{Name: *endpoint.NodeName, Labels: map[string]string{}, Addresses: []netip.Addr{addr}}
+		if endpoint.Zone != nil {
+			node.Labels[string(policy.Zone)] = *endpoint.Zone
+		}
+		nodes = append(nodes, node)
+	}
+	return nodes
 }
 
 // NodesWithDemand and ControlPlaneNodes are the few nodes that may ask more or less than others, as their metadata: an API

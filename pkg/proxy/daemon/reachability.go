@@ -1,0 +1,195 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/probe"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+)
+
+// UnreachableNodes is what is done about nodes that do not answer this one.
+type UnreachableNodes string
+
+// The choices.
+const (
+	AvoidUnreachable  UnreachableNodes = "avoid"  // their endpoints are tried last
+	WatchUnreachable  UnreachableNodes = "watch"  // they are told and counted
+	IgnoreUnreachable UnreachableNodes = "ignore" // nobody is dialled
+)
+
+// watch finds out which nodes do not answer this one. It is nil if nobody is to be dialled.
+type watch struct {
+	prober   *probe.Prober
+	served   *probe.Served
+	avoid    bool
+	port     uint16 // of /healthz on all nodes
+	own      string
+	log      *slog.Logger
+	recorder *metrics.Recorder
+
+	mutex   sync.Mutex
+	waiting model.Change  // what the proxy was not told yet
+	news    chan struct{} // holds a token while there is something waiting
+	nodes   map[string]*model.Node
+}
+
+// newWatch returns one, if the options ask for it.
+func (d *daemon) newWatch(shared, table conntrack.Table, of *owners.Reader) *watch {
+	if d.options.UnreachableNodes == IgnoreUnreachable {
+		return nil
+	}
+	w := &watch{
+		served: probe.NewServed(), avoid: d.options.UnreachableNodes == AvoidUnreachable, own: d.options.Node, log: d.log,
+		recorder: d.recorder, news: make(chan struct{}, 1), nodes: map[string]*model.Node{},
+	}
+	if d.options.Manifests == "" && d.options.ProxyService.Name == "" {
+		d.log.Warn("nodes that do not answer are not found out: without --proxy-service it is unknown where nodes are")
+	}
+	if healthz, err := netip.ParseAddrPort(d.options.Settings.HealthzBindAddress); err == nil {
+		w.port = healthz.Port()
+	}
+	w.prober = probe.New(probe.Options{
+		Own: d.options.Node, Table: shared, AtOnce: table, Owners: of, Served: w.served, Tell: w,
+	})
+	return w
+}
+
+// run dials and decides until ctx ends, and hands over to the proxy what it is to avoid.
+func (w *watch) run(ctx context.Context, hand func(context.Context, model.Change)) {
+	if w == nil {
+		return
+	}
+	var working sync.WaitGroup
+	defer working.Wait()
+	working.Go(func() { w.prober.Run(ctx) })
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.news:
+		}
+		w.mutex.Lock()
+		change := w.waiting
+		w.waiting = model.Change{}
+		w.mutex.Unlock()
+		hand(ctx, change)
+	}
+}
+
+// proxiesAt returns what takes in where the proxies on all nodes are; nil if nobody is dialled.
+func (d *daemon) proxiesAt() func(map[string]*model.Node) {
+	if d.options.UnreachableNodes == IgnoreUnreachable {
+		return nil
+	}
+	return func(nodes map[string]*model.Node) { d.watch.proxiesAt(nodes) }
+}
+
+// proxiesAt takes in where the proxies on all nodes are.
+func (w *watch) proxiesAt(nodes map[string]*model.Node) {
+	places := make(map[string]reachability.Place, len(nodes))
+	for name, node := range nodes {
+		if len(node.Addresses) > 0 && w.port != 0 {
+			addr := netip.AddrPortFrom(node.Addresses[0], w.port)
+			places[name] = reachability.Place{Addr: addr, Zone: node.Labels[string(policy.Zone)]}
+		}
+	}
+	w.prober.Nodes(places)
+}
+
+// nodesChanged takes in Nodes of a folder: they have addresses.
+func (w *watch) nodesChanged(changed map[string]*model.Node) {
+	if w == nil || len(changed) == 0 {
+		return
+	}
+	for name, node := range changed {
+		if w.nodes[name] = node; node == nil {
+			delete(w.nodes, name)
+		}
+	}
+	w.proxiesAt(w.nodes)
+}
+
+func (w *watch) serversAt(servers []netip.AddrPort) {
+	if w != nil {
+		w.prober.Servers(servers)
+	}
+}
+
+// Looked is called after each look at conntrack.
+func (w *watch) Looked(look probe.Look, err error) {
+	w.recorder.Set(metrics.UnansweredFlows, look.Unanswered)
+	if err != nil {
+		w.log.Warn("connections without an answer cannot be looked at; trying again", "error", err)
+	}
+}
+
+// Decided logs what was decided, and has it handed over.
+func (w *watch) Decided(orders *reachability.Orders) {
+	for _, outcome := range orders.Ended {
+		w.recorder.Add(metrics.NodeSuspicions, 1, string(outcome))
+	}
+	now, change := time.Now(), map[model.Against]*model.Avoid{}
+	for _, node := range orders.Out {
+		change[model.Against{Node: node, Why: model.Unreachable}] = &model.Avoid{Why: model.Unreachable, Since: now}
+		w.log.Warn("a node does not answer this one", "unreachable-node", node, "avoided", w.avoid)
+	}
+	for _, back := range orders.Back {
+		change[model.Against{Node: back.Node, Why: model.Unreachable}] = nil
+		if back.Gone {
+			w.log.Info("a node that did not answer is not dialled any more", "unreachable-node", back.Node)
+			continue
+		}
+		w.log.Info("a node answers again", "unreachable-node", back.Node, "after", now.Sub(back.Since).Round(time.Millisecond))
+	}
+	if orders.CutOff {
+		w.log.Warn("no other node answers this one: no node is judged")
+	}
+	if orders.Reconnected {
+		w.log.Info("other nodes answer this one again")
+	}
+	if !w.avoid || len(change) == 0 {
+		return
+	}
+	w.mutex.Lock()
+	w.waiting = w.waiting.Then(model.Change{Avoid: change})
+	w.mutex.Unlock()
+	select {
+	case w.news <- struct{}{}:
+	default:
+	}
+}
+
+// Known counts what is known.
+func (w *watch) Known(known reachability.Status) {
+	w.recorder.Set(metrics.UnreachableNodes, len(known.Unreachable))
+	w.recorder.Set(metrics.WatchedNodes, known.Answering, metrics.AnswersYes)
+	w.recorder.Set(metrics.WatchedNodes, known.Never, metrics.AnswersNever)
+}
+
+// summary is what the page /summary says of it.
+func (w *watch) summary() *status.Reachability {
+	if w == nil {
+		return nil
+	}
+	known := w.prober.Status()
+	s := &status.Reachability{
+		Avoided: w.avoid, CutOffSince: known.CutOffSince, Answering: known.Answering, NeverAnswered: known.Never,
+		Unreachable: []status.UnreachableNode{},
+	}
+	for _, node := range known.Unreachable {
+		s.Unreachable = append(s.Unreachable, status.UnreachableNode{
+			Node: node.Node, Since: node.Since, LastAnswer: node.LastAnswer, NextDial: node.NextDial,
+		})
+	}
+	return s
+}

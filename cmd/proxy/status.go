@@ -109,7 +109,7 @@ func runStatus(ctx context.Context, stdin io.Reader, stdout io.Writer, given map
 	}
 	address := flags.settings.MetricsBindAddress
 	node := audit.Node{Proxy: summary}
-	if node.Kernel, err = audit.Run(ctx, flags.audit(node.Proxy != nil)); err != nil {
+	if node.Kernel, err = audit.Run(ctx, flags.audit(node.Proxy != nil, avoidedBy(node.Proxy))); err != nil {
 		return err
 	}
 	node.Refused = audit.Refusals(flags.refused, flags.lastGood)
@@ -162,7 +162,7 @@ func likeRunning(ctx context.Context, stdin io.Reader, given map[string]string) 
 }
 
 // audit is what the kernel is compared with. Of refused objects that is what a running proxy has in force, if one answers.
-func (f *runFlags) audit(answers bool) audit.Question {
+func (f *runFlags) audit(answers bool, avoided model.Change) audit.Question {
 	f.withHeadless = f.dns.address.IsValid() // as the daemon
 	return audit.Question{
 		Node: f.node, Config: f.settings.Tables(model.Families), Zone: f.dns.zone, BesideOthers: f.serviceProxyName != "",
@@ -172,9 +172,22 @@ func (f *runFlags) audit(answers bool) audit.Question {
 					return model.Change{}, err
 				}
 			}
-			return f.load(ctx, io.Discard, cluster.OwnNode)
+			change, err := f.load(ctx, io.Discard, cluster.OwnNode)
+			return change.Then(avoided), err
 		},
 	}
+}
+
+// avoidedBy returns what a proxy avoids because of what it alone has seen.
+func avoidedBy(proxy *status.Summary) model.Change {
+	if proxy == nil || proxy.Reachability == nil || !proxy.Reachability.Avoided {
+		return model.Change{}
+	}
+	avoid := map[model.Against]*model.Avoid{}
+	for _, node := range proxy.Reachability.Unreachable {
+		avoid[model.Against{Node: node.Node, Why: model.Unreachable}] = &model.Avoid{Why: model.Unreachable, Since: node.Since}
+	}
+	return model.Change{Avoid: avoid}
 }
 
 // lacks says why nothing was compared, or not all, though nothing is refused; empty if it was.

@@ -13,7 +13,7 @@ type Why uint8
 const (
 	// Evacuated is a node that has a label which says so.
 	Evacuated Why = iota
-	// Unreachable: the node does not answer this one. Others may see it otherwise.
+	// Unreachable is a node that does not answer this one. Others may see it otherwise.
 	Unreachable
 	// Whys is how many there are.
 	Whys = iota

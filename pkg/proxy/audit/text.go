@@ -80,6 +80,27 @@ func (p printer) proxy(node *Node) {
 	} else {
 		p.line("other nodes", "their labels come from %s", explain.SourceInWords(says.NodeTopology))
 	}
+	p.reachability(says.Reachability)
+}
+
+// reachability writes which nodes do not answer.
+func (p printer) reachability(says *status.Reachability) {
+	switch {
+	case says == nil:
+		return
+	case says.CutOffSince != nil:
+		p.line("answers", "no other node has answered this one since %s, so none is judged", ago(*says.CutOffSince))
+	case len(says.Unreachable) == 0:
+		p.line("answers", "%d other nodes with endpoints answer; %d never did, and are not judged", says.Answering, says.NeverAnswered)
+	}
+	p.list("unreachable", len(says.Unreachable), func(i int) string {
+		node := says.Unreachable[i]
+		becomes := "it is only watched (--unreachable-nodes)"
+		if says.Avoided {
+			becomes = "its endpoints are tried last"
+		}
+		return fmt.Sprintf("node %s has not answered since %s; %s", node.Node, ago(node.LastAnswer), becomes)
+	})
 }
 
 // kernel writes what differs.

@@ -35,8 +35,8 @@ type Options struct {
 	// Interrupted is called when the API server no longer sends changes of a resource, with the time and the reason, and
 	// Resumed when it does again: "services", "endpointslices", "servicecidrs", "nodes/NAME" (this node), "nodes" (the
 	// others) or in their place "topologyslices", or "endpointslices/proxies" with "nodes/demand" and "nodes/control-plane";
-	// "nodes/evacuated", "endpointslices/addresses" or "endpointslices/headless". What was sent last stays in force meanwhile. Both may be nil, and
-	// return at once.
+	// "nodes/evacuated", "endpointslices/addresses" or "endpointslices/headless". What was sent last stays in force
+	// meanwhile. Both may be nil, and return at once.
 	Interrupted func(resource string, since time.Time, err error)
 	Resumed     func(resource string)
 	// TopologyFrom is called when other nodes' labels come from another resource: one of

@@ -1,0 +1,104 @@
+package reachability_test
+
+import (
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+)
+
+// TestNewConnectionsLeaveADeadNode: one of three nodes with endpoints is gone for a while, in silence or with its cable, while a
+// client dials a hundred times a second in either family. Nobody fails who waits for five seconds.
+func TestNewConnectionsLeaveADeadNode(t *testing.T) {
+	s := newTown(t, "avoid")
+	dead := s.nodes[1]
+	for _, death := range []struct {
+		name string
+		to   netip.AddrPort
+		drop []string
+	}{
+		{"in silence, IPv4", web, silence},
+		{"in silence, IPv6", web6, silence},
+		{"without a cable, IPv4", web, noCable},
+		{"without a cable, IPv6", web6, noCable},
+	} {
+		t.Run(death.name, func(t *testing.T) {
+			end := s.drop(dead.Namespace, death.drop...)
+			var judged time.Duration
+			var judging sync.WaitGroup
+			judging.Go(func() { judged = s.awaitUnreachable(1) })
+			all := s.load(death.to, 100, 10*time.Second, patient)
+			judging.Wait()
+			end()
+			back := s.awaitUnreachable(0)
+			t.Logf("%d connections: %d failed, %d waited, the longest %v; judged after %v, back after %v", all.made, all.failed, all.waited,
+				all.longest, judged, back)
+			if all.failed > 0 {
+				t.Errorf("%d of %d connections failed", all.failed, all.made)
+			}
+			if all.waited == 0 {
+				t.Error("no connection waited: the node was not dead")
+			}
+		})
+	}
+	if t.Failed() {
+		t.Log(s.proxy.Log)
+	}
+}
+
+// TestWithoutItConnectionsFail is the same without anybody who looks: so many would fail.
+func TestWithoutItConnectionsFail(t *testing.T) {
+	s := newTown(t, "ignore")
+	end := s.drop(s.nodes[1].Namespace, silence...)
+	defer end()
+	all := s.load(web, 100, 5*time.Second, patient)
+	t.Logf("%d of %d connections failed", all.failed, all.made)
+	if all.failed*4 < all.made {
+		t.Errorf("%d of %d connections failed, want more than a quarter", all.failed, all.made)
+	}
+}
+
+// TestNobodyElseIsJudged: clients that are denied, a cut of this node's own network, and dials that are dropped on their way
+// are no deaths.
+func TestNobodyElseIsJudged(t *testing.T) {
+	const period = 20 * time.Second
+	s := newTown(t, "avoid")
+	for _, scene := range []struct {
+		name  string
+		begin func() (end func())
+		sure  string // the suspicions that there have to be
+	}{
+		{
+			name: "this node's network is gone for 5 s", sure: "cut_off",
+			begin: func() func() {
+				end := s.drop(s.nodes[0].Namespace, silence...)
+				back := time.AfterFunc(5*time.Second, end)
+				return func() { back.Stop() }
+			},
+		},
+		{
+			name: "dials are dropped while other connections are answered", sure: "flows_answered",
+			begin: func() func() {
+				return s.drop(s.nodes[1].Namespace, "tcp dport 10256", "tcp dport 8080 tcp flags syn numgen random mod 2 == 0")
+			},
+		},
+		{
+			name: "a policy denies the client", sure: "answered",
+			begin: func() func() { return s.drop(s.nodes[1].Namespace, "tcp dport 8080 ip saddr "+s.client.IPv4.String()) },
+		},
+	} { // who is denied is not believed for a while: so this comes last
+		t.Run(scene.name, func(t *testing.T) {
+			before := s.metric("vicinity_node_suspicions_total", `outcome="`+scene.sure+`"`)
+			end := scene.begin()
+			all := s.load(web, 50, period, time.Second)
+			end()
+			t.Logf("%d of %d connections failed", all.failed, all.made)
+			if out := s.metric("vicinity_node_suspicions_total", `outcome="unreachable"`); out > 0 {
+				t.Errorf("%v verdicts:\n%s", out, s.proxy.Log)
+			}
+			if s.metric("vicinity_node_suspicions_total", `outcome="`+scene.sure+`"`) == before {
+				t.Errorf("no suspicion ended as %s: the scene shows nothing", scene.sure)
+			}
+		})
+	}
+}

@@ -1,0 +1,208 @@
+// Package reachability_test proves that new connections leave a node that does not answer, and no other one: the real
+// program on each node, a real kernel, real connections. It needs root and nft.
+package reachability_test
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+const (
+	metricsAddress = "127.0.0.1:10249"
+	podPort        = 8080
+	// learnt is how long it may take until each node was dialled once.
+	learnt = 75 * time.Second
+	// patient is how long most clients wait for an answer.
+	patient = 5 * time.Second
+)
+
+var (
+	web  = netip.MustParseAddrPort("10.96.0.10:80")
+	web6 = netip.MustParseAddrPort("[fd00:96::10]:80")
+)
+
+// town is node-1 with a client, and others, each in a zone of its own with an endpoint.
+type town struct {
+	t         *testing.T
+	nodes     []*fabric.Node
+	client    *fabric.Pod
+	proxy     *site.Process // of node-1
+	manifests string
+}
+
+// newTown starts a proxy on each node, and waits until that of node-1 knows how the others answer.
+func newTown(t *testing.T, mode string) *town {
+	t.Helper()
+	network := fabrictest.New(t)
+	s := &town{t: t, manifests: t.TempDir()}
+	var objects, ipv4, ipv6 strings.Builder
+	for i := range 4 {
+		node, err := network.AddNode(fmt.Sprintf("node-%d", i+1))
+		must.Succeed(t, err)
+		s.nodes = append(s.nodes, node)
+		fmt.Fprintf(&objects, nodeManifest, node.Name, i+1, node.IPv4, node.IPv6)
+		pod, err := node.AddPod(fmt.Sprintf("pod-%d", i+1))
+		must.Succeed(t, err)
+		if i == 0 {
+			s.client = pod
+			continue
+		}
+		_, err = pod.Serve(podPort)
+		must.Succeed(t, err)
+		fmt.Fprintf(&ipv4, endpointManifest, pod.IPv4, node.Name)
+		fmt.Fprintf(&ipv6, endpointManifest, pod.IPv6, node.Name)
+	}
+	fmt.Fprintf(&objects, serviceManifest, web.Addr(), web6.Addr())
+	fmt.Fprintf(&objects, sliceManifest, "ipv4", "IPv4", ipv4.String())
+	fmt.Fprintf(&objects, sliceManifest, "ipv6", "IPv6", ipv6.String())
+	must.Succeed(t, os.WriteFile(filepath.Join(s.manifests, "all.yaml"), []byte(objects.String()), 0o600))
+	program := site.Program(t, "proxy")
+	for i, node := range s.nodes {
+		proxy := site.Start(t, node.Namespace, exec.Command(program, "run", "--node", node.Name, "--manifests", s.manifests,
+			"--cluster-cidr", fabric.PodsIPv4.String()+","+fabric.PodsIPv6.String(), "--unreachable-nodes", mode))
+		if i == 0 {
+			s.proxy = proxy
+		}
+		proxy.Log.Await(t, "the first sync is in the kernel")
+	}
+	if mode == "ignore" {
+		return s
+	}
+	for deadline := time.Now().Add(learnt); s.metric("vicinity_watched_nodes", `answers="yes"`) < 3; time.Sleep(time.Second) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not all nodes are watched:\n%s", s.proxy.Log)
+		}
+	}
+	return s
+}
+
+const (
+	nodeManifest = `apiVersion: v1
+kind: Node
+metadata: {name: %[1]s, labels: {topology.kubernetes.io/zone: zone-%[2]d}}
+status:
+  addresses:
+  - {type: InternalIP, address: %[3]s}
+  - {type: InternalIP, address: "%[4]s"}
+---
+`
+	serviceManifest = `apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: default}
+spec:
+  clusterIP: %[1]s
+  clusterIPs: [%[1]s, "%[2]s"]
+  ipFamilies: [IPv4, IPv6]
+  ports:
+  - {name: tcp, protocol: TCP, port: 80}
+`
+	sliceManifest = `---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-%[1]s, namespace: default, labels: {kubernetes.io/service-name: web}}
+addressType: %[2]s
+ports:
+- {name: tcp, protocol: TCP, port: 8080}
+endpoints:
+%[3]s`
+	endpointManifest = `- {addresses: ["%s"], nodeName: %s, conditions: {ready: true, serving: true, terminating: false}}
+`
+)
+
+func (s *town) metric(name string, labels ...string) float64 {
+	s.t.Helper()
+	sum, err := s.proxy.Metric(metricsAddress, name, labels...)
+	must.Succeed(s.t, err)
+	return sum
+}
+
+// nft changes the rules of a machine, beside those of the proxy.
+func (s *town) nft(machine *fabric.Namespace, rules string) {
+	s.t.Helper()
+	command := exec.Command("nft", "-f", "-")
+	command.Stdin = strings.NewReader(rules)
+	_, err := machine.Run(command)
+	must.Succeed(s.t, err)
+}
+
+// drop has a machine drop in silence what comes from elsewhere and matches, before anything else sees it. It returns what
+// ends that.
+func (s *town) drop(machine *fabric.Namespace, matches ...string) (end func()) {
+	s.t.Helper()
+	rules := strings.Join(matches, " drop; ") + " drop;"
+	s.nft(machine, `table netdev dark { chain in { type filter hook ingress device "eth0" priority -500; `+rules+" }; }")
+	return func() { s.nft(machine, "delete table netdev dark") }
+}
+
+// What is dropped of a machine without power whose neighbours still find it, as behind a router; and of one without a cable.
+var (
+	silence = []string{"meta protocol ip", "icmpv6 type != { nd-neighbor-solicit, nd-neighbor-advert }", "ip6 nexthdr != icmpv6"}
+	noCable = []string{"meta protocol { ip, ip6, arp }"}
+)
+
+// dials are new connections at a rate.
+type dials struct {
+	made, failed, waited int
+	longest              time.Duration
+}
+
+// load dials from the client so many times a second, for a time.
+func (s *town) load(to netip.AddrPort, perSecond int, period, patience time.Duration) *dials {
+	s.t.Helper()
+	var all dials
+	var mutex sync.Mutex
+	var dialling sync.WaitGroup
+	tick := time.NewTicker(time.Second / time.Duration(perSecond))
+	defer tick.Stop()
+	for end := time.Now().Add(period); time.Now().Before(end); <-tick.C {
+		dialling.Go(func() {
+			began := time.Now()
+			conn, err := s.client.Dial("tcp", to.String(), patience)
+			took := time.Since(began)
+			if err == nil {
+				_ = conn.(*net.TCPConn).SetLinger(0)
+				_ = conn.Close()
+			}
+			mutex.Lock()
+			defer mutex.Unlock()
+			all.made++
+			if err != nil {
+				all.failed++
+				return
+			}
+			if took > 500*time.Millisecond {
+				all.waited++
+			}
+			all.longest = max(all.longest, took)
+		})
+	}
+	dialling.Wait()
+	return &all
+}
+
+// awaitUnreachable waits until so many nodes are unreachable, and returns how long that took.
+func (s *town) awaitUnreachable(count float64) time.Duration {
+	s.t.Helper()
+	began := time.Now()
+	for s.metric("vicinity_unreachable_nodes") != count {
+		if time.Since(began) > wait.Patience {
+			s.t.Fatalf("there are not %v unreachable nodes:\n%s", count, s.proxy.Log)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return time.Since(began)
+}

@@ -1,0 +1,256 @@
+//go:build linux
+
+package probe
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+const own = "own"
+
+// quickNames returns names of nodes that are dialled for the first time within two seconds.
+func quickNames(count int) (names []string) {
+	for i := 0; len(names) < count; i++ {
+		name, now := fmt.Sprintf("node-%d", i), time.Now()
+		judge := reachability.NewJudge(own)
+		judge.Place(now, map[string]reachability.Place{name: {}}, nil)
+		judge.Step(now)
+		if len(judge.Step(now.Add(2*time.Second)).Dials) > 0 {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// told keeps what the Prober tells.
+type told struct {
+	mutex    sync.Mutex
+	out      []string
+	back     []reachability.Return
+	outcomes map[reachability.Outcome]int
+	err      error
+}
+
+func (o *told) Looked(_ Look, err error) {
+	o.ask(func(o *told) bool {
+		if err != nil {
+			o.err = err
+		}
+		return true
+	})
+}
+
+func (o *told) Decided(orders *reachability.Orders) {
+	o.ask(func(o *told) bool {
+		o.out = append(o.out, orders.Out...)
+		o.back = append(o.back, orders.Back...)
+		for _, outcome := range orders.Ended {
+			o.outcomes[outcome]++
+		}
+		return true
+	})
+}
+
+func (o *told) Known(reachability.Status) {}
+
+func (o *told) ask(f func(*told) bool) bool {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	return f(o)
+}
+
+// ground is a machine with addresses that stand for those of other nodes, a table of connections, and a Prober.
+type ground struct {
+	t         *testing.T
+	namespace *netns.Namespace
+	names     []string
+	table     *connections.Table
+	told      *told
+	prober    *Prober
+}
+
+func nodeAddr(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, byte(10 + i)}) }
+func podAddr(i int) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i), 1}), 8080)
+}
+func port(p uint16) netip.AddrPort { return netip.AddrPortFrom(netip.MustParseAddr("10.1.0.1"), p) }
+
+var (
+	dialled = netip.MustParseAddrPort("10.96.0.10:80")
+	web     = model.ObjectName{Namespace: "shop", Name: "web"}
+)
+
+func newGround(t *testing.T) *ground {
+	t.Helper()
+	g := &ground{t: t, namespace: netns.New(t), names: quickNames(3), told: &told{outcomes: map[reachability.Outcome]int{}}}
+	g.table = connections.Open(t, g.namespace)
+	slice := &model.EndpointSlice{Name: web, Service: web, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}}}
+	places := map[string]reachability.Place{}
+	for i, name := range g.names {
+		g.namespace.Exec("ip", "addr", "add", nodeAddr(i).String()+"/32", "dev", "lo")
+		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
+			Addr: podAddr(i).Addr(), Endpoint: model.Endpoint{Node: name, Ready: true, Serving: true},
+		})
+		places[name] = reachability.Place{Addr: netip.AddrPortFrom(nodeAddr(i), 10256)}
+	}
+	var listener net.Listener
+	var table *conntrack.Conn
+	g.namespace.Do(func() {
+		var err error
+		if listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp", "0.0.0.0:10256"); err != nil {
+			t.Fatal(err)
+		}
+		if table, err = conntrack.Dial(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Cleanup(func() { _, _ = listener.Close(), table.Close() })
+	g.start(slice, table, places)
+	return g
+}
+
+// start hands decisions to the readers, and starts the Prober.
+func (g *ground) start(slice *model.EndpointSlice, table *conntrack.Conn, places map[string]reachability.Place) {
+	cluster := model.NewCluster(own)
+	cluster.Apply(model.Change{
+		Slices: map[model.ObjectName]*model.EndpointSlice{web: slice},
+		Services: map[model.ObjectName]*model.Service{web: {
+			Name: web, ClusterIPs: []netip.Addr{dialled.Addr()}, Ports: []model.ServicePort{{Protocol: model.TCP, Port: 80}},
+		}},
+	})
+	decisions := selection.NewPlanner(cluster).Decide(web, []model.Family{model.IPv4})
+	of, served := owners.NewReader(owners.Options{Places: true}), NewServed()
+	for _, reader := range []selection.Reader{of, served} {
+		reader.Accept(web, reader.Digest(decisions))
+		reader.Synced(selection.Sync{})
+	}
+	g.prober = New(Options{
+		Own: own, Table: conntrack.NewLooks(table, nil), AtOnce: table, Owners: of, Served: served, Tell: g.told,
+	})
+	g.prober.dial = func(ctx context.Context, addr netip.AddrPort, within time.Duration) (kind reachability.Kind, took time.Duration) {
+		g.namespace.Do(func() { kind, took = Dial(ctx, addr, within) })
+		return kind, took
+	}
+	ctx, cancel := context.WithCancel(g.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		g.prober.Run(ctx)
+	}()
+	g.t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	g.prober.Nodes(places)
+	g.await("all nodes have answered once", func(*told) bool { return g.prober.Status().Answering == 3 })
+}
+
+// patience is how long a test waits for what must come.
+const patience = 30 * time.Second
+
+func (g *ground) await(what string, is func(*told) bool) {
+	g.t.Helper()
+	for deadline := time.Now().Add(patience); !g.told.ask(is); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			g.t.Fatalf("timed out waiting until %s: %+v, %+v", what, g.told, g.prober.Status())
+		}
+	}
+}
+
+// drop has dials at an address and port dropped.
+func (g *ground) drop(addr netip.Addr, number int) {
+	g.namespace.Load("add table inet dark\nadd chain inet dark in { type filter hook input priority 0; }\n" +
+		fmt.Sprintf("add rule inet dark in ip daddr %s tcp dport %d drop\n", addr, number))
+}
+
+// hang puts a connection into the table that nobody answers.
+func (g *ground) hang(to int, from uint16) {
+	g.table.Insert(connections.Connection{
+		Protocol: model.TCP, Client: port(from), Dialled: dialled, Answerer: podAddr(to), State: conntrack.TCPSynSent, Lasts: 100,
+	})
+}
+
+func TestANodeIsJudged(t *testing.T) {
+	g := newGround(t)
+	g.drop(nodeAddr(1), 10256)
+	g.hang(1, 1001)
+	g.hang(1, 1002)
+	g.hang(0, 1003)
+	g.await("one node is out", func(o *told) bool { return len(o.out) == 1 && o.out[0] == g.names[1] })
+	g.await("the other one is acquitted", func(o *told) bool { return o.outcomes[reachability.Answered] > 0 })
+	if status := g.prober.Status(); len(status.Unreachable) != 1 || status.Unreachable[0].Node != g.names[1] || status.CutOffSince != nil {
+		t.Errorf("status %+v", status)
+	}
+	g.namespace.Load("delete table inet dark\n")
+	g.await("it is back", func(o *told) bool { return len(o.back) == 1 && o.back[0].Node == g.names[1] && !o.back[0].Gone })
+	if g.told.err != nil {
+		t.Error(g.told.err)
+	}
+}
+
+func TestAnAnsweredConnectionAcquits(t *testing.T) {
+	g := newGround(t)
+	g.drop(nodeAddr(1), 10256)
+	g.hang(1, 1001)
+	ctx, cancel := context.WithCancel(t.Context())
+	answering := make(chan struct{})
+	go func() { // others are answered there, again and again
+		defer close(answering)
+		for from := uint16(2000); ctx.Err() == nil; from++ {
+			_ = g.table.TryInsert(connections.Connection{
+				Protocol: model.TCP, Client: port(from), Dialled: dialled, Answerer: podAddr(1), State: conntrack.TCPEstablished, IsAnswered: true,
+			})
+			time.Sleep(100 * time.Millisecond)
+		}
+	}()
+	g.await("a suspicion ends", func(o *told) bool { return len(o.outcomes) > 0 })
+	cancel()
+	<-answering
+	g.told.ask(func(o *told) bool {
+		if o.outcomes[reachability.FlowsAnswered] != 1 || len(o.out) > 0 {
+			t.Errorf("outcomes %v, out %v", o.outcomes, o.out)
+		}
+		return true
+	})
+}
+
+func TestWhoTranslatesADialDoesNotSpeakForTheNode(t *testing.T) {
+	g := newGround(t)
+	if !g.prober.isTranslated(dialled) || g.prober.isTranslated(netip.AddrPortFrom(nodeAddr(0), 10256)) {
+		t.Error("what is translated is not told from what is not")
+	}
+}
+
+func TestDial(t *testing.T) {
+	g := newGround(t)
+	g.drop(nodeAddr(0), 7)
+	for addr, want := range map[string]reachability.Kind{
+		nodeAddr(0).String() + ":10256": reachability.Accepted, nodeAddr(0).String() + ":9": reachability.Refused,
+		nodeAddr(0).String() + ":7": reachability.NoAnswer, "198.51.100.1:10256": reachability.NoAnswer,
+	} {
+		g.namespace.Do(func() {
+			if got, took := Dial(t.Context(), netip.MustParseAddrPort(addr), 300*time.Millisecond); got != want || took > 5*time.Second {
+				t.Errorf("%s: %v after %v, want %v", addr, got, took, want)
+			}
+		})
+	}
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got, _ := Dial(canceled, netip.AddrPortFrom(nodeAddr(0), 10256), time.Second); got != reachability.NotDialled {
+		t.Errorf("a dial that was not made: %v", got)
+	}
+}

@@ -21,7 +21,7 @@ func (d *daemon) newFlows(looks *conntrack.Looks, isLocal selection.IsLocal) *fl
 
 // newOwners returns the reader that has dials looked at.
 func (d *daemon) newOwners(looks *conntrack.Looks, isLocal selection.IsLocal) *owners.Reader {
-	reader := owners.NewReader(owners.Options{Keep: flows.LookFor, Places: d.options.UnreachableNodes != IgnoreUnreachable})
+	reader := owners.NewReader(owners.Options{Keep: flows.LookFor, Places: d.options.UnreachableNodes.dials()})
 	d.dials = flows.NewDials(looks, reader, isLocal)
 	return reader
 }

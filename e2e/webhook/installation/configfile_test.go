@@ -75,8 +75,10 @@ func TestAConfigurationChangesWithoutARestartAndTheLastGoodOneStays(t *testing.T
 	valid(0)
 	denied("SVC022")
 	for _, r := range in.running() {
-		if said := r.Log.String(); !strings.Contains(said, "keeping the last good one") || !strings.Contains(said, "config.yaml:5: rules.SVC022: ") {
-			t.Errorf("%s said:\n%s", r.pod.Name, said)
+		for _, want := range []string{"keeping the last good one", "config.yaml:5: rules.SVC022: "} {
+			if said := r.Log.String(); !strings.Contains(said, want) {
+				t.Errorf("%s did not say %q; it said:\n%s", r.pod.Name, want, said)
+			}
 		}
 		must.Succeed(t, r.isReady())
 	}

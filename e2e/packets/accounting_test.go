@@ -16,7 +16,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
@@ -53,6 +55,7 @@ func (c *counted) count(n *node) *accounting.Accounting {
 	}
 	accounts := accounting.New(
 		accounting.Settings{PerService: true, MaxServices: 10, Keys: []string{string(policy.Hostname)}},
+		owners.NewReader(owners.Options{Places: true, Keep: flows.LookFor}),
 		accounting.Kernel{
 			Table: conntrack.NewLooks(n.flows, nil), Subscribe: n.flows.Subscribe, LookEvery: time.Second,
 			CountBytes: func() error { return n.Do(nft.CountBytes) }, TellsEnds: func() bool { return !c.isDeaf },

@@ -6,5 +6,5 @@
 // Conntrack counts bytes by itself. What ends is counted when the kernel says so, and what lasts is counted in a dump once
 // a minute. No rule and no packet knows of it.
 //
-// Owners know whose a connection is, a Ledger adds up, and Run asks the kernel. The first two touch nothing but memory.
+// Package owners knows whose a connection is, a Ledger adds up, and Run asks the kernel.
 package accounting

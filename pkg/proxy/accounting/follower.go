@@ -8,6 +8,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 )
 
 const (
@@ -49,7 +50,7 @@ type key struct {
 
 // followed is a flow.
 type followed struct {
-	origin   *Origin
+	origin   *owners.Origin
 	counted  Traffic
 	isLinked bool // counted as a connection
 	look     uint32
@@ -108,7 +109,7 @@ func whole(e *conntrack.Entry) Count {
 }
 
 // end returns what is to be counted of an entry that has ended, and of whom; nil if nothing is.
-func (f *follower) end(e *conntrack.Entry, origin *Origin) (*Origin, Count) {
+func (f *follower) end(e *conntrack.Entry, origin *owners.Origin) (*owners.Origin, Count) {
 	if e.Status&conntrack.DestinationNAT == 0 {
 		return nil, Count{}
 	}
@@ -138,7 +139,7 @@ func (f *follower) begin(withoutEnds bool) {
 }
 
 // see returns what is to be counted of an entry that is in a dump, and of whom; nil if nothing is.
-func (f *follower) see(e *conntrack.Entry, origin *Origin) (*Origin, Count) {
+func (f *follower) see(e *conntrack.Entry, origin *owners.Origin) (*owners.Origin, Count) {
 	if len(f.flows) == 0 && !f.isWanted(e) {
 		return nil, Count{}
 	}
@@ -177,7 +178,7 @@ func (f *follower) isWanted(e *conntrack.Entry) bool {
 }
 
 // finish ends a dump. Of flows that are missing nothing was told: where ends are not heard of, they are over.
-func (f *follower) finish(isWhole bool, now time.Time, add func(*Origin, Count)) {
+func (f *follower) finish(isWhole bool, now time.Time, add func(*owners.Origin, Count)) {
 	f.looking = false
 	clear(f.ended)
 	if !isWhole {

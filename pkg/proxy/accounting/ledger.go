@@ -8,6 +8,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -66,7 +67,7 @@ func (t *Traffic) add(more Traffic) {
 type cells map[cell]*Count
 
 type cell struct {
-	locality Locality
+	locality owners.Locality
 	tier     string
 }
 
@@ -98,7 +99,7 @@ func NewLedger(settings Settings) *Ledger {
 }
 
 // add adds what was counted of a connection.
-func (l *Ledger) add(origin *Origin, count Count, now time.Time) {
+func (l *Ledger) add(origin *owners.Origin, count Count, now time.Time) {
 	if count == (Count{}) {
 		return
 	}
@@ -113,7 +114,7 @@ func (l *Ledger) add(origin *Origin, count Count, now time.Time) {
 	}
 }
 
-func (l *Ledger) between(place Place) *Traffic {
+func (l *Ledger) between(place owners.Place) *Traffic {
 	pair := zones{place.OwnZone, place.Zone}
 	traffic := l.zones[pair]
 	if traffic == nil && len(l.zones) >= mostZones {
@@ -128,7 +129,7 @@ func (l *Ledger) between(place Place) *Traffic {
 }
 
 // Ended counts what is not yet counted of an entry that has ended. The origin is nil if it is none of ours.
-func (l *Ledger) Ended(e *conntrack.Entry, origin *Origin, now time.Time) {
+func (l *Ledger) Ended(e *conntrack.Entry, origin *owners.Origin, now time.Time) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	of, count := l.follower.end(e, origin)
@@ -148,7 +149,7 @@ func (l *Ledger) BeginLook(withoutEnds bool) {
 }
 
 // Seen counts what is not yet counted of an entry of the dump that is going on.
-func (l *Ledger) Seen(e *conntrack.Entry, origin *Origin, now time.Time) {
+func (l *Ledger) Seen(e *conntrack.Entry, origin *owners.Origin, now time.Time) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	if of, count := l.follower.see(e, origin); of != nil {
@@ -160,7 +161,7 @@ func (l *Ledger) Seen(e *conntrack.Entry, origin *Origin, now time.Time) {
 func (l *Ledger) EndLook(isWhole bool, exists func(model.ObjectName) bool, now time.Time) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	l.follower.finish(isWhole, now, func(of *Origin, count Count) { l.add(of, count, now) })
+	l.follower.finish(isWhole, now, func(of *owners.Origin, count Count) { l.add(of, count, now) })
 	if l.services != nil {
 		l.services.forget(exists, now)
 	}
@@ -169,7 +170,7 @@ func (l *Ledger) EndLook(isWhole bool, exists func(model.ObjectName) bool, now t
 // Row is what was counted of a Service, or of all, at one place.
 type Row struct {
 	Service  model.ObjectName // zero for all that are not named
-	Locality Locality
+	Locality owners.Locality
 	Tier     string
 	Count
 }

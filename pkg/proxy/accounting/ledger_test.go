@@ -12,11 +12,12 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 )
 
 const mib = 1 << 20
 
-var toB = &Origin{Service: web, Place: Place{Locality: OtherZone, Tier: "*", Zone: "b", OwnZone: "a"}}
+var toB = &owners.Origin{Service: web, Place: owners.Place{Locality: owners.OtherZone, Tier: "*", Zone: "b", OwnZone: "a"}}
 
 // sum is what a ledger has counted in all.
 func sum(l *Ledger) (all Count) {

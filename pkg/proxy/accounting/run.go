@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 )
 
 const (
@@ -43,7 +44,7 @@ type Kernel struct {
 // Accounting keeps a ledger of what the kernel's connections move.
 type Accounting struct {
 	Ledger *Ledger
-	Owners *Owners
+	Owners *owners.Reader
 
 	kernel   Kernel
 	log      *slog.Logger
@@ -55,10 +56,10 @@ type Accounting struct {
 	saidWithoutEnds, saidFailed bool
 }
 
-// New returns accounting that has counted nothing yet.
-func New(settings Settings, kernel Kernel, log *slog.Logger) *Accounting {
+// New returns accounting that has counted nothing yet. The owners must have been asked for places.
+func New(settings Settings, of *owners.Reader, kernel Kernel, log *slog.Logger) *Accounting {
 	return &Accounting{
-		Ledger: NewLedger(settings), Owners: NewOwners(time.Now), kernel: kernel, log: log, lookNow: make(chan struct{}, 1),
+		Ledger: NewLedger(settings), Owners: of, kernel: kernel, log: log, lookNow: make(chan struct{}, 1),
 	}
 }
 

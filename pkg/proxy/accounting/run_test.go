@@ -47,8 +47,7 @@ func newCounting(t *testing.T, adapt func(*Kernel)) *counting {
 	if adapt != nil {
 		adapt(&kernel)
 	}
-	c.accounts = New(Settings{}, kernel, slog.New(slog.DiscardHandler))
-	accept(c.accounts.Owners, decision(web, clusterIP("10.96.0.10:80"), map[string]string{"10.244.2.1:8080": "node-3"}))
+	c.accounts = New(Settings{}, ownersOfWeb("10.96.0.10:80", "10.244.2.1:8080"), kernel, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {

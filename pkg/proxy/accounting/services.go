@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 )
 
 const (
 	// CellsPerService is how many pairs of locality and tier there are in all for each Service that may be named: as many
 	// series as that, and three metrics of each. Of each Service the pairs of every locality with OtherTier are set aside,
 	// and the others are for all Services together: for whoever has traffic first.
-	CellsPerService = 2 * len(Localities)
+	CellsPerService = 2 * len(owners.Localities)
 	// mostOwn is how many of the latter one Service may have.
 	mostOwn = 16
 	// goneFor is how long a Service must be gone until its series go.
@@ -40,12 +41,12 @@ type named struct {
 func newServices(most int) *services {
 	return &services{
 		max: most, named: map[model.ObjectName]*named{}, rest: cells{}, leftOut: map[model.ObjectName]bool{},
-		free: most * (CellsPerService - len(Localities)),
+		free: most * (CellsPerService - len(owners.Localities)),
 	}
 }
 
 // at returns where a connection of a Service counts.
-func (s *services) at(origin *Origin, where cell, now time.Time) *Count {
+func (s *services) at(origin *owners.Origin, where cell, now time.Time) *Count {
 	of := s.name(origin)
 	if of == nil {
 		s.leftOut[origin.Service] = true
@@ -68,7 +69,7 @@ func (s *services) at(origin *Origin, where cell, now time.Time) *Count {
 }
 
 // name returns the series of a Service; nil if there is no place for more.
-func (s *services) name(origin *Origin) *named {
+func (s *services) name(origin *owners.Origin) *named {
 	if of := s.named[origin.Service]; of != nil {
 		of.isReserved = origin.Reserved
 		return of

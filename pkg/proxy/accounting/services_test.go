@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 )
 
 func serviceNumber(i int) model.ObjectName {
@@ -16,9 +17,9 @@ func serviceNumber(i int) model.ObjectName {
 }
 
 // end counts a connection of a Service that sent so many bytes.
-func end(l *Ledger, service model.ObjectName, isReserved bool, place Place, sent uint64, at time.Time) {
+func end(l *Ledger, service model.ObjectName, isReserved bool, place owners.Place, sent uint64, at time.Time) {
 	e := moved(entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), sent, 0)
-	l.Ended(&e, &Origin{service, isReserved, place}, at)
+	l.Ended(&e, &owners.Origin{Service: service, Reserved: isReserved, Place: place}, at)
 }
 
 // names are the Services with series, and what is counted of all of them, and of those without.
@@ -39,7 +40,7 @@ func settings(most int, keys ...string) Settings {
 	return Settings{PerService: true, MaxServices: most, Keys: keys}
 }
 
-var near = Place{Locality: SameZone, Tier: "*", Zone: "a", OwnZone: "a"}
+var near = owners.Place{Locality: owners.SameZone, Tier: "*", Zone: "a", OwnZone: "a"}
 
 func TestOf10000ServicesAtMost500AreNamedAndSumsEqualTotals(t *testing.T) {
 	l := NewLedger(settings(500))
@@ -106,7 +107,7 @@ func TestADeletedServiceLosesItsSeriesAfterAnHour(t *testing.T) {
 func TestTiers(t *testing.T) {
 	l := NewLedger(settings(1, "topology.kubernetes.io/zone"))
 	for _, tier := range []string{"topology.kubernetes.io/zone", "tenants.example/word", "*", "hint", "none"} {
-		end(l, web, false, Place{Locality: SameZone, Tier: tier, Zone: "a", OwnZone: "a"}, 1, start)
+		end(l, web, false, owners.Place{Locality: owners.SameZone, Tier: tier, Zone: "a", OwnZone: "a"}, 1, start)
 	}
 	got := map[string]uint64{}
 	l.Services(func(row Row) { got[row.Tier] += row.Connections })
@@ -126,8 +127,8 @@ func TestAllSeriesTogetherAreBounded(t *testing.T) {
 	l := NewLedger(settings(most, keys...))
 	for i := range 1000 {
 		for _, tier := range append(keys, "*", "hint", "none", "tenants.example/word") {
-			for _, locality := range Localities {
-				end(l, serviceNumber(i), i%10 == 0, Place{Locality: locality, Tier: tier}, 1, start)
+			for _, locality := range owners.Localities {
+				end(l, serviceNumber(i), i%10 == 0, owners.Place{Locality: locality, Tier: tier}, 1, start)
 			}
 		}
 	}
@@ -153,7 +154,7 @@ func TestAllSeriesTogetherAreBounded(t *testing.T) {
 func TestZonesAreBounded(t *testing.T) {
 	l := NewLedger(Settings{})
 	for i := range 10 * mostZones {
-		end(l, web, false, Place{Locality: OtherZone, Zone: fmt.Sprint("zone-", i), OwnZone: "a"}, 1, start)
+		end(l, web, false, owners.Place{Locality: owners.OtherZone, Zone: fmt.Sprint("zone-", i), OwnZone: "a"}, 1, start)
 	}
 	pairs, bytes := 0, uint64(0)
 	l.Zones(func(_, _ string, traffic Traffic) { pairs, bytes = pairs+1, bytes+traffic.Sent })

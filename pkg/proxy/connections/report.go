@@ -7,11 +7,11 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -86,7 +86,7 @@ func countsOf(e *conntrack.Entry) Counts {
 
 // Reading puts a report together, entry by entry.
 type Reading struct {
-	owners *accounting.Owners
+	owners *owners.Reader
 	nodes  map[endpointOf]string
 	wanted func(model.ObjectName) bool
 
@@ -110,7 +110,7 @@ type endpointOf struct {
 // NewReading returns a reading for a state of the cluster, of those Services that are wanted.
 func NewReading(cluster *model.Cluster, families []model.Family, wanted func(model.ObjectName) bool) *Reading {
 	r := &Reading{
-		owners: accounting.NewOwners(time.Now), nodes: map[endpointOf]string{}, wanted: wanted,
+		owners: owners.NewReader(owners.Options{Places: true}), nodes: map[endpointOf]string{}, wanted: wanted,
 		services: map[model.ObjectName]map[address]*Endpoint{},
 	}
 	planner := selection.NewPlanner(cluster)
@@ -124,6 +124,7 @@ func NewReading(cluster *model.Cluster, families []model.Family, wanted func(mod
 			}
 		}
 	}
+	r.owners.Synced(selection.Sync{})
 	return r
 }
 
@@ -162,7 +163,7 @@ func (r *Reading) Report(node string) Report {
 	report := Report{Node: node, Services: make([]Service, 0, len(r.services)), Foreign: r.foreign, CountsBytes: r.hasBytes}
 	for _, name := range slices.SortedFunc(maps.Keys(r.services), model.ObjectName.Compare) {
 		service := Service{Service: name.String(), ByLocality: map[string]int{}}
-		for _, locality := range accounting.Localities {
+		for _, locality := range owners.Localities {
 			service.ByLocality[locality.String()] = 0
 		}
 		for _, endpoint := range r.services[name] {
@@ -184,10 +185,10 @@ func (r *Reading) Report(node string) Report {
 }
 
 // crosses is how many connections go to other zones.
-func (s *Service) crosses() int { return s.ByLocality[accounting.OtherZone.String()] }
+func (s *Service) crosses() int { return s.ByLocality[owners.OtherZone.String()] }
 
 func (e *Endpoint) crosses() int {
-	if e.Locality != accounting.OtherZone.String() {
+	if e.Locality != owners.OtherZone.String() {
 		return 0
 	}
 	return e.Open + e.Unanswered

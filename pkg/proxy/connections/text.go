@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 )
 
 // Text writes a report for a person: a line for each Service, or with byEndpoint for each endpoint of each; at most so many,
@@ -45,14 +45,14 @@ func Text(to io.Writer, report *Report, byEndpoint bool, most int) error {
 
 func serviceRows(report *Report) [][]string {
 	head := []string{"SERVICE", "UNANSWERED", "OPEN"}
-	for _, locality := range accounting.Localities {
+	for _, locality := range owners.Localities {
 		head = append(head, strings.ToUpper(strings.ReplaceAll(locality.String(), "_", "-")))
 	}
 	rows := [][]string{append(head, "ENDING", "SENT", "RECEIVED")}
 	for i := range report.Services {
 		service := &report.Services[i]
 		row := []string{service.Service, fmt.Sprint(service.Unanswered), fmt.Sprint(service.Open)}
-		for _, locality := range accounting.Localities {
+		for _, locality := range owners.Localities {
 			row = append(row, fmt.Sprint(service.ByLocality[locality.String()]))
 		}
 		rows = append(rows, append(row, fmt.Sprint(service.Ending), report.bytes(service.Sent), report.bytes(service.Received)))

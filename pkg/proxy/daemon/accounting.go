@@ -8,15 +8,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/sysctl"
 )
 
 // newAccounting returns what counts traffic; nil if that is not asked for, which costs nothing then.
-func (d *daemon) newAccounting(table *conntrack.Conn, looks conntrack.Table) *accounting.Accounting {
+func (d *daemon) newAccounting(table *conntrack.Conn, looks conntrack.Table, of *owners.Reader) *accounting.Accounting {
 	if d.options.Account == nil {
 		return nil
 	}
-	accounts := accounting.New(*d.options.Account, accounting.Kernel{
+	accounts := accounting.New(*d.options.Account, of, accounting.Kernel{
 		Table: looks, Subscribe: table.Subscribe, CountBytes: d.countBytes, TellsEnds: tellsEnds,
 	}, d.log)
 	exposeAccounts(d.recorder, accounts)

@@ -128,9 +128,7 @@ func newDaemon(options *Options, to reach, stdout io.Writer, log *slog.Logger) (
 		d.localhost = localhost.NewServer(loopback, localhostObserver{recorder, d.findings})
 		d.readers = append(d.readers, d.localhost)
 	}
-	if d.accounts = d.newAccounting(to.table, looks); d.accounts != nil {
-		d.readers = append(d.readers, d.accounts.Owners)
-	}
+	d.accounts = d.newAccounting(to.table, looks, of)
 	d.observer = &observer{
 		node: options.Node, stdout: stdout, log: log, status: d.status, recorder: recorder, findings: d.findings,
 		names: d.names, condition: d.condition,

@@ -122,7 +122,7 @@ func (d *Dials) Look(ctx context.Context) (Drawn, error) {
 func (d *Dials) addrsLeft(now time.Time) []netip.Addr {
 	var addrs []netip.Addr
 	known := map[netip.Addr]bool{}
-	d.owners.EachLeft(now.Add(-LookFor), func(endpoint owners.Endpoint, _ owners.Left) bool {
+	d.owners.EachLeft(now.Add(-LookFor), func(endpoint owners.Endpoint) bool {
 		if addr := endpoint.Addr.Addr(); endpoint.Protocol != model.UDP && !known[addr] {
 			known[addr] = true
 			addrs = append(addrs, addr)

@@ -40,7 +40,7 @@ const LookFor = 127 * time.Second
 type world struct {
 	now     time.Time
 	owners  *owners.Snapshot
-	left    func(owners.Endpoint) (owners.Left, bool)
+	left    func(owners.Endpoint) bool
 	isLocal selection.IsLocal
 }
 
@@ -76,7 +76,7 @@ func (w *world) glance(e *conntrack.Entry) Reason {
 	case isAnswered && !isClosed(e):
 		return IsOpen
 	}
-	if _, hasLeft := w.left(owners.Endpoint{Protocol: e.Protocol, Addr: e.Answerer()}); !hasLeft && !w.isUnsure() {
+	if !w.left(owners.Endpoint{Protocol: e.Protocol, Addr: e.Answerer()}) && !w.isUnsure() {
 		return HasNotLeft
 	}
 	if isAnswered {

@@ -1,3 +1,5 @@
+//go:build linux
+
 package owners
 
 import (
@@ -9,7 +11,6 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -18,35 +19,34 @@ import (
 type Reader struct {
 	options Options
 
-	current atomic.Pointer[Snapshot]
-	inForce map[model.ObjectName][]Frontend
-	changes []change
+	current  atomic.Pointer[Snapshot]
+	complete chan struct{} // closed once there is a snapshot
+	inForce  sync.Map      // of model.ObjectName to []Frontend
+	changes  []change
 	// doubtful are ports of which an error left open whether the kernel took them.
 	doubtful []*Port
 
-	left sync.Map // of Endpoint to Left
-	// leaving left since the last sync was over; known are those in left, the oldest first, each as often as it left.
-	leaving map[Endpoint]Place
-	known   []known
+	// left are endpoints that some frontend may not use any more; leaving left since the last sync was over.
+	left    memory[Endpoint, struct{}]
+	leaving map[Endpoint]bool
 	changed chan struct{}
+	// lost are frontends that their Service lost, departed the endpoints that a Service has no more. Without places nobody
+	// asks for them.
+	lost     memory[model.Frontend, *Frontend]
+	departed memory[departure, *Origin]
 }
 
 // Options are what a Reader is asked for.
 type Options struct {
-	// Places: where endpoints are.
+	// Places: where endpoints are, and were.
 	Places bool
 	// Keep is for how long it is known that an endpoint left.
 	Keep time.Duration
 }
 
-// keepAtMost bounds how many endpoints that left are known, however often they come and go. If there are more, then for a
-// time any may have left.
-const keepAtMost = 1 << 16
-
-type known struct {
-	Endpoint
-	at time.Time
-}
+// rememberOrigins is for how long it is known whose a frontend was, and where an endpoint was, after they left: a connection
+// of TCP ends two minutes after its last packet.
+const rememberOrigins = 10 * time.Minute
 
 // Endpoint is an endpoint of a protocol, whosever it is.
 type Endpoint struct {
@@ -54,10 +54,10 @@ type Endpoint struct {
 	Addr     netip.AddrPort
 }
 
-// Left is what is known of an endpoint that may not answer some frontend any more. It may answer others, or again.
-type Left struct {
-	At    time.Time
-	Place Place
+// departure is an endpoint that left a Service.
+type departure struct {
+	service model.ObjectName
+	Endpoint
 }
 
 // change is a frontend that a Service has, or has no more.
@@ -69,30 +69,38 @@ type change struct {
 // NewReader returns a reader that knows of no frontend yet.
 func NewReader(options Options) *Reader {
 	return &Reader{
-		options: options, inForce: map[model.ObjectName][]Frontend{}, leaving: map[Endpoint]Place{}, changed: make(chan struct{}, 1),
+		options: options, leaving: map[Endpoint]bool{}, complete: make(chan struct{}), changed: make(chan struct{}, 1),
+		left:     memory[Endpoint, struct{}]{keep: options.Keep},
+		lost:     memory[model.Frontend, *Frontend]{keep: rememberOrigins},
+		departed: memory[departure, *Origin]{keep: rememberOrigins},
 	}
 }
 
 // Snapshot returns what is in force; nil before the first sync is over.
 func (r *Reader) Snapshot() *Snapshot { return r.current.Load() }
 
+// Complete is closed after the first sync: from then on all Services are known.
+func (r *Reader) Complete() <-chan struct{} { return r.complete }
+
+// Has reports whether anything of a Service is in force.
+func (r *Reader) Has(service model.ObjectName) bool {
+	_, has := r.inForce.Load(service)
+	return has
+}
+
 // EndpointsLeft holds a signal after endpoints left, from the moment on at which the snapshot says so.
 func (r *Reader) EndpointsLeft() <-chan struct{} { return r.changed }
 
-// Left reports whether an endpoint left, and what is known of it.
-func (r *Reader) Left(endpoint Endpoint) (Left, bool) {
-	found, isKnown := r.left.Load(endpoint)
-	if !isKnown {
-		return Left{}, false
-	}
-	return found.(Left), true
+// Left reports whether an endpoint left, so that some frontend may not use it any more. Others may, or the same again.
+func (r *Reader) Left(endpoint Endpoint) bool {
+	_, hasLeft := r.left.get(endpoint)
+	return hasLeft
 }
 
 // EachLeft gives the endpoints that left since a time, until each returns false.
-func (r *Reader) EachLeft(since time.Time, each func(Endpoint, Left) bool) {
-	r.left.Range(func(key, value any) bool {
-		left := value.(Left)
-		return left.At.Before(since) || each(key.(Endpoint), left)
+func (r *Reader) EachLeft(since time.Time, each func(Endpoint) bool) {
+	r.left.values.Range(func(key, value any) bool {
+		return value.(noted[struct{}]).at.Before(since) || each(key.(Endpoint))
 	})
 }
 
@@ -126,28 +134,15 @@ func (r *Reader) frontendsOf(d *selection.Decision) []Frontend {
 	}
 	slices.SortFunc(port.here, netip.AddrPort.Compare)
 	if r.options.Places {
-		port.places = placesOf(d, port.anywhere)
+		port.origins = originsOf(d)
 	}
 	return frontends
-}
-
-// placesOf returns where the endpoints are, in their order.
-func placesOf(d *selection.Decision, endpoints []netip.AddrPort) []Place {
-	places := make([]Place, len(endpoints))
-	for i := range d.Endpoints {
-		endpoint := &d.Endpoints[i]
-		if at, found := slices.BinarySearchFunc(endpoints, endpoint.Addr, netip.AddrPort.Compare); found {
-			zone, _ := d.Viewpoint.ValueOf(endpoint, policy.Zone)
-			places[at] = Place{Node: endpoint.Node, Zone: zone, Tier: d.TierOf(endpoint)}
-		}
-	}
-	return places
 }
 
 // Accept takes over what is in force of a Service.
 func (r *Reader) Accept(service model.ObjectName, digest any) {
 	now, _ := digest.([]Frontend)
-	before := r.inForce[service]
+	before := r.frontends(service)
 	r.leave(before, now)
 	for i := range before {
 		r.changes = append(r.changes, change{&before[i], true})
@@ -156,10 +151,16 @@ func (r *Reader) Accept(service model.ObjectName, digest any) {
 		r.changes = append(r.changes, change{&now[i], false})
 	}
 	if len(now) == 0 {
-		delete(r.inForce, service)
+		r.inForce.Delete(service)
 		return
 	}
-	r.inForce[service] = now
+	r.inForce.Store(service, now)
+}
+
+func (r *Reader) frontends(service model.ObjectName) []Frontend {
+	found, _ := r.inForce.Load(service)
+	frontends, _ := found.([]Frontend)
+	return frontends
 }
 
 // Lose takes over that a Service has lost frontends.
@@ -168,7 +169,7 @@ func (r *Reader) Lose(service model.ObjectName, frontends []model.Frontend) {
 	for _, frontend := range frontends {
 		lost[frontend] = true
 	}
-	before := r.inForce[service]
+	before := r.frontends(service)
 	var kept []Frontend
 	for i := range before {
 		if lost[before[i].Frontend] {
@@ -179,7 +180,7 @@ func (r *Reader) Lose(service model.ObjectName, frontends []model.Frontend) {
 	}
 	if len(kept) < len(before) {
 		r.leave(before, kept)
-		r.inForce[service] = kept
+		r.inForce.Store(service, kept)
 	}
 }
 
@@ -196,10 +197,10 @@ func (r *Reader) MayBeInForce(_ model.ObjectName, digest any) {
 // Synced makes the next snapshot.
 func (r *Reader) Synced(sync selection.Sync) {
 	now := time.Now()
-	r.forget(now)
 	previous := r.current.Load()
 	if previous == nil {
 		previous = &Snapshot{Since: now}
+		defer close(r.complete)
 	}
 	next := *previous
 	next.Scope = sync.Scope
@@ -207,12 +208,16 @@ func (r *Reader) Synced(sync selection.Sync) {
 	for _, port := range r.doubtful { // what is in force says which of them have not left
 		r.leaves(port, port.anywhere)
 	}
+	r.remember(&next, now)
 	r.changes, r.doubtful = nil, nil
-	if len(r.known)+len(r.leaving) > keepAtMost {
+	for endpoint := range r.leaving {
+		r.left.note(endpoint, struct{}{}, now)
+	}
+	if r.left.forget(now) {
 		next.Since = now
 	}
 	hasLeft := len(r.leaving) > 0 || next.Since.Equal(now)
-	r.keep(now)
+	r.leaving = map[Endpoint]bool{}
 	r.current.Store(&next)
 	if hasLeft {
 		select {
@@ -220,6 +225,20 @@ func (r *Reader) Synced(sync selection.Sync) {
 		default:
 		}
 	}
+}
+
+// remember notes frontends that nobody has any more.
+func (r *Reader) remember(next *Snapshot, now time.Time) {
+	if !r.options.Places {
+		return
+	}
+	for _, change := range r.changes {
+		if change.isGone && next.frontend(change.Frontend.Frontend) == nil {
+			r.lost.note(change.Frontend.Frontend, change.Frontend, now)
+		}
+	}
+	r.lost.forget(now)
+	r.departed.forget(now)
 }
 
 // apply makes changes of a snapshot that nobody knows yet. A part that it shares with another one is copied once.
@@ -250,14 +269,31 @@ func (r *Reader) leave(before, now []Frontend) {
 		stays[now[i].Frontend] = &now[i]
 	}
 	compared := map[[2]*netip.AddrPort]bool{}
+	var last [2]*Port
 	for i := range before {
 		old := &before[i]
 		var inside, outside []netip.AddrPort
 		if stays := stays[old.Frontend]; stays != nil {
 			inside, outside = stays.inside(), stays.outside()
+			if ports := [2]*Port{old.Port, stays.Port}; ports != last {
+				last = ports
+				r.depart(old.Port, stays.Port)
+			}
 		}
 		r.leaveList(old.Port, old.inside(), inside, compared)
 		r.leaveList(old.Port, old.outside(), outside, compared)
+	}
+}
+
+// depart notes where the endpoints were that a port has no more.
+func (r *Reader) depart(old, now *Port) {
+	if old == now || !r.options.Places {
+		return
+	}
+	for _, endpoint := range old.origins.endpoints {
+		if now.origins.find(endpoint.addr) == nil {
+			r.departed.note(departure{old.Service, Endpoint{old.Protocol, endpoint.addr}}, endpoint.origin, time.Now())
+		}
 	}
 }
 
@@ -282,29 +318,6 @@ func first(list []netip.AddrPort) *netip.AddrPort {
 
 func (r *Reader) leaves(port *Port, endpoints []netip.AddrPort) {
 	for _, endpoint := range endpoints {
-		place, _ := port.PlaceOf(endpoint)
-		r.leaving[Endpoint{port.Protocol, endpoint}] = place
+		r.leaving[Endpoint{port.Protocol, endpoint}] = true
 	}
-}
-
-// keep makes known who has left.
-func (r *Reader) keep(now time.Time) {
-	for endpoint, place := range r.leaving {
-		r.left.Store(endpoint, Left{now, place})
-		r.known = append(r.known, known{endpoint, now})
-	}
-	r.leaving = map[Endpoint]Place{}
-}
-
-// forget forgets who left long ago, and the first of too many.
-func (r *Reader) forget(now time.Time) {
-	n := 0
-	for n < len(r.known) && (now.Sub(r.known[n].at) > r.options.Keep || len(r.known)-n > keepAtMost) {
-		endpoint := r.known[n]
-		if left, isKnown := r.Left(endpoint.Endpoint); isKnown && !left.At.After(endpoint.at) {
-			r.left.Delete(endpoint.Endpoint)
-		}
-		n++
-	}
-	r.known = r.known[n:]
 }

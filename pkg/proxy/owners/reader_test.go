@@ -1,3 +1,5 @@
+//go:build linux
+
 package owners
 
 import (
@@ -92,8 +94,7 @@ func (w *world) mayAnswer(dialled, endpoint, client string) bool {
 }
 
 func (w *world) hasLeft(endpoint string) bool {
-	_, has := w.reader.Left(Endpoint{model.TCP, at(endpoint)})
-	return has
+	return w.reader.Left(Endpoint{model.TCP, at(endpoint)})
 }
 
 const pod, host = "10.244.9.9", "192.0.2.9"
@@ -126,9 +127,8 @@ func TestWhoOwnsAFrontendAndMayAnswer(t *testing.T) {
 	if owner.Service.Name != "web" || owner.Name != "http" || owner.Kind != model.ClusterIP {
 		t.Errorf("the frontend is said to be %s's %s, a %s", owner.Service, owner.Name, owner.Kind)
 	}
-	want := Place{Node: "node-b", Zone: "zone-of-node-b", Tier: selection.TierNone}
-	if place, known := owner.PlaceOf(at("10.244.1.1:8080")); !known || place != want {
-		t.Errorf("the endpoint is at %+v, %t; want %+v", place, known, want)
+	if node, known := owner.NodeOf(at("10.244.1.1:8080")); !known || node != "node-b" {
+		t.Errorf("the endpoint is on %q, %t; want node-b", node, known)
 	}
 	failing := func(netip.Addr) (bool, error) { return false, errors.New("no answer") }
 	nodePort := w.reader.Snapshot().Owner(model.TCP, at("192.0.2.1:30080"))
@@ -182,7 +182,7 @@ func TestWhichEndpointsLeft(t *testing.T) {
 			}
 			w.synced()
 			var left []string
-			w.reader.EachLeft(time.Time{}, func(e Endpoint, _ Left) bool { left = append(left, e.Addr.String()); return true })
+			w.reader.EachLeft(time.Time{}, func(e Endpoint) bool { left = append(left, e.Addr.String()); return true })
 			slices.Sort(left)
 			if !slices.Equal(left, test.left) {
 				t.Errorf("left are %v, want %v", left, test.left)
@@ -244,8 +244,8 @@ func TestWhoLeftIsForgotten(t *testing.T) {
 		}
 		time.Sleep(40 * time.Second)
 		w.synced()
-		if w.hasLeft("10.244.1.1:8080") || len(w.reader.known) != 0 {
-			t.Errorf("an endpoint that left 80 s ago is known, or kept: %v", w.reader.known)
+		if w.hasLeft("10.244.1.1:8080") || len(w.reader.left.order) != 0 {
+			t.Errorf("an endpoint that left 80 s ago is known, or kept: %v", w.reader.left.order)
 		}
 	})
 }
@@ -259,14 +259,14 @@ func TestTooManyThatLeaveMakeItUnsureWhoLeft(t *testing.T) {
 		time.Sleep(time.Second)
 		for i := range keepAtMost + 10 {
 			addr := netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})
-			w.reader.leaving[Endpoint{model.TCP, netip.AddrPortFrom(addr, 80)}] = Place{}
+			w.reader.leaving[Endpoint{model.TCP, netip.AddrPortFrom(addr, 80)}] = true
 		}
 		w.synced()
 		if since := w.reader.Snapshot().Since; !since.After(first) {
 			t.Errorf("it is known since %s who left, want since now", since)
 		}
 		w.synced()
-		if n := len(w.reader.known); n != keepAtMost {
+		if n := len(w.reader.left.order); n != keepAtMost {
 			t.Errorf("%d are kept, want %d", n, keepAtMost)
 		}
 	})

@@ -1,3 +1,5 @@
+//go:build linux
+
 package owners
 
 import (
@@ -46,13 +48,7 @@ type Port struct {
 	// anywhere are the endpoints that may answer, here those of them on this node that a policy keeps connections on; both
 	// are sorted.
 	anywhere, here []netip.AddrPort
-	places         []Place // of anywhere; nil if nobody asks for them
-}
-
-// Place is where an endpoint is, and why a connection from this node goes there; empty is unknown.
-type Place struct {
-	Node, Zone string
-	Tier       string // see selection.Decision.TierOf
+	origins        *origins // nil if nobody asks for places
 }
 
 // Owner returns the frontend that was dialled. One with an address of its own comes before a node port, as in the tables.
@@ -117,14 +113,13 @@ func (f *Frontend) outside() []netip.AddrPort {
 	return f.anywhere
 }
 
-// PlaceOf returns where an endpoint is. It reports false if it is none of the port's that may answer, or if nobody asked for
+// NodeOf returns the node of an endpoint. It reports false if it is none of the port's that may answer, or if nobody asked for
 // places.
-func (p *Port) PlaceOf(endpoint netip.AddrPort) (Place, bool) {
-	i, found := slices.BinarySearchFunc(p.anywhere, endpoint, netip.AddrPort.Compare)
-	if !found || p.places == nil {
-		return Place{}, false
+func (p *Port) NodeOf(endpoint netip.AddrPort) (string, bool) {
+	if p.origins == nil || !contains(p.anywhere, endpoint) {
+		return "", false
 	}
-	return p.places[i], true
+	return p.origins.find(endpoint).node, true
 }
 
 func contains(sorted []netip.AddrPort, endpoint netip.AddrPort) bool {

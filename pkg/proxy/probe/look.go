@@ -36,10 +36,10 @@ func (p *Prober) look(ctx context.Context) (Look, error) {
 		read++
 		if e.Zone == 0 { // others are another program's
 			if frontend := snapshot.Owner(e.Protocol, e.Dialled()); frontend != nil {
-				if place, known := frontend.PlaceOf(e.Answerer()); known {
+				if node, known := frontend.NodeOf(e.Answerer()); known {
 					found.Unanswered++
 					found.flows = append(found.flows, reachability.Flow{
-						ID: e.ID, Client: e.Client().Addr(), Endpoint: e.Answerer(), Node: place.Node,
+						ID: e.ID, Client: e.Client().Addr(), Endpoint: e.Answerer(), Node: node,
 					})
 				}
 			}
@@ -66,8 +66,8 @@ func (p *Prober) answered(ctx context.Context, nodes []string) (map[string][]uin
 	status := conntrack.DestinationNAT | conntrack.SeenReply
 	_, err := p.atOnce.Dump(ctx, conntrack.Filter{Status: status, Mask: status}, func(e *conntrack.Entry) bool {
 		if frontend := snapshot.Owner(e.Protocol, e.Dialled()); e.Zone == 0 && frontend != nil {
-			if place, known := frontend.PlaceOf(e.Answerer()); known && wanted[place.Node] {
-				ids[place.Node] = append(ids[place.Node], e.ID)
+			if node, known := frontend.NodeOf(e.Answerer()); known && wanted[node] {
+				ids[node] = append(ids[node], e.ID)
 			}
 		}
 		return true

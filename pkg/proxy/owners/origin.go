@@ -1,0 +1,160 @@
+//go:build linux
+
+package owners
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// Locality is where an endpoint is, seen from this node.
+type Locality uint8
+
+// The localities. Unknown is what has neither a node nor a zone, or has another node while this one has no zone.
+const (
+	Unknown Locality = iota
+	SameNode
+	SameZone
+	OtherZone
+)
+
+// Localities are all of them.
+var Localities = [...]Locality{SameNode, SameZone, OtherZone, Unknown}
+
+// String returns the value of the label.
+func (l Locality) String() string {
+	return [...]string{Unknown: "unknown", SameNode: "same_node", SameZone: "same_zone", OtherZone: "other_zone"}[l]
+}
+
+// Place is where an endpoint is, and why connections go there.
+type Place struct {
+	Locality Locality
+	// Tier is what selection.Decision.TierOf returns.
+	Tier string
+	// Zone is the endpoint's, and OwnZone this node's; empty if unknown.
+	Zone, OwnZone string
+}
+
+// Origin is whose a connection is: that of a Service, to an endpoint at a place. Many connections share one; it never
+// changes.
+type Origin struct {
+	Service model.ObjectName
+	// Reserved: the Service has a place among those that are named.
+	Reserved bool
+	Place    Place
+}
+
+// origins are where the frontends of one port lead.
+type origins struct {
+	endpoints []located // all that the port has, sorted by address
+	nowhere   *Origin   // of endpoints that it does not know
+}
+
+// located is an endpoint, its node, and the origin that connections to it have.
+type located struct {
+	addr   netip.AddrPort
+	node   string
+	origin *Origin
+}
+
+func originsOf(d *selection.Decision) *origins {
+	origin := func(place Place) *Origin {
+		return &Origin{Service: d.Service.Name, Reserved: d.Service.Topology.Account, Place: place}
+	}
+	o := &origins{nowhere: origin(Place{Tier: selection.TierNone}), endpoints: make([]located, 0, len(d.Endpoints))}
+	shared := map[Place]*Origin{}
+	for i := range d.Endpoints {
+		endpoint := &d.Endpoints[i]
+		place := placeOf(d, endpoint)
+		if shared[place] == nil {
+			shared[place] = origin(place)
+		}
+		o.endpoints = append(o.endpoints, located{endpoint.Addr, endpoint.Node, shared[place]})
+	}
+	slices.SortFunc(o.endpoints, func(a, b located) int { return a.addr.Compare(b.addr) })
+	return o
+}
+
+// find returns an endpoint; nil if the port does not have it.
+func (o *origins) find(endpoint netip.AddrPort) *located {
+	at, found := slices.BinarySearchFunc(o.endpoints, endpoint, func(l located, addr netip.AddrPort) int { return l.addr.Compare(addr) })
+	if !found {
+		return nil
+	}
+	return &o.endpoints[at]
+}
+
+// placeOf returns where an endpoint is.
+func placeOf(decision *selection.Decision, endpoint *model.PortEndpoint) Place {
+	view := decision.Viewpoint
+	zone, _ := view.ValueOf(endpoint, policy.Zone)
+	place := Place{Tier: decision.TierOf(endpoint), Zone: zone, OwnZone: view.Node.Labels[string(policy.Zone)]}
+	switch {
+	case endpoint.Node != "" && endpoint.Node == view.Node.Name:
+		place.Locality = SameNode
+	case zone == "" || place.OwnZone == "":
+		place.Locality = Unknown
+	case zone == place.OwnZone:
+		place.Locality = SameZone
+	default:
+		place.Locality = OtherZone
+	}
+	return place
+}
+
+// Of returns whose a connection is; nil if our tables did not translate it. Frontends and endpoints that left are remembered
+// for ten minutes. The reader must have been asked for places.
+//
+// A node port has a number and no address, and other programs may translate the same number at any address. So a connection
+// to it is ours only if it goes to an endpoint of its Service.
+func (r *Reader) Of(e *conntrack.Entry) *Origin {
+	dialled := e.Dialled()
+	if e.Status&conntrack.DestinationNAT == 0 || e.Zone != 0 || e.Answerer() == dialled {
+		return nil
+	}
+	endpoint := Endpoint{e.Protocol, e.Answerer()}
+	frontend := model.Frontend{Addr: dialled.Addr(), Protocol: e.Protocol, Port: dialled.Port()}
+	if f := r.ownerOrFormer(frontend); f != nil {
+		if origin := r.originOf(f, endpoint); origin != nil {
+			return origin
+		}
+		return f.origins.nowhere
+	}
+	frontend.Addr = model.AnyAddr(model.FamilyOf(dialled.Addr()))
+	if f := r.ownerOrFormer(frontend); f != nil {
+		return r.originOf(f, endpoint)
+	}
+	return nil
+}
+
+// ownerOrFormer returns a frontend with its Service, or with the last that had it.
+func (r *Reader) ownerOrFormer(frontend model.Frontend) *Frontend {
+	if snapshot := r.Snapshot(); snapshot != nil {
+		if f := snapshot.frontend(frontend); f != nil {
+			return f
+		}
+	}
+	former, _ := r.lost.get(frontend)
+	return former.value
+}
+
+// originOf returns the origin of connections to an endpoint that the frontend has, or had.
+func (r *Reader) originOf(f *Frontend, endpoint Endpoint) *Origin {
+	if found := f.origins.find(endpoint.Addr); found != nil {
+		return found.origin
+	}
+	if left, isKnown := r.departed.get(departure{f.Service, endpoint}); isKnown {
+		return left.value
+	}
+	if before, isKnown := r.lost.get(f.Frontend); isKnown && before.value.Service == f.Service {
+		if found := before.value.origins.find(endpoint.Addr); found != nil {
+			return found.origin
+		}
+	}
+	return nil
+}

@@ -42,7 +42,7 @@ func (p *Plan) Make(demand Demand, places *Places, limit int) {
 	}
 	for rank := range p.splits {
 		s := &p.splits[rank]
-		s.places, s.crowd = places, &p.nodes
+		s.rank, s.places, s.crowd = model.Rank(rank), places, &p.nodes
 		if !s.count(model.Rank(rank)) {
 			continue
 		}
@@ -68,6 +68,7 @@ func cleared[T any](memory []T, size int) []T {
 //
 // All amounts are in units so small that rounding does not matter: a component's total is about 2^61 at the limit.
 type split struct {
+	rank       model.Rank
 	places     *Places
 	groups     []group     // all keys'
 	components []component // the nodes and endpoints that keys link, directly or through others

@@ -74,15 +74,6 @@ const (
 // Share returns a node's part of the plan. The labels are asked for the values of all keys but the hostname. The node
 // need not be among those of the plan; then it uses the shares of those who have the same values.
 func (p *Plan) Share(name string, labels map[string]string) Share {
-	share := p.Parts(name, labels)
-	if share.Outcome != Nobody {
-		share.seat = p.seat(name, share.Rank)
-	}
-	return share
-}
-
-// Parts is Share for a caller that needs no slots. Its cost does not grow with the nodes.
-func (p *Plan) Parts(name string, labels map[string]string) Share {
 	share := Share{Parts: make([]uint64, len(p.places.of)), Steps: make([]Step, len(p.places.keys))}
 	for k, key := range p.places.keys {
 		value, known := NodeValue(key, name, labels)
@@ -95,6 +86,7 @@ func (p *Plan) Parts(name string, labels map[string]string) Share {
 			share.Rank = model.Rank(rank)
 			share.walk(s, groups)
 			share.judge(s, groups)
+			share.seat = p.seat(name, share.Rank)
 			break
 		}
 	}
@@ -105,13 +97,13 @@ func (p *Plan) Parts(name string, labels map[string]string) Share {
 func (h *Share) walk(s *split, groups []int32) {
 	byPlace, weights := make([]uint64, len(s.counts)), make([]uint64, len(s.counts))
 	for _, leg := range s.legs(groups) {
-		h.describe(leg.key, s, leg.group, leg.part)
-		if leg.part == 0 {
+		h.describe(leg.Key, s, leg.group, leg.Part)
+		if leg.Part == 0 {
 			continue
 		}
-		sum := s.weigh(leg.key, leg.group, weights)
+		sum := s.weigh(leg.Key, leg.group, weights)
 		for place, weight := range weights {
-			byPlace[place] += part(leg.part, weight, sum)
+			byPlace[place] += part(leg.Part, weight, sum)
 		}
 	}
 	for i, place := range s.places.of {
@@ -121,16 +113,43 @@ func (h *Share) walk(s *split, groups []int32) {
 	}
 }
 
-// leg is a part of a node's connections: what goes to the endpoints that one key matches.
-type leg struct {
-	key   int    // the index of the key
-	part  uint64 // of ONE
+// Leg is a part of a node's connections: what goes to the endpoints that one key matches.
+type Leg struct {
+	Group
+	Part uint64 // of ONE
+}
+
+// Group is the endpoints of one rank that a key matches.
+type Group struct {
+	Key   int // the index of the key
+	rank  model.Rank
 	group int32
 }
 
+// Legs is what a Share is made of; nil if the node refuses. Its cost does not grow with the endpoints.
+func (p *Plan) Legs(name string, labels map[string]string) []Leg {
+	groups := p.groupsOf(name, labels)
+	for rank := range p.splits {
+		if s := &p.splits[rank]; slices.ContainsFunc(groups, s.has) {
+			return s.legs(groups)
+		}
+	}
+	return nil
+}
+
+// Weight returns how much of a leg an endpoint gets, in proportion to others of its group. Endpoints are numbered in the order
+// in which they were given.
+func (p *Plan) Weight(of Group, endpoint int) uint64 {
+	s, place := &p.splits[of.rank], p.places.of[endpoint]
+	if place == nowhere || s.counts[place] == 0 {
+		return 0
+	}
+	return s.weightOf(of.Key, of.group, int(place))
+}
+
 // legs returns what of ONE goes to each of a node's groups that have endpoints, key by key.
-func (s *split) legs(groups []int32) []leg {
-	var legs []leg
+func (s *split) legs(groups []int32) []Leg {
+	var legs []Leg
 	rest, last := uint64(ONE), s.last(groups)
 	for k, g := range groups {
 		if !s.has(g) {
@@ -148,7 +167,7 @@ func (s *split) legs(groups []int32) []leg {
 			here = rest
 		}
 		rest -= here
-		legs = append(legs, leg{k, here, g})
+		legs = append(legs, Leg{Group{k, s.rank, g}, here})
 	}
 	return legs
 }

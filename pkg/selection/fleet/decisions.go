@@ -15,8 +15,8 @@ import (
 // kinds of nodes. If hostnames matter, each node that hosts an endpoint is a kind of its own.
 //
 // Endpoints are alike to a node if they differ in nothing but hosts that are not this node. One of a class stands for all,
-// so a decision costs the node's own endpoints and the classes, however many endpoints there are. A plan is the exception:
-// a node's share costs all endpoints.
+// so a decision costs the node's own endpoints and the classes, however many endpoints there are. Of a plan, the endpoints of
+// each group are weighed once.
 type decisions struct {
 	question Question
 	service  model.Service
@@ -30,12 +30,27 @@ type decisions struct {
 	known   map[[policy.MaxKeys]int32]*decision
 	// targets are endpoints by the tier and its value that chose them.
 	targets map[[2]string]*target
+	groups  map[balance.Group]*target // of the plan
 }
 
 // decision is where a kind of nodes sends its connections.
 type decision struct {
-	to   *target   // nil if it refuses
+	legs []leg     // none if it refuses
 	keys []float64 // which part goes on to each of the topology keys
+}
+
+// leg is a part of 1, and where it goes.
+type leg struct {
+	to   *target
+	part float64
+}
+
+// first returns one of the targets, which are all of one rank; nil if there is none.
+func (d *decision) first() *target {
+	if len(d.legs) == 0 {
+		return nil
+	}
+	return d.legs[0].to
 }
 
 // target is endpoints that share what goes to them.
@@ -67,6 +82,7 @@ func (f *Fleet) decisionsOf(q Question, census *census) *decisions {
 		question: q, service: model.Service{Topology: policy.Topology{Keys: q.Topology.Keys}, InternalTrafficLocal: q.IsLocal},
 		labels: f.labels, keys: q.Topology.Keys, own: map[string][]int32{},
 		known: map[[policy.MaxKeys]int32]*decision{}, targets: map[[2]string]*target{},
+		groups: map[balance.Group]*target{},
 	}
 	switch {
 	case q.IsLocal:
@@ -182,11 +198,12 @@ func (d *decisions) decide(node *model.Node) *decision {
 	case selection.TierNode:
 		name[1] = node.Name
 	}
-	decided.to = d.targets[name]
-	if decided.to == nil {
-		decided.to = &target{members: members(choice.Endpoints)}
-		d.targets[name] = decided.to
+	to := d.targets[name]
+	if to == nil {
+		to = &target{members: members(choice.Endpoints)}
+		d.targets[name] = to
 	}
+	decided.legs = []leg{{to, 1}}
 	return decided
 }
 
@@ -231,20 +248,44 @@ func (d *decisions) seenBy(node string) (seen []model.PortEndpoint, members func
 
 // planned is what a node decides by the plan.
 func (d *decisions) planned(node *model.Node) *decision {
-	share := d.plan.Parts(node.Name, node.Labels)
-	decided := &decision{keys: make([]float64, len(share.Steps))}
-	if share.Outcome == balance.Nobody {
-		return decided
-	}
-	for k := range share.Steps {
-		decided.keys[k] = float64(share.Steps[k].Part) / balance.ONE
-	}
-	decided.to = &target{}
-	for i, part := range share.Parts {
-		if part > 0 {
-			decided.to.members = append(decided.to.members, int32(i))
-			decided.to.weights = append(decided.to.weights, float64(part)/balance.ONE)
+	decided := &decision{keys: make([]float64, len(d.keys))}
+	for _, of := range d.plan.Legs(node.Name, node.Labels) {
+		if of.Part == 0 {
+			continue
 		}
+		part := float64(of.Part) / balance.ONE
+		decided.keys[of.Key] = part
+		decided.legs = append(decided.legs, leg{d.groupOf(of.Group, node.Name), part})
 	}
 	return decided
+}
+
+// groupOf returns the endpoints of a group of the plan, which a node of this name uses.
+func (d *decisions) groupOf(group balance.Group, node string) *target {
+	to := d.groups[group]
+	if to != nil {
+		return to
+	}
+	to = &target{}
+	d.groups[group] = to
+	sum := 0.0
+	weigh := func(i int) {
+		if weight := float64(d.plan.Weight(group, i)); weight > 0 {
+			to.members, to.weights = append(to.members, int32(i)), append(to.weights, weight)
+			sum += weight
+		}
+	}
+	if d.keys[group.Key] == policy.Hostname {
+		for _, i := range d.own[node] {
+			weigh(int(i))
+		}
+	} else {
+		for i := range d.question.Endpoints {
+			weigh(i)
+		}
+	}
+	for i := range to.weights {
+		to.weights[i] /= sum
+	}
+	return to
 }

@@ -2,6 +2,6 @@
 // what each endpoint expects.
 //
 // Package selection decides, once for all nodes that must decide alike. The cost is a sum of the nodes' groups, the
-// endpoints and their hints, times the keys of the one Service. Only a plan by hostname costs nodes that host endpoints
-// times endpoints: 5,000 of both take about half a second for each bound.
+// endpoints and their hints, times the keys of the one Service. Only a plan by hostname compares the name of each node
+// that hosts endpoints with those of the others: 5,000 of them take less than 0.1 s.
 package fleet

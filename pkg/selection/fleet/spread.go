@@ -230,20 +230,21 @@ func (s *spreading) send(node *model.Node, host int32, of *crowd, asks float64) 
 	for k := range s.out.Keys {
 		s.out.Keys[k] += asks * decided.keys[k]
 	}
-	to := decided.to
-	if to == nil {
+	if len(decided.legs) == 0 {
 		s.out.Refused += asks
-		return nil
 	}
-	if to.asked == 0 {
-		s.asked = append(s.asked, to)
+	for _, leg := range decided.legs {
+		to, amount := leg.to, asks*leg.part
+		if to.asked == 0 {
+			s.asked = append(s.asked, to)
+		}
+		to.asked += amount
+		to.fromZones.add(of.zone, amount)
+		to.fromRegions.add(of.region, amount)
+		to.fromPairs.add(s.fleet.pairs[[2]int32{of.zone, of.region}], amount)
+		to.fromHosts.add(host, amount)
 	}
-	to.asked += asks
-	to.fromZones.add(of.zone, asks)
-	to.fromRegions.add(of.region, asks)
-	to.fromPairs.add(s.fleet.pairs[[2]int32{of.zone, of.region}], asks)
-	to.fromHosts.add(host, asks)
-	return to
+	return decided.first()
 }
 
 // finish divides what goes to each target among its endpoints.

@@ -86,7 +86,7 @@ func (c *Cluster) Evacuated() (timed, open int) {
 	return timed, open
 }
 
-// MarkAvoided notes of which endpoints the nodes are avoided.
+// MarkAvoided marks the endpoints whose nodes are avoided.
 func (c *Cluster) MarkAvoided(endpoints []PortEndpoint) {
 	if len(c.avoid) == 0 {
 		return

@@ -72,7 +72,7 @@ func (c *Cluster) ServiceCIDRs() []netip.Prefix {
 // LocalAddrs returns the addresses that this machine's interfaces have, in the order of the change that brought them.
 func (c *Cluster) LocalAddrs() []netip.Addr { return c.localAddrs }
 
-// Service returns a Service; nil if there is none of this name.
+// Service returns the Service of a name; nil without one.
 func (c *Cluster) Service(name ObjectName) *Service { return c.services[name] }
 
 // ServiceNames returns the names of all Services, sorted.
@@ -246,7 +246,7 @@ func (c *Cluster) applyNodes(nodes map[string]*Node, dirty map[ObjectName]bool) 
 	}
 }
 
-// markReaders marks the Services that read the label of a key, of which some nodes have another value.
+// markReaders marks the Services that read the label of a key whose value changed on some nodes.
 func (c *Cluster) markReaders(key policy.Key, nodes map[string]bool, dirty map[ObjectName]bool) {
 	readers := c.readers[key]
 	switch {

@@ -8,7 +8,7 @@ import (
 // Prefixes are sorted, and none overlaps another.
 type Prefixes []netip.Prefix
 
-// SortPrefixes returns prefixes of which none overlaps another in their order. The list stays as it is.
+// SortPrefixes returns prefixes that do not overlap, sorted. The list itself stays as it is.
 func SortPrefixes(list []netip.Prefix) Prefixes {
 	return slices.SortedFunc(slices.Values(list), netip.Prefix.Compare)
 }

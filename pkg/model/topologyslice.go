@@ -12,8 +12,8 @@ const (
 // TopologyResources are all of them.
 var TopologyResources = []string{FromNodes, FromSlices, FromProxySlices}
 
-// TopologySlice says where some nodes are. It is written by a publisher, instead of which every proxy would follow every
-// Node, or found in an EndpointSlice over the proxies themselves.
+// TopologySlice says where some nodes are. A publisher writes it, so that not every proxy follows every Node; or it is made
+// from an EndpointSlice over the proxies themselves.
 type TopologySlice struct {
 	// Keys are the labels that it knows of: a node without a value for one of them has no such label.
 	Keys []policy.Key

@@ -217,7 +217,7 @@ func (p *Proxy) due(now time.Time) []model.ObjectName {
 	return names
 }
 
-// untilNextTry returns how long it is until a Service is tried again that the kernel refused; zero if there is none.
+// untilNextTry returns how long until a refused Service is tried again; zero without one.
 func (p *Proxy) untilNextTry(now time.Time) time.Duration {
 	var until time.Duration
 	for r := range p.backlog.refusals() {

@@ -25,7 +25,7 @@ type Report struct {
 	// Contested is the number of frontends that several Services want.
 	Contested int
 	// Unremembered says of Services that this sync wrote whether their clients are not remembered, though they should be: no
-	// numbers are left for them. Those are missing of which it neither is nor was so.
+	// numbers are left for them. A Service that neither is nor was short of numbers is absent.
 	Unremembered map[model.ObjectName]bool
 	// Refused are the Services that the kernel refused in this sync, for the first time or again, by name;
 	// NoLongerRefused those that it took now, or that are gone. RefusedTotal is the number of all that it does not take.

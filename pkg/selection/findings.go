@@ -14,7 +14,7 @@ import (
 const MaxFindings = 10
 
 // Findings say what the Service asks for and does not get: frontends, endpoints to which nothing can be sent, endpoints
-// beyond what a Service can have. They do not say of which Service.
+// beyond what a Service can have. They do not name the Service.
 func (d Decision) Findings() []model.Finding {
 	var list []model.Finding
 	for i := range d.Lost[:min(len(d.Lost), MaxFindings)] {

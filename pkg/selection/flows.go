@@ -89,7 +89,7 @@ func (d Decision) Answering() (anywhere, here []netip.AddrPort) {
 	return anywhere, serving(d.Endpoints, d.Viewpoint.isHere)
 }
 
-// AnsweredHere reports of which clients of a frontend a policy keeps the connections on this node.
+// AnsweredHere reports whether a policy keeps connections to a frontend on this node, for each kind of client.
 func (d Decision) AnsweredHere(kind model.FrontendKind) (inside, outside bool) {
 	if kind.IsExternal() {
 		return false, d.Service.ExternalTrafficLocal

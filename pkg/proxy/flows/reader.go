@@ -139,7 +139,7 @@ func (r *Reader) look(flows selection.Flows) {
 	r.changed[flows.Frontend] = flows.After(r.changed[flows.Frontend])
 }
 
-// MayBeInForce notes the endpoints of node ports that were decided, and of which an error leaves open whether the
+// MayBeInForce notes the endpoints of node ports that were decided, where an error leaves open whether the
 // kernel took them. The complete sync that follows says who may answer.
 func (r *Reader) MayBeInForce(_ model.ObjectName, digest any) {
 	decided, _ := digest.([]selection.Flows)

@@ -23,7 +23,7 @@ type Reader struct {
 	complete chan struct{} // closed once there is a snapshot
 	inForce  sync.Map      // of model.ObjectName to []Frontend
 	changes  []change
-	// doubtful are ports of which an error left open whether the kernel took them.
+	// doubtful are ports that the kernel may or may not have taken, after an error.
 	doubtful []*Port
 
 	// left are endpoints that some frontend may not use any more; leaving left since the last sync was over.

@@ -113,8 +113,8 @@ func (f *Frontend) outside() []netip.AddrPort {
 	return f.anywhere
 }
 
-// NodeOf returns the node of an endpoint. It reports false if it is none of the port's that may answer, or if nobody asked for
-// places.
+// NodeOf returns the node of an endpoint. It reports false if the endpoint may not answer the port's connections, or
+// without Options.Places.
 func (p *Port) NodeOf(endpoint netip.AddrPort) (string, bool) {
 	if p.origins == nil || !contains(p.anywhere, endpoint) {
 		return "", false

@@ -52,7 +52,7 @@ func (r *reader) err() error {
 	return errors.Join(errs...)
 }
 
-// document returns the one document of a text; nil, with a problem, if there is none, or another one.
+// document returns the only document of a text; nil and a problem if there are none or several.
 func (r *reader) document(text []byte) *yaml.Node {
 	documents := yaml.NewDecoder(bytes.NewReader(text))
 	var found *yaml.Node

@@ -34,5 +34,5 @@ func (b budget) spend(s spent, now time.Time) spent {
 	return s.Add(b.more)
 }
 
-// butOne is a budget of which all is spent but one.
+// butOne is a budget with one left to spend.
 func (b budget) butOne(now time.Time) spent { return now.Add(time.Duration(b.atOnce-1) * b.more) }

@@ -20,7 +20,7 @@ type rule struct {
 	find func(*subject) []Violation
 	// standsAlone: what it says of a setting holds whatever else the object has. Patches are judged by such rules.
 	standsAlone bool
-	// saidBetterBy is a rule that says better what this one says of the same object; empty if there is none.
+	// saidBetterBy is a rule that says the same of an object, but better; empty without one.
 	saidBetterBy ID
 }
 

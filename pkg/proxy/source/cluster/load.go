@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// Nodes says of which nodes Load reads the whole object.
+// Nodes selects the nodes whose whole object Load reads.
 type Nodes int
 
 const (

@@ -17,7 +17,7 @@ const (
 // onDemand is a resource that is followed while a Service needs it.
 type onDemand struct {
 	watcher *Watcher
-	// choose returns from where to follow it, given what it is followed from now; nil if that is not known yet.
+	// choose returns the source to follow, given the current one; nil if that is not known yet.
 	choose func(ctx context.Context, now *source) *source
 	// need holds a token when it may have come into need, or gone out of it.
 	need     <-chan struct{}

@@ -23,7 +23,7 @@ type state struct {
 	// change is what was not delivered yet, but for nodes.
 	change model.Change
 	// problems are those of the objects that are refused, or count without a label or annotation, and judged those that
-	// were delivered last of the objects of which they are others now.
+	// were delivered last, for objects that have changed since.
 	problems, judged map[convert.ObjectKey][]model.Finding
 
 	// nodes is what is known of nodes, and held are the newest good versions of the Services that wait for it.

@@ -183,7 +183,7 @@ func (s *stream) Replace(list []any, version string) error {
 	return nil
 }
 
-// noteVersion notes as of which version a Node has lost the label by which it was followed, or is gone.
+// noteVersion notes the version at which a Node lost the label that we follow, or was deleted.
 func (s *stream) noteVersion(version string) {
 	if version != "" && nodes.IsReason(s.kind) {
 		s.watcher.nodesVersion.Store(&version)

@@ -176,7 +176,7 @@ func (a *avoided) expire(now time.Time) {
 	}
 }
 
-// Questions returns of which nodes it must be known whether they are there, each by the value of its label for the
+// Questions returns the nodes whose existence must be known, each by the value of its label for the
 // hostname, since the last call.
 func (a *avoided) Questions() map[string]string {
 	var questions map[string]string

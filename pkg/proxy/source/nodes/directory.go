@@ -44,7 +44,7 @@ type what int
 const (
 	giveUp     what = iota // on the lists: nobody waits for them any more
 	giveUpKey              // on a label: nobody waits for it any more
-	forgetNode             // of which nobody says anything any more
+	forgetNode             // that no source describes any more
 	endAvoid               // of a node and reason
 	giveUpAsk              // on the answer whether a node is there
 	askAgain               // whether a node that is gone is there
@@ -215,7 +215,7 @@ func (d *Directory) Listed(kind *convert.Kind, now time.Time) {
 	d.waitForKeys(now) // another source has what they wait for
 }
 
-// takeOver begins anew with what all objects say together, of which nothing was decided yet.
+// takeOver starts over with what all objects say together, before anything is decided.
 func (d *Directory) takeOver(now time.Time) {
 	d.now, d.next = d.next, nil
 	clear(d.inVain)

@@ -33,7 +33,7 @@ func newSayings(kinds []*convert.Kind) *sayings {
 	}
 }
 
-// put takes in an object, or nil for one that is gone, and returns the nodes of which it says or said something.
+// put takes in an object, or nil for one that is gone, and returns the nodes that it describes or described.
 func (s *sayings) put(from *provider, name model.ObjectName, value any) map[string]bool {
 	switch from.role {
 	case several:
@@ -116,7 +116,7 @@ func (s *sayings) node(name string) *model.Node {
 	return node
 }
 
-// names yields the nodes of which something is said.
+// names yields the nodes that are described.
 func (s *sayings) names(yield func(string) bool) {
 	for name := range s.singles {
 		if !yield(name) {

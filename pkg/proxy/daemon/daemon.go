@@ -125,7 +125,7 @@ func newDaemon(options *Options, to reach, stdout io.Writer, log *slog.Logger) (
 		d.readers = append(d.readers, d.mesh.table)
 	}
 	if len(loopback) > 0 {
-		d.localhost = localhost.NewServer(loopback, localhostObserver{recorder, d.findings})
+		d.localhost = newLocalhost(loopback, localhostObserver{recorder, d.findings}, log)
 		d.readers = append(d.readers, d.localhost)
 	}
 	d.accounts = d.newAccounting(to.table, looks, of)

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"log/slog"
 	"net/netip"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -20,6 +21,16 @@ func loopbackOf(config ruleset.Config) map[model.Family]netip.Addr {
 		}
 	}
 	return addrs
+}
+
+// newLocalhost returns a server of node ports on loopback, and says if it may have fewer connections than it has elsewhere.
+func newLocalhost(addrs map[model.Family]netip.Addr, observer localhost.Observer, log *slog.Logger) *localhost.Server {
+	server := localhost.NewServer(addrs, observer)
+	if most := server.Most(); most < localhost.MaxConnections {
+		log.Warn("node ports on loopback have fewer connections at a time than elsewhere: the process may open few files",
+			"connections", most, "elsewhere", localhost.MaxConnections, "do", "raise the hard limit of open files (ulimit -Hn) to 49152")
+	}
+	return server
 }
 
 // serveLocalhost serves node ports on loopback, if that is asked for.

@@ -64,6 +64,25 @@ var (
 	loopback6 = netip.MustParseAddr("::1")
 )
 
+// family is one in which a test runs.
+type family struct {
+	model.Family
+	loopback netip.Addr
+	table    string // what nft calls it
+}
+
+// inBothFamilies runs a test over IPv4 and over IPv6.
+func inBothFamilies(t *testing.T, test func(*testing.T, family)) {
+	t.Helper()
+	for _, at := range []family{{model.IPv4, loopback4, "ip"}, {model.IPv6, loopback6, "ip6"}} {
+		t.Run(at.String(), func(t *testing.T) { test(t, at) })
+	}
+}
+
+func (f family) port(number uint16) string { return netip.AddrPortFrom(f.loopback, number).String() }
+func (f family) web() string               { return f.port(30080) }
+func (f family) other() string             { return f.port(30081) }
+
 // newNode starts a server, with so many places for connections.
 func newNode(t *testing.T, most int) *node {
 	n := &node{t: t, namespace: netns.New(t)}
@@ -189,6 +208,12 @@ func (n *node) listensOn(ipv4, ipv6 int) {
 	wait.Until(n.t, fmt.Sprintf("%d and %d listeners", ipv4, ipv6), func() bool {
 		return n.told.listens(model.IPv4) == ipv4 && n.told.listens(model.IPv6) == ipv6
 	})
+}
+
+// listensAt waits until the server listens on so many node ports of a family.
+func (n *node) listensAt(at family, ports int) {
+	n.t.Helper()
+	wait.Equal(n.t, "listeners over "+at.String(), ports, func() int { return n.told.listens(at.Family) })
 }
 
 // tryDial dials a node port.

@@ -5,22 +5,45 @@ package localhost
 import (
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// MaxConnections is how many connections there may be at a time, of all Services together. A Service may have no more
-// than there are places left: alone 2,048, beside another that wants as many 1,365 each. So there is room for every
-// other Service, however many connections some of them have.
+// MaxConnections is how many connections there may be at a time, of all Services together; fewer where the process may
+// have few descriptors. A Service may have no more than there are places left: alone 2,048, beside another that wants as
+// many 1,365 each. So there is room for every other Service, however many connections some of them have.
 const MaxConnections = 4096
+
+// descriptorsEach is how many descriptors a connection has: two sockets, and both ends of a pipe for each direction.
+const descriptorsEach = 6
+
+// mostWith returns how many connections there may be where the process may have so many descriptors. Half of them are
+// left: without one nothing reaches the kernel or the API server.
+func mostWith(descriptors uint64) int {
+	return int(max(1, min(MaxConnections, descriptors/2/descriptorsEach)))
+}
+
+// mostHere is mostWith for this process, whose limit Go has raised as far as it may.
+func mostHere() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		return MaxConnections // the call fails for no limit that there is
+	}
+	return mostWith(limit.Cur)
+}
 
 // places bounds the connections.
 type places struct {
+	all   int
 	mutex sync.Mutex
 	free  int
 	held  map[model.ObjectName]int
 }
 
-func newPlaces(all int) *places { return &places{free: all, held: map[model.ObjectName]int{}} }
+func newPlaces(all int) *places {
+	return &places{all: all, free: all, held: map[model.ObjectName]int{}}
+}
 
 // take takes a place for a connection of a Service, if it may have one.
 func (p *places) take(service model.ObjectName) bool {

@@ -76,7 +76,7 @@ type port struct {
 // NewServer returns a server for some loopback addresses, one a family. It listens while Run runs.
 func NewServer(addrs map[model.Family]netip.Addr, observer Observer) *Server {
 	return &Server{
-		addrs: addrs, observer: observer, places: newPlaces(MaxConnections), listen: listen, dial: dial,
+		addrs: addrs, observer: observer, places: newPlaces(mostHere()), listen: listen, dial: dial,
 		changed: make(chan struct{}, 1), wanted: map[model.ObjectName]map[nodePort]target{}, dirty: map[model.ObjectName]bool{},
 		ports: map[nodePort]*port{}, served: map[model.ObjectName]map[nodePort]target{}, waiting: map[nodePort]*port{},
 		listening: map[model.Family]int{},
@@ -97,6 +97,9 @@ func listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
 	}}
 	return config.Listen(ctx, network, addr.String())
 }
+
+// Most returns how many connections there may be at a time.
+func (s *Server) Most() int { return s.places.all }
 
 // Digest returns the node ports of a Service; nil if it has none.
 func (s *Server) Digest(decisions []selection.Decision) any {

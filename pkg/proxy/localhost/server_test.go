@@ -155,15 +155,18 @@ func TestRememberedClients(t *testing.T) {
 	}
 }
 
-func TestEitherSideMayEndFirst(t *testing.T) {
+func TestEitherSideMayEndFirst(t *testing.T) { inBothFamilies(t, eitherSideEnds) }
+
+func eitherSideEnds(t *testing.T, at family) {
+	t.Helper()
 	n := newNode(t, 100)
 	var lastWords atomic.Pointer[string]
 	n.apply(
-		service{name: "asked", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(loopback4, func(c *net.TCPConn) {
+		service{name: "asked", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(at.loopback, func(c *net.TCPConn) {
 			text, _ := io.ReadAll(c) // the client has ended, and hears the answer all the same
 			_, _ = fmt.Fprintf(c, "%d bytes", len(text))
 		})}},
-		service{name: "ending", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(loopback4, func(c *net.TCPConn) {
+		service{name: "ending", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(at.loopback, func(c *net.TCPConn) {
 			_, _ = io.WriteString(c, "that is all")
 			_ = c.CloseWrite()
 			text, _ := io.ReadAll(c)
@@ -171,8 +174,8 @@ func TestEitherSideMayEndFirst(t *testing.T) {
 			lastWords.Store(&last)
 		})}},
 	)
-	n.listensOn(2, 0)
-	asking := n.dial(web4)
+	n.listensAt(at, 2)
+	asking := n.dial(at.web())
 	if _, err := asking.Write(make([]byte, 3<<20)); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +185,7 @@ func TestEitherSideMayEndFirst(t *testing.T) {
 	if text, err := io.ReadAll(asking); string(text) != "3145728 bytes" || err != nil {
 		t.Errorf("got %q, %v", text, err)
 	}
-	listening := n.dial("127.0.0.1:30081")
+	listening := n.dial(at.other())
 	if text, err := io.ReadAll(listening); string(text) != "that is all" || err != nil {
 		t.Errorf("got %q, %v", text, err)
 	}
@@ -200,12 +203,15 @@ func (n *node) freePlaces() int {
 	return n.server.places.free
 }
 
-func TestAReaderThatIsSlowGetsEverythingAndHoldsUpNobody(t *testing.T) {
+func TestAReaderThatIsSlowGetsEverythingAndHoldsUpNobody(t *testing.T) { inBothFamilies(t, slowReader) }
+
+func slowReader(t *testing.T, at family) {
+	t.Helper()
 	n := newNode(t, 100)
 	var sent atomic.Int64
 	const size = 64 << 20
 	content := bytes.Repeat([]byte("0123456789abcdef"), size/16)
-	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(loopback4, func(c *net.TCPConn) {
+	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(at.loopback, func(c *net.TCPConn) {
 		for rest := content; len(rest) > 0; {
 			written, err := c.Write(rest[:1<<20])
 			sent.Add(int64(written))
@@ -214,9 +220,9 @@ func TestAReaderThatIsSlowGetsEverythingAndHoldsUpNobody(t *testing.T) {
 			}
 			rest = rest[1<<20:]
 		}
-	})}}, service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(loopback4, sayer("other"))}})
-	n.listensOn(2, 0)
-	slow := n.dial(web4)
+	})}}, service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(at.loopback, sayer("other"))}})
+	n.listensAt(at, 2)
+	slow := n.dial(at.web())
 	wait.Until(n.t, "something sent", func() bool { return sent.Load() > 0 })
 	before := int64(-1)
 	wait.Until(n.t, "a sender that waits for its reader", func() bool {
@@ -227,7 +233,7 @@ func TestAReaderThatIsSlowGetsEverythingAndHoldsUpNobody(t *testing.T) {
 	if sent.Load() > size/2 {
 		t.Errorf("%d bytes of %d are taken from the backend, and nobody has read any", sent.Load(), size)
 	}
-	n.says("127.0.0.1:30081", "other")
+	n.says(at.other(), "other")
 	hash := sha256.New()
 	if _, err := io.Copy(hash, slow); err != nil {
 		t.Fatal(err)
@@ -237,14 +243,17 @@ func TestAReaderThatIsSlowGetsEverythingAndHoldsUpNobody(t *testing.T) {
 	}
 }
 
-func TestABackendThatIsAwayIsAReset(t *testing.T) {
+func TestABackendThatIsAwayIsAReset(t *testing.T) { inBothFamilies(t, backendAway) }
+
+func backendAway(t *testing.T, at family) {
+	t.Helper()
 	n := newNode(t, 100)
-	refusing := n.listener("127.0.0.1:0")
+	refusing := n.listener(at.port(0))
 	away := netip.MustParseAddrPort(refusing.Addr().String())
 	_ = refusing.Close()
 	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{away}})
-	n.listensOn(1, 0)
-	if text, err := n.ask(web4); err == nil || !strings.Contains(err.Error(), "reset") {
+	n.listensAt(at, 1)
+	if text, err := n.ask(at.web()); err == nil || !strings.Contains(err.Error(), "reset") {
 		t.Errorf("got %q, %v, want a reset", text, err)
 	}
 	if got := n.told.count(Unreachable); got != 1 {
@@ -254,16 +263,19 @@ func TestABackendThatIsAwayIsAReset(t *testing.T) {
 }
 
 // TestABackendThatDoesNotAnswerIsAResetAfterAWhile, long before the kernel gives up, and holds up nobody.
-func TestABackendThatDoesNotAnswerIsAResetAfterAWhile(t *testing.T) {
+func TestABackendThatDoesNotAnswerIsAResetAfterAWhile(t *testing.T) { inBothFamilies(t, silentBackend) }
+
+func silentBackend(t *testing.T, at family) {
+	t.Helper()
 	n := newNode(t, 100)
-	silent := n.backend(loopback4, sayer("silent"))
-	n.namespace.Load("table ip silent {\n chain in {\n type filter hook input priority 0;\n" +
+	silent := n.backend(at.loopback, sayer("silent"))
+	n.namespace.Load("table " + at.table + " silent {\n chain in {\n type filter hook input priority 0;\n" +
 		fmt.Sprintf("tcp dport %d drop\n}\n}\n", silent.Port()))
 	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{silent}},
-		service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(loopback4, sayer("other"))}})
-	n.listensOn(2, 0)
-	waiting := n.dial(web4)
-	n.says("127.0.0.1:30081", "other")
+		service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(at.loopback, sayer("other"))}})
+	n.listensAt(at, 2)
+	waiting := n.dial(at.web())
+	n.says(at.other(), "other")
 	if n.told.count(Unreachable) != 0 {
 		t.Error("the endpoint has not had its time")
 	}
@@ -276,14 +288,17 @@ func TestABackendThatDoesNotAnswerIsAResetAfterAWhile(t *testing.T) {
 	wait.Until(n.t, "all places free again", func() bool { return n.freePlaces() == 100 })
 }
 
-func TestABackendThatBreaksIsAReset(t *testing.T) {
+func TestABackendThatBreaksIsAReset(t *testing.T) { inBothFamilies(t, backendBreaks) }
+
+func backendBreaks(t *testing.T, at family) {
+	t.Helper()
 	n := newNode(t, 100)
-	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(loopback4, func(c *net.TCPConn) {
+	n.apply(service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(at.loopback, func(c *net.TCPConn) {
 		_, _ = io.ReadFull(c, make([]byte, 4))
 		reset(c)
 	})}})
-	n.listensOn(1, 0)
-	client := n.dial(web4)
+	n.listensAt(at, 1)
+	client := n.dial(at.web())
 	if _, err := io.WriteString(client, "ping"); err != nil {
 		t.Fatal(err)
 	}
@@ -293,37 +308,45 @@ func TestABackendThatBreaksIsAReset(t *testing.T) {
 }
 
 func TestAServiceHasNoMoreConnectionsThanThereArePlacesLeft(t *testing.T) {
+	inBothFamilies(t, placesLeft)
+}
+
+func placesLeft(t *testing.T, at family) {
+	t.Helper()
 	n := newNode(t, 10)
 	var open atomic.Int64
-	hold := []netip.AddrPort{n.backend(loopback4, holder(&open))}
+	hold := []netip.AddrPort{n.backend(at.loopback, holder(&open))}
 	n.apply(service{name: "flooded", nodePort: 30080, endpoints: hold}, service{name: "other", nodePort: 30081, endpoints: hold})
-	n.listensOn(2, 0)
+	n.listensAt(at, 2)
 	var first *net.TCPConn
 	for i := range 5 {
-		one := n.dial(web4)
+		one := n.dial(at.web())
 		n.echoes(one)
 		if i == 0 {
 			first = one
 		}
 	}
 	for range 20 {
-		if one, err := n.tryDial(web4); err == nil { // it may be reset before it is dialled
+		if one, err := n.tryDial(at.web()); err == nil { // it may be reset before it is dialled
 			n.ends(one)
 		}
 	}
 	if got := [2]int{n.told.count(Forwarded), n.told.count(Full)}; got != [2]int{5, 20} {
 		t.Errorf("%d connections are forwarded, %d are too many, want 5 and 20", got[0], got[1])
 	}
-	n.echoes(n.dial("127.0.0.1:30081"))
+	n.echoes(n.dial(at.other()))
 	_ = first.Close() // makes room
 	wait.Until(n.t, "four connections of one and one of the other", func() bool { return open.Load() == 5 && n.freePlaces() == 5 })
-	n.echoes(n.dial(web4))
+	n.echoes(n.dial(at.web()))
 	if open.Load() != 6 {
 		t.Errorf("%d connections are open, want 6", open.Load())
 	}
 }
 
-func TestConnectionsGoOnUntilTheServiceGoes(t *testing.T) {
+func TestConnectionsGoOnUntilTheServiceGoes(t *testing.T) { inBothFamilies(t, connectionsGoOn) }
+
+func connectionsGoOn(t *testing.T, at family) {
+	t.Helper()
 	var open atomic.Int64
 	for title, end := range map[string]func(*node, []netip.AddrPort){
 		"when it is deleted":       func(n *node, _ []netip.AddrPort) { n.apply(service{name: "web"}) },
@@ -335,19 +358,19 @@ func TestConnectionsGoOnUntilTheServiceGoes(t *testing.T) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			n := newNode(t, 100)
-			web := service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(loopback4, holder(&open))}}
+			web := service{name: "web", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(at.loopback, holder(&open))}}
 			n.apply(web)
-			n.listensOn(1, 0)
-			client := n.dial(web4)
+			n.listensAt(at, 1)
+			client := n.dial(at.web())
 			n.echoes(client)
 			on := web.endpoints
-			web.endpoints = []netip.AddrPort{n.backend(loopback4, sayer("new"))} // connections stay where they are
+			web.endpoints = []netip.AddrPort{n.backend(at.loopback, sayer("new"))} // connections stay where they are
 			n.apply(web)
-			wait.Until(n.t, "an answer of the new endpoint", func() bool { got, _ := n.ask(web4); return got == "new" })
+			wait.Until(n.t, "an answer of the new endpoint", func() bool { got, _ := n.ask(at.web()); return got == "new" })
 			n.echoes(client)
 			web.endpoints = nil
 			n.apply(web)
-			n.listensOn(0, 0)
+			n.listensAt(at, 0)
 			n.echoes(client)
 			end(n, on)
 			n.ends(client)

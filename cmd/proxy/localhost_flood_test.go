@@ -1,0 +1,124 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// floodedAt is where a flooded proxy has its metrics.
+const floodedAt = "127.0.0.1:10549"
+
+// TestAFloodOnLoopback of clients that never end takes half of the places of a real proxy and leaves it its files. Not one
+// connection is logged: none that is forwarded, none that is too many, none whose endpoint is away.
+func TestAFloodOnLoopback(t *testing.T) {
+	namespace := netns.New(t)
+	for _, address := range []string{"10.244.1.5/32", "fd00:244::5/128"} {
+		namespace.Exec("ip", "addr", "add", address, "dev", "lo", "nodad")
+	}
+	echoTCP(t, namespace, "10.244.1.5:8080") // over IPv6 there is no server
+	d := startDaemon(t, namespace, words("--own-tables never --nodeport-addresses primary,localhost --metrics-bind-address "+floodedAt+
+		" --feature-gates KubeProxyNFTablesLocalhostNodePorts=true --manifests "+writeState(t, loopbackState))...)
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	places := min(4096, int(min(limit.Max, 1<<30)/12))
+	const ipv4, ipv6 = "127.0.0.1:30080", "[::1]:30080"
+	wait.Until(t, "it listens", func() bool { return d.listens(ipv4) && d.listens(ipv6) })
+	before := d.outcomes(t)
+
+	half := places - places/2
+	open := make([]net.Conn, half)
+	for i := range open {
+		open[i] = d.dialTCP(t, ipv4)
+		d.echoes(t, open[i])
+	}
+	const more = 50
+	for range more {
+		d.ends(t, ipv4)
+	}
+	if got := d.outcomes(t).since(before); got != (outcomes{forwarded: half, full: more}) {
+		t.Errorf("%+v, want %d forwarded, and %d that were too many", got, half, more)
+	}
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", d.process.Pid))
+	if err != nil || len(files) > int(limit.Max/2) {
+		t.Errorf("it has %d files open of %d that it may (%v)", len(files), limit.Max, err)
+	}
+	t.Logf("%d connections: %d files, %s resident", half, len(files), d.resident(t))
+
+	for _, one := range open[:more] { // makes room
+		_ = one.Close()
+	}
+	wait.Until(t, "there is room for some", func() bool { d.ends(t, ipv6); return d.outcomes(t).unreachable >= 10 })
+	d.echoes(t, d.dialTCP(t, ipv4))
+	ended := d.end(t)
+	if lines := strings.Count(ended.stderr, "\n"); ended.status != 0 || lines > 20 || strings.Contains(ended.stderr, "30080") {
+		t.Errorf("%d lines, want none for a connection: %+v", lines, ended)
+	}
+}
+
+// outcomes are what became of connections to node ports on loopback, over both families.
+type outcomes struct{ forwarded, unreachable, full int }
+
+func (o outcomes) since(before outcomes) outcomes {
+	return outcomes{o.forwarded - before.forwarded, o.unreachable - before.unreachable, o.full - before.full}
+}
+
+func (d *daemonUnderTest) outcomes(t *testing.T) outcomes {
+	t.Helper()
+	_, page := d.get(t, floodedAt, "/metrics")
+	count := func(result string) (sum int) {
+		for line := range strings.Lines(page) {
+			if strings.HasPrefix(line, "vicinity_localhost_nodeport_connections_total{") && strings.Contains(line, `"`+result+`"`) {
+				_, value, _ := strings.Cut(strings.TrimSpace(line), "} ")
+				number, err := strconv.Atoi(value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				sum += number
+			}
+		}
+		return sum
+	}
+	return outcomes{count("forwarded"), count("unreachable"), count("full")}
+}
+
+// ends dials an address, and fails unless the connection ends by itself.
+func (d *daemonUnderTest) ends(t *testing.T, address string) {
+	t.Helper()
+	var connection net.Conn
+	var err error
+	d.namespace.Do(func() { connection, err = net.DialTimeout("tcp", address, patience) })
+	if err != nil {
+		return // it was reset at once
+	}
+	defer func() { _ = connection.Close() }()
+	_ = connection.SetDeadline(time.Now().Add(patience))
+	if _, err := io.Copy(io.Discard, connection); err != nil && strings.Contains(err.Error(), "timeout") {
+		t.Errorf("a connection to %s goes on", address)
+	}
+}
+
+// resident is how much memory the process has.
+func (d *daemonUnderTest) resident(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, line, _ := strings.Cut(string(text), "VmRSS:")
+	line, _, _ = strings.Cut(line, "\n")
+	return strings.TrimSpace(line)
+}

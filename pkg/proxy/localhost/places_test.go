@@ -1,0 +1,59 @@
+//go:build linux
+
+package localhost
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// TestPlacesOfServicesThatWantAll: each gets as many as are left, and together they never have more than there are.
+func TestPlacesOfServicesThatWantAll(t *testing.T) {
+	for services, each := range map[int]int{1: 2048, 2: 1365, 3: 1024, 63: 64, 4095: 1} {
+		t.Run(fmt.Sprint(services), func(t *testing.T) {
+			p := newPlaces(MaxConnections)
+			held := map[model.ObjectName]int{}
+			for again := true; again; { // one after the other, until nobody gets another one
+				again = false
+				for i := range services {
+					name := model.ObjectName{Namespace: "shop", Name: fmt.Sprint(i)}
+					if p.take(name) {
+						held[name]++
+						again = true
+					}
+				}
+			}
+			sum := 0
+			for name, places := range held {
+				if sum += places; places < each || places > each+1 {
+					t.Errorf("%s has %d places, want %d or one more", name, places, each)
+				}
+			}
+			if len(held) != services || sum > MaxConnections || !p.take(model.ObjectName{Namespace: "shop", Name: "late"}) {
+				t.Errorf("%d Services have %d places, and there is none for another", len(held), sum)
+			}
+			for name, places := range held {
+				for range places {
+					p.give(name)
+				}
+			}
+			p.give(model.ObjectName{Namespace: "shop", Name: "late"})
+			if p.free != MaxConnections || len(p.held) != 0 {
+				t.Errorf("%d places are free again, %v are held", p.free, p.held)
+			}
+		})
+	}
+}
+
+func TestFewDescriptorsAreFewConnections(t *testing.T) {
+	for descriptors, want := range map[uint64]int{
+		0: 1, 1024: 85, 20000: 1666, 12*MaxConnections - 1: MaxConnections - 1, 12 * MaxConnections: MaxConnections, 1 << 30: MaxConnections,
+		^uint64(0): MaxConnections, // unlimited
+	} {
+		if got := mostWith(descriptors); got != want {
+			t.Errorf("with %d descriptors %d connections, want %d", descriptors, got, want)
+		}
+	}
+}

@@ -169,3 +169,18 @@ func TestANewChannelWithoutTheServer(t *testing.T) {
 	s.open()
 	c.reachesAfter("the server is back", 1, 5000, here) // gRPC may fail a call between its error and the first answer
 }
+
+// TestAnUnknownNameCostsFifteenSeconds, which is gRPC's own wait, and the name is counted; a channel beside it is answered.
+func TestAnUnknownNameCostsFifteenSeconds(t *testing.T) {
+	s := newStage(t)
+	here := s.backend("node-1", "a")
+	s.serve(zoneThenAll, here)
+	s.open()
+	c := s.client()
+	c.reaches("a name that exists", 0, here)
+	got := c.do(command{Channel: "typo", Target: "xds:///wep.shop:80", Calls: 1, Timeout: 30_000})
+	if len(got.Errors) != 1 || got.Longest < 14_000_000 || got.Longest > 20_000_000 {
+		t.Errorf("errors %s after %d us", inShort(got.Errors), got.Longest)
+	}
+	c.reaches("a name that exists, after it", 0, here)
+}

@@ -1,7 +1,10 @@
 package daemon
 
 import (
+	"context"
 	"log/slog"
+	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -46,9 +49,35 @@ func TestWhereNothingTellsClientsApartAnAddressIsRefused(t *testing.T) {
 			}
 		})
 	}
-	made, err := newMesh(&Options{}, metrics.NewRecorder(), slog.New(slog.DiscardHandler))
-	must.Succeed(t, err)
-	if made != nil {
-		t.Error("there is a server although nobody asked")
+}
+
+// TestNobodyPaysForXDSWhoDoesNotAskForIt: without the flag there is no server, no goroutine, no port and no open file.
+func TestNobodyPaysForXDSWhoDoesNotAskForIt(t *testing.T) {
+	files := func() int {
+		entries, err := os.ReadDir("/proc/self/fd")
+		must.Succeed(t, err)
+		return len(entries)
+	}
+	recorder, log := metrics.NewRecorder(), slog.New(slog.DiscardHandler)
+	allocated := testing.AllocsPerRun(100, func() {
+		made, err := newMesh(&Options{}, recorder, log)
+		if made != nil || err != nil {
+			t.Errorf("there is a server although nobody asked: %v", err)
+		}
+		if err := made.run(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	if allocated != 0 {
+		t.Errorf("%v allocations", allocated)
+	}
+	filesBefore, before := files(), runtime.NumGoroutine()
+	for range 100 {
+		made, err := newMesh(&Options{}, recorder, log)
+		must.Succeed(t, err)
+		must.Succeed(t, made.run(t.Context()))
+	}
+	if now := runtime.NumGoroutine(); now > before+20 || files() > filesBefore+20 {
+		t.Errorf("%d goroutines and %d files, before %d and %d", now, files(), before, filesBefore)
 	}
 }

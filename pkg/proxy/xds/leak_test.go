@@ -1,0 +1,64 @@
+package xds
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// TestReconnectsLeaveNothingBehind: after 10,000 connections, some of which speak HTTP/2, the process has as many files and
+// goroutines as before, and a client is served.
+func TestReconnectsLeaveNothingBehind(t *testing.T) {
+	s := serveTown(t, socketOf(t), everybody)
+	conn := s.socket(t)
+	reader := open(t, conn)
+	must.Succeed(t, reader.SendMsg(requestOf(assignments, "", web)))
+	take(t, reader)
+	files, goroutines := openFiles(t), runtime.NumGoroutine()
+	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	for i := range 10_000 {
+		one, err := net.Dial("unix", strings.TrimPrefix(s.address, SocketPrefix))
+		must.Succeed(t, err)
+		if i%2 == 0 {
+			_, _ = one.Write([]byte(preface)) // the server may have closed it
+		}
+		must.Succeed(t, one.Close())
+	}
+	wait.Success(t, "as many files and goroutines as before", func() error {
+		if nowFiles, now := openFiles(t), runtime.NumGoroutine(); nowFiles > files+2 || now > goroutines+5 {
+			return fmt.Errorf("%d files, %d before; %d goroutines, %d before", nowFiles, files, now, goroutines)
+		}
+		return nil
+	})
+	s.serve("web", "", []uint16{80}, "9@node-1/a")
+	if got := receive(t, reader); got.tiers != "9 (a, 1)" {
+		t.Errorf("told %+v", got)
+	}
+}
+
+func openFiles(t *testing.T) int {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	must.Succeed(t, err)
+	return len(files)
+}
+
+// TestNamesWithOddBytesAreAnsweredWithNothing, and the stream goes on.
+func TestNamesWithOddBytesAreAnsweredWithNothing(t *testing.T) {
+	s := serveTown(t, socketOf(t), everybody)
+	stream := open(t, s.socket(t))
+	odd := []string{"\x00", "web\x00.shop:80", "web.shop:80\n", "\xff\xfe.shop:80", "web.shop:-1", "web.shop:080808", "outbound|80||", "..:80"}
+	must.Succeed(t, stream.SendMsg(requestOf(assignments, "", append(odd, web)...)))
+	if got := take(t, stream); len(got.names) != 1 || got.names[0] != web {
+		t.Errorf("told %+v", got)
+	}
+	if unknown := s.count("unknown"); unknown != len(odd) {
+		t.Errorf("%d names are counted as unknown, want %d", unknown, len(odd))
+	}
+}

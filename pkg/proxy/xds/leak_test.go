@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestReconnectsLeaveNothingBehind: after 10,000 connections, some of which speak HTTP/2, the process has as many files and
-// goroutines as before, and a client is served.
+// TestReconnectsLeaveNothingBehind: after 10,000 connections, half of which begin to speak HTTP/2, the process has as many
+// files and goroutines as before, and a client is served.
 func TestReconnectsLeaveNothingBehind(t *testing.T) {
 	s := serveTown(t, socketOf(t), everybody)
 	conn := s.socket(t)
@@ -53,7 +53,9 @@ func openFiles(t *testing.T) int {
 func TestNamesWithOddBytesAreAnsweredWithNothing(t *testing.T) {
 	s := serveTown(t, socketOf(t), everybody)
 	stream := open(t, s.socket(t))
-	odd := []string{"\x00", "web\x00.shop:80", "web.shop:80\n", "\xff\xfe.shop:80", "web.shop:-1", "web.shop:080808", "outbound|80||", "..:80"}
+	odd := []string{
+		"\x00", "web\x00.shop:80", "web.shop:80\n", "\xff\xfe.shop:80", "web.shop:-1", "web.shop:080808", "outbound|80||", "..:80",
+	}
 	must.Succeed(t, stream.SendMsg(requestOf(assignments, "", append(odd, web)...)))
 	if got := take(t, stream); len(got.names) != 1 || got.names[0] != web {
 		t.Errorf("told %+v", got)

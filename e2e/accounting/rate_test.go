@@ -1,0 +1,193 @@
+package accounting_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// crowdPort is where a crowd's listener is.
+const crowdPort = 8082
+
+// crowd makes short connections as fast as one thread can: it is their client and their server.
+type crowd struct {
+	t        *testing.T
+	client   *fabric.Pod
+	listener int
+	opened   int
+}
+
+func newCrowd(t *testing.T, client, server *fabric.Pod) *crowd {
+	t.Helper()
+	c := &crowd{t: t, client: client}
+	must.Succeed(t, server.Do(func() (err error) {
+		if c.listener, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+			return err
+		}
+		return errors.Join(unix.Bind(c.listener, socketAddr(netip.AddrPortFrom(server.IPv4, crowdPort))), unix.Listen(c.listener, 128))
+	}))
+	t.Cleanup(func() { _ = unix.Close(c.listener) })
+	return c
+}
+
+func socketAddr(addr netip.AddrPort) *unix.SockaddrInet4 {
+	return &unix.SockaddrInet4{Addr: addr.Addr().As4(), Port: int(addr.Port())}
+}
+
+// dial makes so many connections, each of which ends with a reset, and returns how many it made a second.
+func (c *crowd) dial(to netip.AddrPort, connections, perSecond int) (rate float64) {
+	c.t.Helper()
+	began := time.Now()
+	must.Succeed(c.t, c.client.Do(func() error {
+		for i := range connections {
+			time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(perSecond))))
+			if err := c.one(to); err != nil {
+				return fmt.Errorf("connection %d: %w", i, err)
+			}
+		}
+		return nil
+	}))
+	return float64(connections) / time.Since(began).Seconds()
+}
+
+func (c *crowd) one(to netip.AddrPort) error {
+	// The next port is always another one: until it comes back, its connection is forgotten.
+	const first, count = 10_000, 50_000
+	from := netip.AddrPortFrom(c.client.IPv4, uint16(first+c.opened%count))
+	c.opened++
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(socket)
+	if err := errors.Join(
+		unix.SetsockoptLinger(socket, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}),
+		unix.Bind(socket, socketAddr(from)), unix.Connect(socket, socketAddr(to)),
+	); err != nil {
+		return err
+	}
+	accepted, _, err := unix.Accept4(c.listener, unix.SOCK_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	return unix.Close(accepted)
+}
+
+// TestAtFiveThousandASecondNoneIsLost: connections that end by themselves, a second after their reset.
+func TestAtFiveThousandASecondNoneIsLost(t *testing.T) {
+	t.Parallel()
+	const connections, perSecond = 15_000, 5000
+	s := newTown(t)
+	server := s.addPod(s.across, "server")
+	crowded := s.add("crowded", allKeys, endpoint{pod: server})
+	crowded.port = crowdPort
+	s.write()
+	must.Succeed(t, s.here.SetSysctl("net.netfilter.nf_conntrack_tcp_timeout_close", "1"))
+	s.judge(s.client.Namespace)
+	s.count(s.here)
+	rate := newCrowd(t, s.client, server).dial(crowded.clusterIP(model.IPv4), connections, perSecond)
+	t.Logf("%.0f connections a second", rate)
+	at := place{"other_zone", "*", "zone-b"}
+	wait.Equal(t, "the connections", map[string]uint64{inAll(at): connections, connectionsOf(crowded, at): connections},
+		func() map[string]uint64 {
+			return s.numbers(s.here, "vicinity_connections_total", "vicinity_service_connections_total",
+				"vicinity_unanswered_connections_total", "vicinity_accounting_overruns_total")
+		})
+	s.expectBytes(map[*service]place{crowded: at}, s.judged(s.client.Namespace))
+}
+
+// TestARestartCountsNothingTwice: what an earlier program counted a later one does not, and what neither saw end is not lost
+// with the first.
+func TestARestartCountsNothingTwice(t *testing.T) {
+	t.Parallel()
+	const times, megabyte = 5, 1_000_000
+	s := newTown(t)
+	server := s.addPod(s.across, "server")
+	small, long := s.add("small", allKeys, endpoint{pod: server}), s.add("long", allKeys, endpoint{pod: server})
+	long.port = transferPort
+	s.write()
+	s.judge(s.client.Namespace)
+	ofSmall, ofLong := connectionsOf(small, place{"other_zone", "*", ""}), connectionsOf(long, place{"other_zone", "*", ""})
+	counted := func() map[string]uint64 {
+		return s.numbers(s.here, "vicinity_service_connections_total", "vicinity_unanswered_connections_total")
+	}
+	earlier := s.count(s.here)
+	conn := s.open(long, model.IPv4)
+	must.Succeed(t, transfer(conn, 20*megabyte, 5*megabyte))
+	made := s.ask(s.client.Namespace, small, times)[server.Name]
+	s.endAllBut(long)
+	wait.Equal(t, "what the earlier program counted", map[string]uint64{ofSmall: made}, counted)
+
+	more := s.ask(s.client.Namespace, small, 2*times)[server.Name] // they end when the later one listens
+	before := s.judged(s.client.Namespace)
+	must.Succeed(t, earlier.Stop(fabric.Patience))
+	s.count(s.here)
+	s.awaitFollowed(1)
+	if diff := cmp.Diff(map[string]uint64{}, counted()); diff != "" {
+		t.Errorf("the later program begins with:\n%s", diff)
+	}
+	must.Succeed(t, transfer(conn, 3*megabyte, 2*megabyte))
+	must.Succeed(t, conn.Close())
+	s.end()
+	wait.Equal(t, "what the later program counted", map[string]uint64{ofSmall: more}, counted)
+	after := s.judged(s.client.Namespace)
+	got := s.numbers(s.here, "vicinity_service_traffic_bytes_total")
+	for _, direction := range []string{"sent", "received"} {
+		series := fmt.Sprintf("vicinity_service_traffic_bytes_total{direction=%q,locality=\"other_zone\",namespace=\"shop\",service=\"long\",tier=\"*\"}",
+			direction)
+		if want := after[direction+" long"] - before[direction+" long"]; got[series] != want {
+			t.Errorf("%s over the long connection since the restart: %d bytes, want %d", direction, got[series], want)
+		}
+	}
+	if got[ofLong] != 0 {
+		t.Errorf("the long connection counts for %d", got[ofLong])
+	}
+}
+
+// awaitFollowed waits until so many connections are followed that began before the program: then it has read the table.
+func (s *town) awaitFollowed(connections uint64) {
+	s.t.Helper()
+	wait.Equal(s.t, "followed connections", connections, func() uint64 { return s.number(s.here, "vicinity_accounting_flows_tracked") })
+}
+
+// endAllBut has connections end that are over, but for those to one Service.
+func (s *town) endAllBut(spared *service) {
+	s.t.Helper()
+	s.endThose(func(dialled netip.AddrPort) bool { return dialled != spared.clusterIP(model.FamilyOf(dialled.Addr())) })
+}
+
+// TestALongConnectionShowsWhileItLasts: a gigabyte over a connection that does not end, within a bit more than a minute.
+func TestALongConnectionShowsWhileItLasts(t *testing.T) {
+	t.Parallel()
+	const megabyte, gigabyte = 1_000_000, 1_000_000_000
+	s := newTown(t)
+	server := s.addPod(s.across, "server")
+	long, earlier := s.add("long", allKeys, endpoint{pod: server}), s.add("earlier", allKeys, endpoint{pod: server})
+	long.port, earlier.port = transferPort, transferPort
+	s.write()
+	s.judge(s.client.Namespace)
+	must.Succeed(t, s.count(s.here).Stop(fabric.Patience))
+	must.Succeed(t, transfer(s.open(earlier, model.IPv6), 2*megabyte, 2*megabyte))
+	s.count(s.here)
+	s.awaitFollowed(1)
+	must.Succeed(t, transfer(s.open(long, model.IPv6), gigabyte, gigabyte/10))
+	moved := time.Now()
+	at := place{"other_zone", "*", "zone-b"}
+	wait.Equal(t, "a connection that goes on", map[string]uint64{
+		inAll(at): 1, connectionsOf(long, at): 1, "vicinity_accounting_flows_tracked": 2,
+	}, func() map[string]uint64 {
+		return s.numbers(s.here, "vicinity_connections_total", "vicinity_service_connections_total", "vicinity_accounting_flows_tracked")
+	})
+	t.Logf("it shows after %s", time.Since(moved).Round(time.Second))
+	s.expectBytes(map[*service]place{long: at}, s.judged(s.client.Namespace))
+}

@@ -1,0 +1,145 @@
+package accounting_test
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+const (
+	allKeys = "kubernetes.io/hostname,topology.kubernetes.io/zone,*"
+	rackKey = "tenants.example/rack,*"
+)
+
+// place is where and why a Service's connections are expected.
+type place struct{ locality, tier, zone string }
+
+// TestThreeZones: by each locality and reason, over TCP, UDP and SCTP, both families, ClusterIPs, node ports, and from a pod
+// to itself, connections are as many as the clients made, and bytes those that the clients' kernels counted. On the nodes
+// of the endpoints nothing is counted.
+func TestThreeZones(t *testing.T) {
+	t.Parallel()
+	const times, megabytes = 8, 10
+	s := newTown(t)
+	itself := s.addPod(s.here, "itself")
+	onHere, onBeside := s.addPod(s.here, "on-here"), s.addPod(s.beside, "on-beside")
+	onAcross, onNowhere, lost := s.addPod(s.across, "on-across"), s.addPod(s.nowhere, "on-nowhere"), s.addPod(s.across, "lost")
+	places := map[*service]place{
+		s.add("same-node", allKeys, endpoint{pod: onHere}):                {"same_node", "kubernetes.io/hostname", "zone-a"},
+		s.add("same-zone", allKeys, endpoint{pod: onBeside}):              {"same_zone", "topology.kubernetes.io/zone", "zone-a"},
+		s.add("other-zone", allKeys, endpoint{pod: onAcross}):             {"other_zone", "*", "zone-b"},
+		s.add("tenants-word", rackKey, endpoint{pod: onAcross}):           {"other_zone", "other", "zone-b"},
+		s.add("without-keys", "*", endpoint{pod: onBeside}):               {"same_zone", "*", "zone-a"},
+		s.add("without-zone", allKeys, endpoint{pod: onNowhere}):          {"unknown", "*", ""},
+		s.add("without-node", "*", endpoint{pod: lost, isLost: true}):     {"unknown", "*", ""},
+		s.add("hairpin", "kubernetes.io/hostname", endpoint{pod: itself}): {"same_node", "kubernetes.io/hostname", "zone-a"},
+	}
+	s.write()
+	s.count(s.here)
+	for _, on := range []*fabric.Node{s.beside, s.across} {
+		s.count(on)
+	}
+	clients := map[*service]*fabric.Namespace{}
+	for of := range places {
+		clients[of] = s.client.Namespace
+	}
+	hairpin := s.services[len(s.services)-1]
+	clients[hairpin] = itself.Namespace
+	s.judge(s.client.Namespace)
+	s.judge(itself.Namespace)
+
+	made := map[*service]uint64{}
+	for of, client := range clients {
+		for _, count := range s.ask(client, of, times) {
+			made[of] += count
+		}
+	}
+	for of := range places {
+		of.port = transferPort
+	}
+	s.write()
+	for of, client := range clients {
+		for _, family := range model.Families {
+			s.awaitTransfers(client, of, family, made)
+			conn, err := client.Dial("tcp", of.clusterIP(family).String(), fabric.Patience)
+			must.Succeed(t, err)
+			must.Succeed(t, transfer(conn, megabytes*1_000_000, megabytes*1_000_000))
+			must.Succeed(t, conn.Close())
+			made[of]++
+		}
+	}
+	s.end()
+
+	want := map[string]uint64{}
+	for of, at := range places {
+		want[connectionsOf(of, at)] += made[of]
+		want[inAll(at)] += made[of]
+	}
+	wait.Equal(t, "the connections that clients made", want, func() map[string]uint64 {
+		return s.numbers(s.here, "vicinity_connections_total", "vicinity_service_connections_total", "vicinity_unanswered_connections_total")
+	})
+	for _, on := range []*fabric.Node{s.beside, s.across} {
+		if diff := cmp.Diff(map[string]uint64{}, s.numbers(on, "vicinity_connections_total", "vicinity_traffic_bytes_total")); diff != "" {
+			t.Errorf("on %s, which has the endpoints, is counted:\n%s", on.Name, diff)
+		}
+	}
+	s.expectBytes(places, s.judged(s.client.Namespace), s.judged(itself.Namespace))
+}
+
+// awaitTransfers waits until a Service's new port is in force. Each try is a connection.
+func (s *town) awaitTransfers(client *fabric.Namespace, of *service, family model.Family, made map[*service]uint64) {
+	s.t.Helper()
+	wait.Success(s.t, "the port of transfers", func() error {
+		conn, err := client.Dial("tcp", of.clusterIP(family).String(), fabric.Patience)
+		if err != nil {
+			return err
+		}
+		made[of]++
+		defer conn.Close()
+		return transfer(conn, 1, 1)
+	})
+}
+
+func connectionsOf(of *service, at place) string {
+	return fmt.Sprintf("vicinity_service_connections_total{locality=%q,namespace=\"shop\",service=%q,tier=%q}", at.locality, of.name, at.tier)
+}
+
+func inAll(at place) string {
+	return fmt.Sprintf("vicinity_connections_total{locality=%q,tier=%q}", at.locality, at.tier)
+}
+
+// expectBytes compares what the proxy counted with what the clients' kernels did: of each Service, of all, and between zones.
+func (s *town) expectBytes(places map[*service]place, judges ...map[string]uint64) {
+	s.t.Helper()
+	want := map[string]uint64{}
+	for of, at := range places {
+		for _, direction := range []string{"sent", "received"} {
+			bytes := uint64(0)
+			for _, judged := range judges {
+				bytes += judged[direction+" "+of.name]
+			}
+			want[fmt.Sprintf("vicinity_service_traffic_bytes_total{direction=%q,locality=%q,namespace=\"shop\",service=%q,tier=%q}",
+				direction, at.locality, of.name, at.tier)] += bytes
+			want[fmt.Sprintf("vicinity_traffic_bytes_total{direction=%q,locality=%q,tier=%q}", direction, at.locality, at.tier)] += bytes
+			want[fmt.Sprintf("vicinity_zone_traffic_bytes_total{destination_zone=%q,direction=%q,source_zone=\"zone-a\"}",
+				at.zone, direction)] += bytes
+		}
+	}
+	got := s.numbers(s.here, "vicinity_service_traffic_bytes_total", "vicinity_traffic_bytes_total", "vicinity_zone_traffic_bytes_total")
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.t.Errorf("bytes (-counted by the clients' kernels +by the proxy):\n%s", diff)
+	}
+	for series := range maps.Keys(got) {
+		if strings.Contains(series, "tenants.example") {
+			s.t.Errorf("a tenant's word is a label: %s", series)
+		}
+	}
+}

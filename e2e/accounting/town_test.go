@@ -1,0 +1,271 @@
+// Package accounting_test proves that the proxy counts what connections do: the real program on each node, real
+// connections, and what is on its page of metrics beside what the clients counted themselves. It needs root and nft.
+package accounting_test
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+const (
+	metricsAddress = "127.0.0.1:10249"
+	servicePort    = 80
+	greetPort      = 8080 // of pods: who asks is told who answers
+	transferPort   = 8081 // of pods: bytes are moved both ways
+)
+
+// town is three zones and a node without one. Clients run on the first node, which is in zone-a.
+type town struct {
+	t       *testing.T
+	network *fabric.Fabric
+	// here has the clients, beside is in the same zone, across in another one, and nowhere has no zone.
+	here, beside, across, nowhere *fabric.Node
+	client                        *fabric.Pod
+	manifests                     string
+	services                      []*service
+	table                         *conntrack.Conn // of here
+}
+
+// service is a Service whose endpoints are all at one place.
+type service struct {
+	name      string
+	number    byte // of its addresses, and of its node port
+	keys      string
+	endpoints []endpoint
+	port      int // of the endpoints
+}
+
+type endpoint struct {
+	pod    *fabric.Pod
+	isLost bool // its slice does not say where it is
+}
+
+func (s *service) ipv4() netip.Addr { return netip.AddrFrom4([4]byte{10, 96, 1, s.number}) }
+func (s *service) ipv6() netip.Addr {
+	return netip.MustParseAddr(fmt.Sprintf("fd00:96::1:%x", s.number))
+}
+func (s *service) nodePort() uint16 { return 30000 + uint16(s.number) }
+
+// clusterIP is where the Service is dialled in a family.
+func (s *service) clusterIP(family model.Family) netip.AddrPort {
+	if family == model.IPv4 {
+		return netip.AddrPortFrom(s.ipv4(), servicePort)
+	}
+	return netip.AddrPortFrom(s.ipv6(), servicePort)
+}
+
+func newTown(t *testing.T) *town {
+	t.Helper()
+	s := &town{t: t, network: fabrictest.New(t), manifests: t.TempDir()}
+	for name, node := range map[string]**fabric.Node{"here": &s.here, "beside": &s.beside, "across": &s.across, "nowhere": &s.nowhere} {
+		var err error
+		*node, err = s.network.AddNode(name)
+		must.Succeed(t, err)
+	}
+	s.client = s.addPod(s.here, "client")
+	must.Succeed(t, s.here.Do(func() (err error) { s.table, err = conntrack.Dial(); return err }))
+	t.Cleanup(func() { _ = s.table.Close() })
+	return s
+}
+
+func (s *town) addPod(on *fabric.Node, name string) *fabric.Pod {
+	s.t.Helper()
+	pod, err := on.AddPod(name)
+	must.Succeed(s.t, err)
+	_, err = pod.Serve(greetPort)
+	must.Succeed(s.t, err)
+	serveTransfers(s.t, pod)
+	return pod
+}
+
+// add adds a Service; write has the proxies know it.
+func (s *town) add(name, keys string, endpoints ...endpoint) *service {
+	added := &service{name: name, number: byte(len(s.services) + 1), keys: keys, endpoints: endpoints, port: greetPort}
+	s.services = append(s.services, added)
+	return added
+}
+
+// write writes all objects.
+func (s *town) write() {
+	s.t.Helper()
+	var objects strings.Builder
+	for node, labels := range map[*fabric.Node]string{
+		s.here:    "topology.kubernetes.io/zone: zone-a, tenants.example/rack: one",
+		s.beside:  "topology.kubernetes.io/zone: zone-a, tenants.example/rack: two",
+		s.across:  "topology.kubernetes.io/zone: zone-b, tenants.example/rack: one",
+		s.nowhere: "",
+	} {
+		fmt.Fprintf(&objects, nodeManifest, node.Name, labels, node.IPv4, node.IPv6)
+	}
+	for _, of := range s.services {
+		fmt.Fprintf(&objects, serviceManifest, of.name, of.keys, of.ipv4(), of.ipv6(), of.nodePort())
+		var ipv4, ipv6 strings.Builder
+		for _, endpoint := range of.endpoints {
+			where := ", nodeName: " + endpoint.pod.Node.Name
+			if endpoint.isLost {
+				where = ""
+			}
+			fmt.Fprintf(&ipv4, endpointManifest, endpoint.pod.IPv4, where)
+			fmt.Fprintf(&ipv6, endpointManifest, endpoint.pod.IPv6, where)
+		}
+		fmt.Fprintf(&objects, sliceManifest, of.name, "ipv4", "IPv4", of.port, ipv4.String())
+		fmt.Fprintf(&objects, sliceManifest, of.name, "ipv6", "IPv6", of.port, ipv6.String())
+	}
+	file := filepath.Join(s.manifests, "all.yaml")
+	must.Succeed(s.t, os.WriteFile(file+".new", []byte(objects.String()), 0o600))
+	must.Succeed(s.t, os.Rename(file+".new", file))
+}
+
+const (
+	nodeManifest = `---
+apiVersion: v1
+kind: Node
+metadata: {name: %[1]s, labels: {%[2]s}}
+status:
+  addresses:
+  - {type: InternalIP, address: %[3]s}
+  - {type: InternalIP, address: "%[4]s"}
+`
+	serviceManifest = `---
+apiVersion: v1
+kind: Service
+metadata: {name: %[1]s, namespace: shop, annotations: {vicinity.dev/topology-keys: "%[2]s"}}
+spec:
+  type: NodePort
+  clusterIP: %[3]s
+  clusterIPs: [%[3]s, "%[4]s"]
+  ipFamilies: [IPv4, IPv6]
+  ports:
+  - {name: tcp, protocol: TCP, port: 80, nodePort: %[5]d}
+  - {name: udp, protocol: UDP, port: 80, nodePort: %[5]d}
+  - {name: sctp, protocol: SCTP, port: 80, nodePort: %[5]d}
+`
+	sliceManifest = `---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: "%[1]s-%[2]s", namespace: shop, labels: {kubernetes.io/service-name: %[1]s}}
+addressType: %[3]s
+ports:
+- {name: tcp, protocol: TCP, port: %[4]d}
+- {name: udp, protocol: UDP, port: %[4]d}
+- {name: sctp, protocol: SCTP, port: %[4]d}
+endpoints:
+%[5]s`
+	endpointManifest = `- {addresses: ["%s"]%s, conditions: {ready: true, serving: true, terminating: false}}
+`
+)
+
+// command is the proxy of a node, which counts if that is among the flags.
+func (s *town) command(on *fabric.Node, flags ...string) *exec.Cmd {
+	s.t.Helper()
+	return exec.Command(site.Program(s.t, "proxy"), append([]string{
+		"run", "--node", on.Name, "--manifests", s.manifests, "--cluster-cidr", fabric.PodsIPv4.String() + "," + fabric.PodsIPv6.String(),
+	}, flags...)...)
+}
+
+// start starts a proxy, and waits until it serves.
+func (s *town) start(on *fabric.Node, command *exec.Cmd) *site.Process {
+	s.t.Helper()
+	proxy := site.Start(s.t, on.Namespace, command)
+	proxy.Log.Await(s.t, "the first sync is in the kernel")
+	return proxy
+}
+
+// count starts a proxy that counts, and waits until it hears of ends.
+func (s *town) count(on *fabric.Node, flags ...string) *site.Process {
+	s.t.Helper()
+	proxy := s.start(on, s.command(on, append([]string{"--account", "services"}, flags...)...))
+	wait.Until(s.t, "a listener to the ends of connections", func() bool { return s.listens(on) })
+	return proxy
+}
+
+// listens reports whether anybody on a node listens to the ends of connections.
+func (s *town) listens(on *fabric.Node) bool {
+	s.t.Helper()
+	var text []byte
+	must.Succeed(s.t, on.Do(func() (err error) { text, err = os.ReadFile("/proc/thread-self/net/netlink"); return err }))
+	for line := range strings.Lines(string(text)) {
+		const netfilter, destroyed = "12", 1 << 2
+		fields := strings.Fields(line) // socket, protocol, port, groups
+		if groups, err := strconv.ParseUint(fields[3], 16, 32); err == nil && fields[1] == netfilter && groups&destroyed != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// numbers are the series of some metrics on a proxy's page, without those that are 0.
+func (s *town) numbers(on *fabric.Node, names ...string) map[string]uint64 {
+	s.t.Helper()
+	page, err := site.Page(on.Namespace, metricsAddress, "/metrics")
+	must.Succeed(s.t, err)
+	found := map[string]uint64{}
+	for lines := bufio.NewScanner(strings.NewReader(page)); lines.Scan(); {
+		series, text, _ := strings.Cut(lines.Text(), " ")
+		for _, name := range names {
+			if of, _, _ := strings.Cut(series, "{"); of != name {
+				continue
+			}
+			value, err := strconv.ParseFloat(text, 64)
+			must.Succeed(s.t, err)
+			if value != 0 {
+				found[series] = uint64(value)
+			}
+		}
+	}
+	return found
+}
+
+// number is the sum of all series of a metric.
+func (s *town) number(on *fabric.Node, name string) (sum uint64) {
+	s.t.Helper()
+	for _, value := range s.numbers(on, name) {
+		sum += value
+	}
+	return sum
+}
+
+// translated are the entries on here that were translated.
+func (s *town) translated() (all []conntrack.Entry) {
+	s.t.Helper()
+	_, err := s.table.Dump(s.t.Context(), conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT},
+		func(e *conntrack.Entry) bool { all = append(all, *e); return true })
+	if err != nil && !errors.Is(err, conntrack.ErrInterrupted) {
+		s.t.Fatal(err)
+	}
+	return all
+}
+
+// end has all connections end that are over for those who had them.
+func (s *town) end() { s.endThose(func(netip.AddrPort) bool { return true }) }
+
+// endThose has the connections end that dialled certain addresses. It waits for their last packets: one that comes later
+// would be another connection.
+func (s *town) endThose(goes func(dialled netip.AddrPort) bool) {
+	s.t.Helper()
+	const last = 500 * time.Millisecond
+	time.Sleep(last)
+	for _, e := range s.translated() {
+		if goes(e.Dialled()) {
+			_, err := s.table.Delete(&e)
+			must.Succeed(s.t, err)
+		}
+	}
+}

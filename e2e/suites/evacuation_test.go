@@ -51,13 +51,13 @@ var _ = Describe("An evacuation of a zone", Serial, Label(nodePower), func() {
 
 		kube.takeAway(ctx, kube.inZone(leaving))
 		services.expectNone(ctx, "when the zone's nodes went without a word", podClients.notInZone(leaving), evacuated)
-		// Its label goes with a Node: before, the pods have to go, or what is dead counts as a usable endpoint again.
-		killPods(ctx, evacuated...)
-		services.expectNone(ctx, "after the zone's pods were deleted", podClients.notInZone(leaving), evacuated)
-		kube.forget(ctx, kube.inZone(leaving))
+		// Its label goes with a Node, and slices list its pods for a while: what is dead stays the last choice all the same.
+		kube.forgetNodes(ctx, kube.inZone(leaving))
+		services.expectNone(ctx, "after the zone's Nodes were deleted, and before its pods", podClients.notInZone(leaving), evacuated)
+		kube.forgetPods(ctx, kube.inZone(leaving))
 		expectEnded(ctx, "its server's node is gone", toEvacuated)
 		expectAlive(ctx, "nodes of the zone are gone, to which these do not go", others)
-		services.expectNone(ctx, "after the zone's Nodes were deleted", podClients.notInZone(leaving), evacuated)
+		services.expectNone(ctx, "after the zone's pods were deleted, too", podClients.notInZone(leaving), evacuated)
 
 		kube.bringBack(ctx, kube.inZone(leaving))
 		for _, on := range kube.inZone(leaving) { // the new Nodes have no label
@@ -144,13 +144,5 @@ func expectEnded(ctx context.Context, why string, all []held) {
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(got.Alive).To(BeFalse(), "%s: a connection of %s to %s is open", why, h.client, got.Server)
 		}).WithContext(ctx).Should(Succeed())
-	}
-}
-
-// killPods ends pods without any grace.
-func killPods(ctx context.Context, pods ...probe) {
-	GinkgoHelper()
-	for _, pod := range pods {
-		Expect(kube.CoreV1().Pods(pod.namespace).Delete(ctx, pod.name, withoutGrace())).To(Succeed(), "pod %s", pod.name)
 	}
 }

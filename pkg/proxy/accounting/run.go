@@ -170,8 +170,8 @@ func (a *Accounting) lookOnce(ctx context.Context, withoutEnds bool) {
 
 func (a *Accounting) sayWhetherTold(isTold bool) {
 	if !isTold && !a.saidWithoutEnds {
-		a.log.Warn("conntrack does not tell of connections that end, so that the table is read every "+lookEveryWithoutEnds.String()+
-			" instead, and what is shorter may be missed", "sysctl", "net.netfilter.nf_conntrack_events", "value", 0)
+		a.log.Warn("conntrack does not report the connections that end; the table is read every "+lookEveryWithoutEnds.String()+
+			" instead, and shorter connections may be missed", "sysctl", "net.netfilter.nf_conntrack_events", "value", 0)
 	}
 	a.saidWithoutEnds = !isTold
 }

@@ -29,6 +29,7 @@ func tree(t *testing.T, text string) (root string) {
 
 func TestASettingIsWrittenOnlyIfItDiffers(t *testing.T) {
 	exactly, atLeast := Want{Name: setting, Value: 100}, Want{Name: setting, Value: 100, AtLeast: true}
+	bound := Want{Name: setting, Value: 100, AtLeast: true, ZeroIsUnlimited: true}
 	tests := map[string]struct {
 		text    string
 		want    Want
@@ -42,7 +43,8 @@ func TestASettingIsWrittenOnlyIfItDiffers(t *testing.T) {
 		"at least, and the same":      {"100\n", atLeast, Met, 100, "100\n"},
 		"at least, and more":          {"101\n", atLeast, Met, 101, "101\n"},
 		"at least, and less":          {"99\n", atLeast, Written, 99, "100"},
-		"at least, and no bound":      {"0\n", atLeast, Met, 0, "0\n"},
+		"at least, and off":           {"0\n", atLeast, Written, 0, "100"},
+		"a bound, and there is none":  {"0\n", bound, Met, 0, "0\n"},
 		"a kernel that does not know": {"", exactly, Missing, 0, ""},
 	}
 	for name, test := range tests {

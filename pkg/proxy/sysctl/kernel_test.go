@@ -59,13 +59,13 @@ func TestWhatTheMachineSharesIsNotWrittenFromANamespace(t *testing.T) {
 	namespace := withConntrack(t)
 	var before []Result
 	namespace.Do(func() { before = Check(Root, Want{Name: conntrackMax}) })
-	wants := []Want{{conntrackMax, before[0].Before + 1, true}, {conntrackBuckets, 1 << 40, true}}
+	wants := []Want{{conntrackMax, before[0].Before + 1, true, true}, {conntrackBuckets, 1 << 40, true, false}}
 	for _, result := range applied(namespace, wants...) {
 		if result.Outcome != Unmet || !errors.Is(result.Err, fs.ErrPermission) {
 			t.Errorf("got %+v, want it refused", result)
 		}
 	}
-	less := Want{conntrackMax, before[0].Before - 1, true}
+	less := Want{conntrackMax, before[0].Before - 1, true, true}
 	if got := applied(namespace, less); got[0].Outcome != Met {
 		t.Errorf("a larger value than wanted: %+v", got)
 	}

@@ -29,6 +29,8 @@ type Want struct {
 	Value int64
 	// AtLeast: a larger value is right too.
 	AtLeast bool
+	// ZeroIsUnlimited: 0 is larger than any other value.
+	ZeroIsUnlimited bool
 }
 
 // Forwarding is what a node needs that leads packets to pods on other nodes. It is checked and never written: other
@@ -77,7 +79,8 @@ func (c Conntrack) Wants(cores int) []Want {
 	var wants []Want
 	if entries := c.entries(cores); entries > 0 {
 		wants = append(wants,
-			Want{Name: conntrackMax, Value: entries, AtLeast: true},
+			// Zero connections to track at most means any number of them (nf_conntrack_max in the kernel's nf_conntrack_core.c).
+			Want{Name: conntrackMax, Value: entries, AtLeast: true, ZeroIsUnlimited: true},
 			// Longer lists than of four entries make every look-up slow. kube-proxy writes the module's parameter hashsize,
 			// which is the same value.
 			Want{Name: conntrackBuckets, Value: entries / entriesOfBucket, AtLeast: true})
@@ -109,8 +112,7 @@ func (c Conntrack) entries(cores int) int64 {
 	return max(min(int64(c.MaxPerCore)*int64(cores), mostEntries), int64(c.Min))
 }
 
-// isMet reports whether a value is what is wanted. Zero connections to track at most means as many as there are
-// (nf_conntrack_max in the kernel's nf_conntrack_core.c).
+// isMet reports whether a value is what is wanted.
 func (w Want) isMet(value int64) bool {
-	return value == w.Value || w.AtLeast && (value > w.Value || value == 0)
+	return value == w.Value || w.AtLeast && value > w.Value || w.ZeroIsUnlimited && value == 0
 }

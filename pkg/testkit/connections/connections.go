@@ -57,20 +57,29 @@ type Table struct {
 }
 
 // Open opens the table. A namespace tracks no connection before it has a rule that asks for it, and has no labels.
-func Open(t testing.TB, namespace *netns.Namespace) *Table {
+func Open(t testing.TB, namespace *netns.Namespace) (table *Table) {
 	t.Helper()
 	namespace.Load("add table inet tracked\nadd chain inet tracked input { type filter hook input priority 0; }\n" +
 		"add rule inet tracked input ct state invalid drop\n" +
 		"add chain inet tracked labelled\nadd rule inet tracked labelled ct label set 86\n")
-	table := &Table{t: t}
 	namespace.Do(func() {
 		var err error
-		if table.socket, err = netlink.Dial(unix.NETLINK_NETFILTER, nil); err != nil {
+		if table, err = OpenHere(t); err != nil {
 			t.Fatal(err)
 		}
 	})
-	t.Cleanup(func() { _ = table.socket.Close() })
 	return table
+}
+
+// OpenHere opens the table of the calling thread's namespace, where rules track connections already.
+func OpenHere(t testing.TB) (*Table, error) {
+	t.Helper()
+	socket, err := netlink.Dial(unix.NETLINK_NETFILTER, nil)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { _ = socket.Close() })
+	return &Table{t, socket}, nil
 }
 
 // Insert puts a connection in. The kernel translates it, as a rule would, if who answers is not who was dialled.
@@ -79,6 +88,19 @@ func (table *Table) Insert(c Connection) {
 	if err := table.TryInsert(c); err != nil {
 		table.t.Fatalf("inserting a connection from %s to %s: %v", c.Client, c.Dialled, err)
 	}
+}
+
+// FlushIPv6 has all entries of IPv6 end at once.
+func (table *Table) FlushIPv6() error {
+	const byFamily = 1 // a version: only then the kernel looks at the family
+	_, err := table.socket.Execute(netlink.Message{
+		Header: netlink.Header{
+			Type:  netlink.HeaderType(unix.NFNL_SUBSYS_CTNETLINK<<8 | nl.IPCTNL_MSG_CT_DELETE),
+			Flags: netlink.Request | netlink.Acknowledge,
+		},
+		Data: []byte{unix.NFPROTO_IPV6, byFamily, 0, 0},
+	})
+	return err
 }
 
 // TryInsert is Insert for any goroutine.

@@ -1,0 +1,151 @@
+package accounting_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// TestABurstIsCountedOrSaidToBeLost: 300,000 connections end, half of them at a time, while the program reads and while it
+// stands still. Whatever it loses it says, it holds nobody else up, and it grows by nothing.
+func TestABurstIsCountedOrSaidToBeLost(t *testing.T) {
+	t.Parallel()
+	const burst = 150_000
+	s := newTown(t)
+	server := s.addPod(s.across, "server")
+	web := s.add("web", allKeys, endpoint{pod: server})
+	s.write()
+	proxy := s.count(s.here)
+	b := bursts{town: s, to: web, server: server}
+	must.Succeed(t, s.here.Do(func() (err error) { b.table, err = connections.OpenHere(t); return err }))
+
+	b.fill(burst)
+	before := residentMemory(t, proxy)
+	b.flush()
+	counted := b.settled()
+	lost := s.number(s.here, "vicinity_accounting_overruns_total")
+	t.Logf("%d of %d are counted, %d overruns", counted, burst, lost)
+	switch {
+	case counted == 0 || counted > burst:
+		t.Errorf("%d of %d ends are counted", counted, burst)
+	case counted < burst && lost == 0:
+		t.Errorf("%d of %d ends are counted, and nothing says that others are lost", counted, burst)
+	case counted == burst && lost > 0:
+		t.Errorf("all %d ends are counted, and %d overruns are told", burst, lost)
+	}
+
+	b.fill(burst)
+	must.Succeed(t, proxy.Signal(syscall.SIGSTOP))
+	b.flush()
+	must.Succeed(t, proxy.Signal(syscall.SIGCONT))
+	inAll := b.settled()
+	if now := s.number(s.here, "vicinity_accounting_overruns_total"); now <= lost || inAll <= counted || inAll >= 2*burst {
+		t.Errorf("while it stood still, %d of %d ends are counted, and %d overruns are told", inAll-counted, burst, now-lost)
+	}
+	after := residentMemory(t, proxy)
+	t.Logf("resident: %d MiB before, %d MiB after", before>>20, after>>20)
+	if after > before+16<<20 {
+		t.Errorf("%d MiB are resident after the bursts, and %d MiB were before", after>>20, before>>20)
+	}
+
+	made := s.ask(s.client.Namespace, web, 2)[server.Name]
+	s.endThose(func(netip.AddrPort) bool { return true })
+	wait.Until(t, "connections after the bursts", func() bool { return b.counted() >= inAll+made })
+}
+
+// bursts are connections of IPv6 that end at once, beside dials of IPv4.
+type bursts struct {
+	*town
+	to     *service
+	server *fabric.Pod
+	table  *connections.Table
+	filled uint32
+}
+
+// fill makes connections to the Service, without packets.
+func (b *bursts) fill(number int) {
+	b.t.Helper()
+	for range number {
+		b.filled++
+		client := b.client.IPv6.As16()
+		binary.BigEndian.PutUint32(client[12:], 1<<24+b.filled)
+		b.table.Insert(connections.Connection{
+			Protocol: model.TCP, Client: netip.AddrPortFrom(netip.AddrFrom16(client), 40_000), Dialled: b.to.clusterIP(model.IPv6),
+			Answerer: netip.AddrPortFrom(b.server.IPv6, greetPort), State: conntrack.TCPEstablished, IsAnswered: true,
+		})
+	}
+}
+
+// flush has all of them end, and sees that nothing of them is left, and that dials beside them succeed.
+func (b *bursts) flush() {
+	b.t.Helper()
+	const dials = 50
+	var dialling sync.WaitGroup
+	dialling.Go(func() {
+		for range dials {
+			if _, err := b.client.Ask("tcp", b.to.clusterIP(model.IPv4), fabric.Patience); err != nil {
+				b.t.Errorf("beside a burst: %v", err)
+			}
+		}
+	})
+	began := time.Now()
+	must.Succeed(b.t, b.table.FlushIPv6())
+	b.t.Logf("all ended within %s", time.Since(began).Round(time.Millisecond))
+	dialling.Wait()
+	var left int
+	must.Succeed(b.t, b.here.Do(func() error {
+		text, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_count")
+		if err == nil {
+			left, err = strconv.Atoi(strings.TrimSpace(string(text)))
+		}
+		return err
+	}))
+	if left > 10*dials {
+		b.t.Errorf("%d entries are left in the table", left)
+	}
+}
+
+func (b *bursts) counted() uint64 { return b.number(b.here, "vicinity_connections_total") }
+
+// settled waits until nothing more is counted, and returns how much is.
+func (b *bursts) settled() uint64 {
+	b.t.Helper()
+	const quiet = time.Second
+	var last uint64
+	wait.Until(b.t, "an end of counting", func() bool {
+		before := last
+		time.Sleep(quiet)
+		last = b.counted()
+		return last > 0 && last == before
+	})
+	return last
+}
+
+func residentMemory(t *testing.T, of *site.Process) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", of.PID()))
+	must.Succeed(t, err)
+	for line := range strings.Lines(string(text)) {
+		var kibibytes int
+		if _, err := fmt.Sscanf(line, "VmRSS: %d kB", &kibibytes); err == nil {
+			return kibibytes << 10
+		}
+	}
+	t.Fatal("there is no VmRSS")
+	return 0
+}

@@ -1,0 +1,132 @@
+package accounting_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+var counters = []string{
+	"vicinity_connections_total", "vicinity_service_connections_total", "vicinity_unanswered_connections_total",
+}
+
+// TestPacketsMeetTheSameRules whether or not anybody counts; and if nobody does, nobody listens and no setting changes.
+func TestPacketsMeetTheSameRules(t *testing.T) {
+	t.Parallel()
+	s := newTown(t)
+	s.add("web", allKeys, endpoint{pod: s.addPod(s.across, "server")})
+	s.write()
+	rules := func() string {
+		t.Helper()
+		text, err := s.here.Run(exec.Command("nft", "--stateless", "list", "ruleset"))
+		must.Succeed(t, err)
+		return text
+	}
+	without := s.start(s.here, s.command(s.here))
+	before := rules()
+	if s.listens(s.here) || s.setting("nf_conntrack_acct") != "0" {
+		t.Errorf("without --account somebody listens to ends (%v), or nf_conntrack_acct is %s", s.listens(s.here), s.setting("nf_conntrack_acct"))
+	}
+	if diff := cmp.Diff(map[string]uint64{}, s.numbers(s.here, counters...)); diff != "" {
+		t.Errorf("without --account is counted:\n%s", diff)
+	}
+	must.Succeed(t, without.Stop(fabric.Patience))
+	s.count(s.here)
+	if diff := cmp.Diff(before, rules()); diff != "" {
+		t.Errorf("rules (-without --account +with):\n%s", diff)
+	}
+}
+
+// setting is one of conntrack's on here.
+func (s *town) setting(name string) (value string) {
+	s.t.Helper()
+	must.Succeed(s.t, s.here.Do(func() error {
+		text, err := os.ReadFile("/proc/sys/net/netfilter/" + name)
+		value = strings.TrimSpace(string(text))
+		return err
+	}))
+	return value
+}
+
+// TestBytesAreCountedThoughSettingsCannotBeWritten, as in a container whose /proc/sys can be read only.
+func TestBytesAreCountedThoughSettingsCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	s := newTown(t)
+	web := s.add("web", allKeys, endpoint{pod: s.addPod(s.beside, "server")})
+	s.write()
+	s.judge(s.client.Namespace)
+	proxy := s.command(s.here, "--account", "services")
+	s.start(s.here, exec.Command("unshare", append([]string{
+		"--mount", "sh", "-c", `mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && exec "$@"`, "sh",
+	}, proxy.Args...)...))
+	wait.Until(t, "a listener to the ends of connections", func() bool { return s.listens(s.here) })
+	if value := s.setting("nf_conntrack_acct"); value != "1" {
+		t.Errorf("nf_conntrack_acct is %s", value)
+	}
+	at := place{"same_zone", "topology.kubernetes.io/zone", "zone-a"}
+	made := s.ask(s.client.Namespace, web, 3)["server"]
+	s.end()
+	wait.Equal(t, "connections", map[string]uint64{inAll(at): made, connectionsOf(web, at): made},
+		func() map[string]uint64 { return s.numbers(s.here, counters...) })
+	s.expectBytes(map[*service]place{web: at}, s.judged(s.client.Namespace))
+}
+
+// TestWhereNobodyTellsOfEndsTheTableIsRead, and that is said once.
+func TestWhereNobodyTellsOfEndsTheTableIsRead(t *testing.T) {
+	t.Parallel()
+	s := newTown(t)
+	web := s.add("web", allKeys, endpoint{pod: s.addPod(s.beside, "server")})
+	s.write()
+	must.Succeed(t, s.here.SetSysctl("net.netfilter.nf_conntrack_events", "0"))
+	proxy := s.start(s.here, s.command(s.here, "--account", "services"))
+	const told = "conntrack does not report the connections that end"
+	proxy.Log.Await(t, told)
+	at := place{"same_zone", "topology.kubernetes.io/zone", "zone-a"}
+	// What the first look finds may be another program's to count. So it has to be over.
+	before := s.ask(s.client.Namespace, web, 1)["server"]
+	wait.Until(t, "the first look", func() bool { return s.number(s.here, "vicinity_accounting_flows_tracked") >= before })
+	had := s.number(s.here, "vicinity_connections_total")
+	made := s.ask(s.client.Namespace, web, 3)["server"]
+	wait.Equal(t, "connections", map[string]uint64{inAll(at): had + made, connectionsOf(web, at): had + made},
+		func() map[string]uint64 { return s.numbers(s.here, counters...) })
+	if times := strings.Count(proxy.Log.String(), told); times != 1 {
+		t.Errorf("it is said %d times that nobody tells of ends", times)
+	}
+}
+
+// TestAnEndpointThatLeftIsWhereItWas: its connections end later.
+func TestAnEndpointThatLeftIsWhereItWas(t *testing.T) {
+	t.Parallel()
+	s := newTown(t)
+	leaves, comes := s.addPod(s.across, "leaves"), s.addPod(s.beside, "comes")
+	web := s.add("web", allKeys, endpoint{pod: leaves})
+	s.write()
+	s.count(s.here)
+	made := s.ask(s.client.Namespace, web, 2)[leaves.Name]
+	web.endpoints = []endpoint{{pod: comes}}
+	s.write()
+	var more uint64
+	wait.Until(t, "another endpoint", func() bool {
+		reply, err := s.client.Ask("tcp", web.clusterIP(model.IPv4), fabric.Patience)
+		must.Succeed(t, err)
+		if reply.Pod == leaves.Name {
+			made++
+			return false
+		}
+		more++
+		return true
+	})
+	s.end()
+	far, near := place{"other_zone", "*", "zone-b"}, place{"same_zone", "topology.kubernetes.io/zone", "zone-a"}
+	wait.Equal(t, "connections", map[string]uint64{
+		inAll(far): made, connectionsOf(web, far): made, inAll(near): more, connectionsOf(web, near): more,
+	}, func() map[string]uint64 { return s.numbers(s.here, counters...) })
+}

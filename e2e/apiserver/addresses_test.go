@@ -1,0 +1,131 @@
+package apiserver_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// places is what a Watcher says of where the proxies on all nodes are.
+type places struct {
+	mutex sync.Mutex
+	nodes map[string]*model.Node
+	told  []time.Time
+}
+
+// watchPlaces follows the slices of a Service over proxies until the test ends.
+func watchPlaces(t *testing.T, proxies model.ObjectName) *places {
+	t.Helper()
+	p := &places{}
+	watcher, err := cluster.New(admin(), cluster.Options{
+		View: convert.View{Node: proxies.Namespace + "-self"}, Log: slog.New(slog.DiscardHandler), Proxies: proxies, ProxiesAt: p.take,
+		Interrupted: func(string, time.Time, error) {}, Resumed: func(string) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- watcher.Run(ctx, func(convert.Update) {}) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func (p *places) take(nodes map[string]*model.Node) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.nodes, p.told = maps.Clone(nodes), append(p.told, time.Now())
+}
+
+// words are what was said last: a node, its zone and its address, each.
+func (p *places) words() string {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(p.nodes)) {
+		all = append(all, fmt.Sprint(name, "/", p.nodes[name].Labels[string(policy.Zone)], "=", p.nodes[name].Addresses[0]))
+	}
+	return strings.Join(all, " ")
+}
+
+// proxyEndpoint is an endpoint of a proxy, as the EndpointSlice controller writes it.
+func proxyEndpoint(address, node, zone string, isReady bool) string {
+	return fmt.Sprintf(`{"addresses":[%q],"nodeName":%q,"zone":%q,"conditions":{"ready":%t}}`, address, node, zone, isReady)
+}
+
+func listed(endpoints ...string) string {
+	return `{"endpoints":[` + strings.Join(endpoints, ",") + `]}`
+}
+
+// TestWhereOtherNodesAreDialled: the slices of the proxies' own Service say it, ready or not, of either family, and of no
+// other Service.
+func TestWhereOtherNodesAreDialled(t *testing.T) {
+	w := newWriter(t)
+	w.slice("proxies-1", "proxies", "192.0.2.1")
+	w.patchSlice("proxies-1", listed(
+		proxyEndpoint("192.0.2.1", "one", "zone-a", true), proxyEndpoint("192.0.2.2", "two", "zone-b", false),
+		`{"addresses":["192.0.2.9"],"conditions":{"ready":true}}`,
+	))
+	w.slice("others-1", "others", "192.0.2.3")
+	w.patchSlice("others-1", listed(proxyEndpoint("192.0.2.3", "three", "zone-c", true)))
+	p := watchPlaces(t, w.name("proxies"))
+	until := func(what, want string) {
+		t.Helper()
+		wait.Equal(t, what, want, p.words)
+	}
+	until("the nodes of the proxies, and of nobody else", "one/zone-a=192.0.2.1 two/zone-b=192.0.2.2")
+
+	ofIPv6 := objects.Slice(w.namespace, "proxies-2", "proxies")
+	ofIPv6.AddressType = discoveryv1.AddressTypeIPv6
+	api.Create(w.t, ofIPv6)
+	w.patchSlice("proxies-2", listed(proxyEndpoint("2001:db8::1", "one", "zone-a", true), proxyEndpoint("2001:db8::4", "four", "zone-a", true)))
+	until("a node with two addresses is dialled at its IPv4 address", "four/zone-a=2001:db8::4 one/zone-a=192.0.2.1 two/zone-b=192.0.2.2")
+	w.patchSlice("proxies-1", listed(proxyEndpoint("192.0.2.77", "one", "zone-a", true)))
+	until("another address, and a node that went", "four/zone-a=2001:db8::4 one/zone-a=192.0.2.77")
+	w.deleteSlice("proxies-1")
+	until("a slice that went", "four/zone-a=2001:db8::4 one/zone-a=2001:db8::1")
+	w.deleteSlice("proxies-2")
+	until("all went", "")
+}
+
+// TestARolloutOfProxiesIsToldOnceASecond: each proxy that starts changes a slice.
+func TestARolloutOfProxiesIsToldOnceASecond(t *testing.T) {
+	w := newWriter(t)
+	w.slice("proxies-1", "proxies", "192.0.2.1")
+	p := watchPlaces(t, w.name("proxies"))
+	for i := range 60 {
+		w.patchSlice("proxies-1", listed(proxyEndpoint("192.0.2.1", "one", "zone-a", i%2 == 1)))
+		time.Sleep(50 * time.Millisecond)
+	}
+	wait.Equal(t, "the last state", "one/zone-a=192.0.2.1", p.words)
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	for i := 1; i < len(p.told); i++ {
+		if pause := p.told[i].Sub(p.told[i-1]); pause < 900*time.Millisecond {
+			t.Errorf("told again after %v", pause)
+		}
+	}
+	if len(p.told) < 2 {
+		t.Errorf("told %d times", len(p.told))
+	}
+}

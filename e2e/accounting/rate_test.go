@@ -143,8 +143,8 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 	after := s.judged(s.client.Namespace)
 	got := s.numbers(s.here, "vicinity_service_traffic_bytes_total")
 	for _, direction := range []string{"sent", "received"} {
-		series := fmt.Sprintf("vicinity_service_traffic_bytes_total{direction=%q,locality=\"other_zone\",namespace=\"shop\",service=\"long\",tier=\"*\"}",
-			direction)
+		const labels = `locality="other_zone",namespace="shop",service="long",tier="*"`
+		series := fmt.Sprintf("vicinity_service_traffic_bytes_total{direction=%q,%s}", direction, labels)
 		if want := after[direction+" long"] - before[direction+" long"]; got[series] != want {
 			t.Errorf("%s over the long connection since the restart: %d bytes, want %d", direction, got[series], want)
 		}

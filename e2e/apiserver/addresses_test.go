@@ -98,7 +98,9 @@ func TestWhereOtherNodesAreDialled(t *testing.T) {
 	ofIPv6 := objects.Slice(w.namespace, "proxies-2", "proxies")
 	ofIPv6.AddressType = discoveryv1.AddressTypeIPv6
 	api.Create(w.t, ofIPv6)
-	w.patchSlice("proxies-2", listed(proxyEndpoint("2001:db8::1", "one", "zone-a", true), proxyEndpoint("2001:db8::4", "four", "zone-a", true)))
+	w.patchSlice("proxies-2", listed(
+		proxyEndpoint("2001:db8::1", "one", "zone-a", true), proxyEndpoint("2001:db8::4", "four", "zone-a", true),
+	))
 	until("a node with two addresses is dialled at its IPv4 address", "four/zone-a=2001:db8::4 one/zone-a=192.0.2.1 two/zone-b=192.0.2.2")
 	w.patchSlice("proxies-1", listed(proxyEndpoint("192.0.2.77", "one", "zone-a", true)))
 	until("another address, and a node that went", "four/zone-a=2001:db8::4 one/zone-a=192.0.2.77")

@@ -27,6 +27,9 @@ type services struct {
 	rest    cells
 	leftOut map[model.ObjectName]bool
 	free    int // pairs that nobody has
+	// reserved is how many of those named have a reserved place. If all have, nobody looks for a place to give up: every
+	// connection of a Service that is left out would look through all of them.
+	reserved int
 }
 
 // named is a Service with series of its own.
@@ -70,22 +73,34 @@ func (s *services) at(origin *owners.Origin, where cell, now time.Time) *Count {
 
 // name returns the series of a Service; nil if there is no place for more.
 func (s *services) name(origin *owners.Origin) *named {
-	if of := s.named[origin.Service]; of != nil {
-		of.isReserved = origin.Reserved
-		return of
+	of := s.named[origin.Service]
+	if of == nil {
+		if len(s.named) >= s.max && !(origin.Reserved && s.giveUpOne()) {
+			return nil
+		}
+		of = &named{cells: cells{}}
+		s.named[origin.Service] = of
+		delete(s.leftOut, origin.Service)
 	}
-	hasPlace := len(s.named) < s.max || origin.Reserved && s.giveUpOne()
-	if !hasPlace {
-		return nil
-	}
-	of := &named{cells: cells{}, isReserved: origin.Reserved}
-	s.named[origin.Service] = of
-	delete(s.leftOut, origin.Service)
+	s.reserve(of, origin.Reserved)
 	return of
+}
+
+func (s *services) reserve(of *named, isReserved bool) {
+	switch {
+	case isReserved && !of.isReserved:
+		s.reserved++
+	case !isReserved && of.isReserved:
+		s.reserved--
+	}
+	of.isReserved = isReserved
 }
 
 // giveUpOne takes the place of the Service that had no traffic for longest, unless all places are reserved.
 func (s *services) giveUpOne() bool {
+	if s.reserved == len(s.named) {
+		return false
+	}
 	var longest model.ObjectName
 	var since *named
 	for name, of := range s.named {
@@ -94,9 +109,6 @@ func (s *services) giveUpOne() bool {
 			longest, since = name, of
 		}
 	}
-	if since == nil {
-		return false
-	}
 	s.remove(longest)
 	s.leftOut[longest] = true
 	return true
@@ -104,6 +116,7 @@ func (s *services) giveUpOne() bool {
 
 func (s *services) remove(name model.ObjectName) {
 	s.free += s.named[name].own
+	s.reserve(s.named[name], false)
 	delete(s.named, name)
 }
 

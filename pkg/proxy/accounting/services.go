@@ -75,7 +75,7 @@ func (s *services) at(origin *owners.Origin, where cell, now time.Time) *Count {
 func (s *services) name(origin *owners.Origin) *named {
 	of := s.named[origin.Service]
 	if of == nil {
-		if len(s.named) >= s.max && !(origin.Reserved && s.giveUpOne()) {
+		if hasPlace := len(s.named) < s.max || origin.Reserved && s.giveUpOne(); !hasPlace {
 			return nil
 		}
 		of = &named{cells: cells{}}

@@ -130,7 +130,7 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 
 	more := s.ask(s.client.Namespace, small, 2*times)[server.Name] // they end when the later one listens
 	before := s.judged(s.client.Namespace)
-	must.Succeed(t, earlier.Stop(fabric.Patience))
+	must.Succeed(t, earlier.Stop(time.Minute))
 	s.count(s.here)
 	s.awaitFollowed(1)
 	if diff := cmp.Diff(map[string]uint64{}, counted()); diff != "" {
@@ -176,7 +176,7 @@ func TestALongConnectionShowsWhileItLasts(t *testing.T) {
 	long.port, earlier.port = transferPort, transferPort
 	s.write()
 	s.judge(s.client.Namespace)
-	must.Succeed(t, s.count(s.here).Stop(fabric.Patience))
+	must.Succeed(t, s.count(s.here).Stop(time.Minute))
 	must.Succeed(t, transfer(s.open(earlier, model.IPv6), 2*megabyte, 2*megabyte))
 	s.count(s.here)
 	s.awaitFollowed(1)

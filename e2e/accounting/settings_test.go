@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -38,7 +39,7 @@ func TestPacketsMeetTheSameRules(t *testing.T) {
 	if diff := cmp.Diff(map[string]uint64{}, s.numbers(s.here, counters...)); diff != "" {
 		t.Errorf("without --account is counted:\n%s", diff)
 	}
-	must.Succeed(t, without.Stop(fabric.Patience))
+	must.Succeed(t, without.Stop(time.Minute))
 	s.count(s.here)
 	if diff := cmp.Diff(before, rules()); diff != "" {
 		t.Errorf("rules (-without --account +with):\n%s", diff)
@@ -89,14 +90,14 @@ func TestWhereNobodyTellsOfEndsTheTableIsRead(t *testing.T) {
 	proxy := s.start(s.here, s.command(s.here, "--account", "services"))
 	const told = "conntrack does not report the connections that end"
 	proxy.Log.Await(t, told)
-	at := place{"same_zone", "topology.kubernetes.io/zone", "zone-a"}
-	// What the first look finds may be another program's to count. So it has to be over.
-	before := s.ask(s.client.Namespace, web, 1)["server"]
-	wait.Until(t, "the first look", func() bool { return s.number(s.here, "vicinity_accounting_flows_tracked") >= before })
-	had := s.number(s.here, "vicinity_connections_total")
-	made := s.ask(s.client.Namespace, web, 3)["server"]
-	wait.Equal(t, "connections", map[string]uint64{inAll(at): had + made, connectionsOf(web, at): had + made},
-		func() map[string]uint64 { return s.numbers(s.here, counters...) })
+	var made uint64
+	wait.Until(t, "a connection that a look finds", func() bool {
+		made += s.ask(s.client.Namespace, web, 1)["server"]
+		return s.number(s.here, "vicinity_connections_total") > 0
+	})
+	if counted := s.number(s.here, "vicinity_connections_total"); counted > made {
+		t.Errorf("%d connections are counted, and %d were made", counted, made)
+	}
 	if times := strings.Count(proxy.Log.String(), told); times != 1 {
 		t.Errorf("it is said %d times that nobody tells of ends", times)
 	}

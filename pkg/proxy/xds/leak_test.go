@@ -1,11 +1,13 @@
 package xds
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
@@ -23,8 +25,7 @@ func TestReconnectsLeaveNothingBehind(t *testing.T) {
 	files, goroutines := openFiles(t), runtime.NumGoroutine()
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	for i := range 10_000 {
-		one, err := net.Dial("unix", strings.TrimPrefix(s.address, SocketPrefix))
-		must.Succeed(t, err)
+		one := dialSocket(t, strings.TrimPrefix(s.address, SocketPrefix))
 		if i%2 == 0 {
 			_, _ = one.Write([]byte(preface)) // the server may have closed it
 		}
@@ -40,6 +41,18 @@ func TestReconnectsLeaveNothingBehind(t *testing.T) {
 	if got := receive(t, reader); got.tiers != "9 (a, 1)" {
 		t.Errorf("told %+v", got)
 	}
+}
+
+// dialSocket waits for a place in the socket's queue: connect(2) says EAGAIN while there is none.
+func dialSocket(t *testing.T, path string) (conn net.Conn) {
+	t.Helper()
+	wait.Success(t, "a place in the socket's queue", func() (err error) {
+		if conn, err = net.Dial("unix", path); err != nil && !errors.Is(err, syscall.EAGAIN) {
+			t.Fatal(err)
+		}
+		return err
+	})
+	return conn
 }
 
 func openFiles(t *testing.T) int {

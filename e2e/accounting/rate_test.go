@@ -123,7 +123,7 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 	}
 	earlier := s.count(s.here)
 	conn := s.open(long, model.IPv4)
-	must.Succeed(t, transfer(conn, 20*megabyte, 5*megabyte))
+	must.Succeed(t, fabric.Transfer(conn, 20*megabyte, 5*megabyte))
 	made := s.ask(s.client.Namespace, small, times)[server.Name]
 	s.endAllBut(long)
 	wait.Equal(t, "what the earlier program counted", map[string]uint64{ofSmall: made}, counted)
@@ -136,7 +136,7 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 	if diff := cmp.Diff(map[string]uint64{}, counted()); diff != "" {
 		t.Errorf("the later program begins with:\n%s", diff)
 	}
-	must.Succeed(t, transfer(conn, 3*megabyte, 2*megabyte))
+	must.Succeed(t, fabric.Transfer(conn, 3*megabyte, 2*megabyte))
 	must.Succeed(t, conn.Close())
 	s.end()
 	wait.Equal(t, "what the later program counted", map[string]uint64{ofSmall: more}, counted)
@@ -177,10 +177,10 @@ func TestALongConnectionShowsWhileItLasts(t *testing.T) {
 	s.write()
 	s.judge(s.client.Namespace)
 	must.Succeed(t, s.count(s.here).Stop(time.Minute))
-	must.Succeed(t, transfer(s.open(earlier, model.IPv6), 2*megabyte, 2*megabyte))
+	must.Succeed(t, fabric.Transfer(s.open(earlier, model.IPv6), 2*megabyte, 2*megabyte))
 	s.count(s.here)
 	s.awaitFollowed(1)
-	must.Succeed(t, transfer(s.open(long, model.IPv6), gigabyte, gigabyte/10))
+	must.Succeed(t, fabric.Transfer(s.open(long, model.IPv6), gigabyte, gigabyte/10))
 	moved := time.Now()
 	at := place{"other_zone", "*", "zone-b"}
 	wait.Equal(t, "a connection that goes on", map[string]uint64{

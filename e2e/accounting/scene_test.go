@@ -71,7 +71,7 @@ func TestThreeZones(t *testing.T) {
 			s.awaitTransfers(client, of, family, made)
 			conn, err := client.Dial("tcp", of.clusterIP(family).String(), fabric.Patience)
 			must.Succeed(t, err)
-			must.Succeed(t, transfer(conn, megabytes*1_000_000, megabytes*1_000_000))
+			must.Succeed(t, fabric.Transfer(conn, megabytes*1_000_000, megabytes*1_000_000))
 			must.Succeed(t, conn.Close())
 			made[of]++
 		}
@@ -104,7 +104,7 @@ func (s *town) awaitTransfers(client *fabric.Namespace, of *service, family mode
 		}
 		made[of]++
 		defer conn.Close()
-		return transfer(conn, 1, 1)
+		return fabric.Transfer(conn, 1, 1)
 	})
 }
 

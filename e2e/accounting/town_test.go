@@ -91,7 +91,8 @@ func (s *town) addPod(on *fabric.Node, name string) *fabric.Pod {
 	must.Succeed(s.t, err)
 	_, err = pod.Serve(greetPort)
 	must.Succeed(s.t, err)
-	serveTransfers(s.t, pod)
+	_, err = pod.ServeTransfers(transferPort)
+	must.Succeed(s.t, err)
 	return pod
 }
 

@@ -136,8 +136,7 @@ func noLookupFails(t *testing.T, s *town) {
 	}
 	during("as usual", func() { time.Sleep(2 * time.Second) })
 	during("killed", func() {
-		must.Succeed(t, s.proxy.Signal(syscall.SIGKILL))
-		<-s.proxy.Done()
+		must.Succeed(t, s.proxy.Kill())
 		s.await("everybody, from the cluster's DNS", everybody, s.ofCache, "A", near.full())
 		time.Sleep(2 * time.Second)
 	})

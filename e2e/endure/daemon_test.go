@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os/exec"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/e2e/site"
@@ -47,7 +46,7 @@ func (d *daemon) awaitSync() time.Duration {
 // kill ends the proxy without a warning.
 func (d *daemon) kill() {
 	d.town.t.Helper()
-	if err := d.Signal(syscall.SIGKILL); err != nil {
+	if err := d.Kill(); err != nil {
 		d.town.t.Fatalf("%v, before it was killed:\n%s", err, d.Log)
 	}
 	if state := d.State(); state != "signal: killed" {

@@ -58,7 +58,7 @@ func (f *Fabric) Close() error {
 
 	var errs []error
 	for _, process := range processes {
-		process.kill()
+		_ = process.Kill() // it may have ended already
 	}
 	for _, server := range servers {
 		errs = append(errs, server.Close())

@@ -96,14 +96,17 @@ func (p *Process) Stop(patience time.Duration) error {
 	select {
 	case <-p.done:
 	case <-time.After(patience):
-		p.kill()
+		_ = p.Kill() // it may have ended already
 	}
 	return p.Wait()
 }
 
-func (p *Process) kill() {
-	_ = p.Signal(syscall.SIGKILL) // it may have ended already
+// Kill ends the process and those it started without a word, and waits for its end: until then the kernel keeps what is the
+// process's, such as tables that it owns. It is an error if the process has ended before.
+func (p *Process) Kill() error {
+	err := p.Signal(syscall.SIGKILL)
 	<-p.done
+	return err
 }
 
 // spawner starts all child processes from one thread that lives as long as the fabric. The kernel sends the

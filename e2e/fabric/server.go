@@ -15,7 +15,7 @@ import (
 // maxMessage bounds a question or an answer over UDP and SCTP.
 const maxMessage = 1200
 
-// Server answers every question over TCP (HTTP), UDP and SCTP on one port with a Reply in JSON.
+// Server is what listens on one port of a namespace.
 type Server struct {
 	namespace *Namespace
 	close     sync.Once
@@ -23,15 +23,19 @@ type Server struct {
 	closers   []io.Closer
 }
 
-// Serve starts a server on the namespace's own addresses, or on the given ones of them. Close or the fabric's Close
-// ends it.
+// Serve starts a server on the namespace's own addresses, or on the given ones of them. It answers every question over TCP
+// (HTTP), UDP and SCTP with a Reply in JSON. Close or the fabric's Close ends it.
 func (n *Namespace) Serve(port uint16, addrs ...netip.Addr) (*Server, error) {
+	return n.start(port, addrs, (*Server).listen)
+}
+
+func (n *Namespace) start(port uint16, addrs []netip.Addr, listen func(*Server, netip.AddrPort) error) (*Server, error) {
 	if len(addrs) == 0 {
 		addrs = []netip.Addr{n.IPv4, n.IPv6}
 	}
 	server := &Server{namespace: n}
 	for _, addr := range addrs {
-		if err := server.listen(netip.AddrPortFrom(addr, port)); err != nil {
+		if err := listen(server, netip.AddrPortFrom(addr, port)); err != nil {
 			return nil, errors.Join(fmt.Errorf("serving port %d on %s: %w", port, n.Name, err), server.Close())
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -223,7 +222,7 @@ func TestTheNodeThatAnnouncesLosesPower(t *testing.T) {
 	must.Succeed(t, err)
 	lost := here.nodes[slices.IndexFunc(here.nodes, func(m *machine) bool { return m.Name == reply.Node })]
 	must.Succeed(t, lost.TurnOff(func() error {
-		return errors.Join(lost.service.Signal(syscall.SIGKILL), lost.proxy.Signal(syscall.SIGKILL))
+		return errors.Join(lost.service.Kill(), lost.proxy.Kill())
 	}))
 	for _, addr := range to {
 		wait.Success(t, "another node answers at "+addr.String(), func() error {

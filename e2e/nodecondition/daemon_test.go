@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -78,7 +77,7 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		n.isBoundAfter("first", 1)
 	})
 	n.step("restarts, by a signal and by force", func() {
-		for _, end := range []func() error{func() error { return n.proxy.Stop(wait.Patience) }, n.proxyKilled} {
+		for _, end := range []func() error{func() error { return n.proxy.Stop(wait.Patience) }, n.proxy.Kill} {
 			must.Succeed(n.t, end())
 			reads := n.requests("list")
 			n.startProxy(n.token)
@@ -106,7 +105,7 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		}
 	})
 	n.step("a loss of power", func() {
-		must.Succeed(n.t, n.TurnOff(n.proxyKilled))
+		must.Succeed(n.t, n.TurnOff(n.proxy.Kill))
 		must.Succeed(n.t, n.TurnOn())
 		n.withholdSlices(true)
 		n.startProxy(n.token)
@@ -127,7 +126,7 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		n.unwritten(0)
 	})
 	n.step("without the right", func() {
-		must.Succeed(n.t, n.TurnOff(n.proxyKilled))
+		must.Succeed(n.t, n.TurnOff(n.proxy.Kill))
 		must.Succeed(n.t, n.TurnOn())
 		must.Succeed(n.t, n.api.Admin.CoreV1().Nodes().Delete(n.t.Context(), nodeName, metav1.DeleteOptions{}))
 		n.register()
@@ -224,15 +223,6 @@ func (n *node) unwritten(want float64) {
 		must.Succeed(n.t, err)
 		return value
 	})
-}
-
-// proxyKilled ends the proxy without a word.
-func (n *node) proxyKilled() error {
-	if err := n.proxy.Signal(syscall.SIGKILL); err != nil {
-		return err
-	}
-	<-n.proxy.Done()
-	return nil
 }
 
 // withholdSlices lets the proxies read no EndpointSlices, or lets them again: without these there is no first sync.

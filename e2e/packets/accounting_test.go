@@ -2,11 +2,8 @@ package packets_test
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"io"
 	"log/slog"
-	"net"
 	"net/netip"
 	"testing"
 	"time"
@@ -167,57 +164,6 @@ func TestConnectionsAreCounted(t *testing.T) {
 	}
 }
 
-// transfer sends and receives so many bytes over a connection of TCP.
-func transfer(conn net.Conn, sent, received int) error {
-	header := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(sent)), uint64(received))
-	if _, err := conn.Write(header); err != nil {
-		return err
-	}
-	writing := make(chan error, 1)
-	go func() {
-		_, err := conn.Write(make([]byte, sent))
-		writing <- err
-	}()
-	if _, err := io.CopyN(io.Discard, conn, int64(received)); err != nil {
-		return err
-	}
-	return <-writing
-}
-
-// serveTransfers is the other end of transfers.
-func serveTransfers(t *testing.T, on *fabric.Namespace, port uint16) {
-	t.Helper()
-	for _, addr := range []netip.Addr{on.IPv4, on.IPv6} {
-		listener, err := on.Listen("tcp", netip.AddrPortFrom(addr, port).String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = listener.Close() })
-		go func() {
-			for {
-				conn, err := listener.Accept()
-				if err != nil {
-					return
-				}
-				go func() {
-					defer conn.Close()
-					var header [16]byte
-					for {
-						if _, err := io.ReadFull(conn, header[:]); err != nil {
-							return
-						}
-						received, sent := binary.BigEndian.Uint64(header[:8]), binary.BigEndian.Uint64(header[8:])
-						go func() { _, _ = conn.Write(make([]byte, sent)) }()
-						if _, err := io.CopyN(io.Discard, conn, int64(received)); err != nil {
-							return
-						}
-					}
-				}()
-			}
-		}()
-	}
-}
-
 // transfersTo is the Service's port of transfers.
 func (c *counted) transfersTo(pods ...*pod) model.Change {
 	change := service(topologyKeys(policy.Hostname, policy.AnyNode)).Then(endpoints(pods...))
@@ -250,7 +196,9 @@ func TestBytesAreCounted(t *testing.T) {
 		t.Run(family.String(), func(t *testing.T) {
 			t.Parallel()
 			c := newCounted(t, false)
-			serveTransfers(t, c.far.Namespace, podPort+1)
+			if _, err := c.far.ServeTransfers(podPort + 1); err != nil {
+				t.Fatal(err)
+			}
 			c.apply(c.transfersTo(c.far))
 			conn, err := c.client.Dial("tcp", netip.AddrPortFrom(web.addr(model.ClusterIP, family), servicePort).String(), fabric.Patience)
 			if err != nil {
@@ -259,7 +207,7 @@ func TestBytesAreCounted(t *testing.T) {
 			defer conn.Close()
 			move := func(sent, received int) {
 				t.Helper()
-				if err := transfer(conn, sent, received); err != nil {
+				if err := fabric.Transfer(conn, sent, received); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -367,8 +366,7 @@ func TestAKilledDaemonFailsNoCall(t *testing.T) {
 	}
 	c.do(command{Load: 1000, Timeout: 5000})
 	for range 3 {
-		must.Succeed(t, s.daemon.Signal(syscall.SIGKILL))
-		<-s.daemon.Done()
+		must.Succeed(t, s.daemon.Kill())
 		time.Sleep(500 * time.Millisecond)
 		s.start()
 		time.Sleep(time.Second)

@@ -1,0 +1,92 @@
+package fabric
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"net/netip"
+)
+
+// ServeTransfers starts the other end of transfers on the namespace's own addresses. Close or the fabric's Close ends it; a
+// connection goes on until its client closes it.
+func (n *Namespace) ServeTransfers(port uint16) (*Server, error) {
+	return n.start(port, nil, func(s *Server, addr netip.AddrPort) error {
+		listener, err := n.Listen("tcp", addr.String())
+		if err != nil {
+			return err
+		}
+		s.closers = append(s.closers, listener)
+		s.serve(func() { acceptTransfers(listener) })
+		return nil
+	})
+}
+
+func acceptTransfers(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return // it is closed
+		}
+		go func() {
+			defer conn.Close()
+			if Silence(conn) != nil {
+				return
+			}
+			for serveTransfer(conn) == nil {
+				continue
+			}
+		}()
+	}
+}
+
+// Transfer sends and receives so many bytes over a connection to what ServeTransfers serves. It returns when both ends have
+// read everything.
+func Transfer(conn net.Conn, sent, received int) error {
+	header := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uint64(sent)), uint64(received))
+	if _, err := conn.Write(header); err != nil {
+		return err
+	}
+	if err := exchange(conn, int64(sent), int64(received)); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(conn, make([]byte, 1)) // the other end has read everything
+	return err
+}
+
+func serveTransfer(conn net.Conn) error {
+	var header [16]byte
+	if _, err := io.ReadFull(conn, header[:]); err != nil {
+		return err
+	}
+	received, sent := binary.BigEndian.Uint64(header[:8]), binary.BigEndian.Uint64(header[8:])
+	if err := exchange(conn, int64(sent), int64(received)); err != nil {
+		return err
+	}
+	_, err := conn.Write([]byte{1})
+	return err
+}
+
+// exchange writes and reads at the same time. If reading fails the connection is closed, so that writing ends, too.
+func exchange(conn net.Conn, sent, received int64) error {
+	writing := make(chan error, 1)
+	go func() {
+		_, err := io.CopyN(conn, zeros{}, sent)
+		writing <- err
+	}()
+	_, err := io.CopyN(io.Discard, conn, received)
+	if err != nil {
+		_ = conn.Close()
+	}
+	if written := <-writing; written != nil {
+		return written
+	}
+	return err
+}
+
+// Silence has one end of a connection not ask whether the other one is still there.
+func Silence(conn net.Conn) error { return conn.(*net.TCPConn).SetKeepAlive(false) }
+
+// zeros are as many as anybody wants.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }

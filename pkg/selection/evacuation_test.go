@@ -20,6 +20,24 @@ func evacuated(endpoints []model.PortEndpoint, nodes map[string]*model.Avoid) []
 	return marked
 }
 
+// checkLastResort checks a choice among endpoints, some of which are the last resort: it is the one among the others, or, if
+// that is none, what it would be if they were like the others, for a reason of its own. It returns which of both is right.
+func checkLastResort(t *testing.T, kind string, only Code, got, others, without *Choice) (want *Choice, isLastResort bool) {
+	t.Helper()
+	want = others
+	if len(want.Endpoints) == 0 {
+		want, isLastResort = without, len(without.Endpoints) > 0
+	}
+	if numbers(got.Endpoints) != numbers(want.Endpoints) || got.Tier != want.Tier {
+		t.Errorf("the %s choice is %s of %q, want %s of %q", kind, numbers(got.Endpoints), got.Tier, numbers(want.Endpoints), want.Tier)
+	}
+	if (got.Reason.Code == only) != isLastResort {
+		t.Errorf("the reason of the %s choice is %+v, last resort: %v", kind, got.Reason, isLastResort)
+	}
+	checkReason(t, got.Reason)
+	return want, isLastResort
+}
+
 // TestEvacuatedEndpointsAreTheLastResort: in random worlds with random nodes that are being evacuated, each choice is the
 // one among the endpoints that stay, or, if that is none, what it would be without evacuations. Flows go on.
 func TestEvacuatedEndpointsAreTheLastResort(t *testing.T) {
@@ -40,17 +58,10 @@ func TestEvacuatedEndpointsAreTheLastResort(t *testing.T) {
 		marked := evacuated(all, nodes)
 		got, amongStaying, without := w.choose(marked), w.choose(staying), w.choose(all)
 		check := func(kind string, got, amongStaying, without *Choice) {
-			want, isLastResort := amongStaying, false
-			if len(want.Endpoints) == 0 {
-				want, isLastResort = without, len(without.Endpoints) > 0
-			}
-			if numbers(got.Endpoints) != numbers(want.Endpoints) || got.Tier != want.Tier {
-				t.Errorf("the %s choice is %s of %q, want %s of %q", kind, numbers(got.Endpoints), got.Tier, numbers(want.Endpoints), want.Tier)
-			}
-			if (got.Reason.Code == OnlyEvacuated) != isLastResort || !isLastResort && len(got.Endpoints) > 0 && got.Reason != want.Reason {
+			want, isLastResort := checkLastResort(t, kind, OnlyEvacuated, got, amongStaying, without)
+			if !isLastResort && len(got.Endpoints) > 0 && got.Reason != want.Reason {
 				t.Errorf("the reason of the %s choice is %+v, want %+v", kind, got.Reason, want.Reason)
 			}
-			checkReason(t, got.Reason)
 			seen[got.Reason.Code]++
 		}
 		check("cluster", &got.Cluster, &amongStaying.Cluster, &without.Cluster)

@@ -39,17 +39,7 @@ func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 		answering := slices.DeleteFunc(slices.Clone(marked), isUnreachable)
 		got, want, asBefore := w.choose(marked), w.choose(answering), w.choose(without)
 		check := func(kind string, got, want, asBefore *Choice) {
-			onlyUnreachable := len(want.Endpoints) == 0 && len(asBefore.Endpoints) > 0
-			if onlyUnreachable {
-				want = asBefore
-			}
-			if numbers(got.Endpoints) != numbers(want.Endpoints) || got.Tier != want.Tier {
-				t.Errorf("the %s choice is %s of %q, want %s of %q", kind, numbers(got.Endpoints), got.Tier, numbers(want.Endpoints), want.Tier)
-			}
-			if (got.Reason.Code == OnlyUnreachable) != onlyUnreachable {
-				t.Errorf("the reason of the %s choice is %+v, only unreachable: %v", kind, got.Reason, onlyUnreachable)
-			}
-			checkReason(t, got.Reason)
+			checkLastResort(t, kind, OnlyUnreachable, got, want, asBefore)
 			seen[got.Reason.Code]++
 		}
 		check("cluster", &got.Cluster, &want.Cluster, &asBefore.Cluster)

@@ -24,14 +24,14 @@ type UnreachableNodes string
 // WatchUnreachable has shown no verdict that was wrong.
 const (
 	AvoidUnreachable  UnreachableNodes = "avoid"  // their endpoints are tried last
-	WatchUnreachable  UnreachableNodes = "watch"  // they are told and counted
+	WatchUnreachable  UnreachableNodes = "watch"  // they are logged and counted
 	IgnoreUnreachable UnreachableNodes = "ignore" // nobody is dialled
 )
 
 // dials reports whether nodes are dialled.
 func (u UnreachableNodes) dials() bool { return u == AvoidUnreachable || u == WatchUnreachable }
 
-// watch finds out which nodes do not answer this one. It is nil if nobody is to be dialled.
+// watch finds out which nodes do not answer this one. It is nil if no node is to be dialled.
 type watch struct {
 	prober   *probe.Prober
 	served   *probe.Served
@@ -57,7 +57,7 @@ func (d *daemon) newWatch(shared, table conntrack.Table, of *owners.Reader) *wat
 		recorder: d.recorder, news: make(chan struct{}, 1), nodes: map[string]*model.Node{},
 	}
 	if d.options.Manifests == "" && d.options.ProxyService.Name == "" {
-		d.log.Warn("nodes that do not answer are not found out: without --proxy-service it is unknown where nodes are")
+		d.log.Warn("nodes that stop answering go unnoticed: without --proxy-service their addresses are unknown")
 	}
 	if healthz, err := netip.ParseAddrPort(d.options.Settings.HealthzBindAddress); err == nil {
 		w.port = healthz.Port()

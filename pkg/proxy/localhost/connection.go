@@ -20,9 +20,6 @@ const (
 	Full        Outcome = "full"        // the Service had as many connections as it may have
 )
 
-// Outcomes are all of them.
-var Outcomes = []string{string(Forwarded), string(Unreachable), string(Full)}
-
 // dialTimeout is kube-proxy's.
 const dialTimeout = 5 * time.Second
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
 )
 
 // The labels.
@@ -198,7 +199,7 @@ var (
 		name: "vicinity_node_suspicions_total",
 		help: "Suspicions that a node does not answer, by how they ended: it answers, connections to it are answered, nobody answers, or " +
 			"it does not answer.",
-		labels: []string{outcomeLabel}, start: [][]string{{"answered", "flows_answered", "cut_off", "unreachable"}},
+		labels: []string{outcomeLabel}, start: [][]string{reachability.Outcomes},
 	})
 	UnansweredFlows = gauge(row{
 		name: "vicinity_unanswered_flows",

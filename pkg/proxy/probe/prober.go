@@ -64,7 +64,7 @@ func (p *Prober) Nodes(nodes map[string]reachability.Place) {
 	p.mutex.Lock()
 	p.nodes = nodes
 	p.mutex.Unlock()
-	p.replace()
+	signal(p.placed)
 }
 
 // Servers says where API servers are reached.
@@ -72,12 +72,13 @@ func (p *Prober) Servers(servers []netip.AddrPort) {
 	p.mutex.Lock()
 	p.servers = servers
 	p.mutex.Unlock()
-	p.replace()
+	signal(p.placed)
 }
 
-func (p *Prober) replace() {
+// signal leaves a signal, unless there is one already.
+func signal(to chan<- struct{}) {
 	select {
-	case p.placed <- struct{}{}:
+	case to <- struct{}{}:
 	default:
 	}
 }

@@ -83,10 +83,7 @@ func (s *Served) Synced(sync selection.Sync) {
 	}
 	s.mutex.Unlock()
 	if isNew {
-		select {
-		case s.changed <- struct{}{}:
-		default:
-		}
+		signal(s.changed)
 	}
 }
 

@@ -2,6 +2,7 @@ package reachability_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -183,10 +184,12 @@ func (l *ledger) step() {
 	if len(orders.Dials) > 300 {
 		l.t.Errorf("%d dials at once", len(orders.Dials))
 	}
-	for name := range l.out {
-		if l.judge.StateOf(name) != reachability.Unreachable {
-			l.t.Errorf("%s is out, and its state is %v", name, l.judge.StateOf(name))
-		}
+	unreachable := map[string]bool{}
+	for _, node := range l.judge.Status().Unreachable {
+		unreachable[node.Node] = true
+	}
+	if !maps.Equal(l.out, unreachable) {
+		l.t.Errorf("out are %v, and the status says %v", l.out, unreachable)
 	}
 	if !orders.Next.After(l.now) {
 		l.t.Errorf("the next step is due at %v, now it is %v", orders.Next, l.now)

@@ -161,8 +161,8 @@ func TestACutOffNodeJudgesNobody(t *testing.T) {
 		t.Errorf("verdicts %v, said to be cut off %d times, want none and once", w.outs, w.cutOffs)
 	}
 	w.run(time.Minute)
-	if len(w.outs) > 0 || w.cutOffs != 1 || w.judge.CutOffSince() != nil {
-		t.Errorf("after the network is back: verdicts %v, cut off %d times, since %v", w.outs, w.cutOffs, w.judge.CutOffSince())
+	if len(w.outs) > 0 || w.cutOffs != 1 || w.judge.Status().CutOffSince != nil {
+		t.Errorf("after the network is back: verdicts %v, cut off %d times, since %v", w.outs, w.cutOffs, w.judge.Status().CutOffSince)
 	}
 }
 
@@ -309,7 +309,7 @@ func TestWhoLeavesIsBack(t *testing.T) {
 		if len(w.out) != 0 {
 			t.Errorf("readdressed %v: out: %v", readdressed, w.out)
 		}
-		if readdressed && w.judge.StateOf("n0") != reachability.Unknown {
+		if readdressed && w.judge.Status().Never != 1 {
 			t.Error("what was learned of an address holds for another one")
 		}
 	}

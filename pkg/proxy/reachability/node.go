@@ -23,17 +23,6 @@ const (
 	NotDialled // this machine could not dial, which says nothing of the node
 )
 
-// State is what is known of a node.
-type State uint8
-
-// The states.
-const (
-	Unknown     State = iota // it never answered a dial: nothing is concluded of it
-	Watched                  // it does answer
-	Suspected                // connections to its endpoints are not answered, and it is being dialled
-	Unreachable              // it does not answer, while others do
-)
-
 // node is one other node.
 type node struct {
 	name  string
@@ -58,18 +47,6 @@ type outage struct {
 	next    time.Time // when it is dialled
 	dialled bool      // and an answer is awaited
 	reset   time.Time // when it first reset a dial though it used to accept them; zero if it did not
-}
-
-func (n *node) state() State {
-	switch {
-	case n.out != nil:
-		return Unreachable
-	case n.trial != nil:
-		return Suspected
-	case n.usual != NoAnswer:
-		return Watched
-	}
-	return Unknown
 }
 
 // spread is a part of a time that is this node's own, seen from another one: so they are not dialled all at once, nor by all.

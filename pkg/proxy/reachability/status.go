@@ -42,14 +42,3 @@ func (j *Judge) Status() Status {
 	slices.SortFunc(s.Unreachable, func(a, b Silent) int { return cmp.Compare(a.Node, b.Node) })
 	return s
 }
-
-// StateOf returns what is known of a node.
-func (j *Judge) StateOf(name string) State {
-	if n := j.nodes[name]; n != nil {
-		return n.state()
-	}
-	return Unknown
-}
-
-// CutOffSince returns since when nobody answers; nil if somebody does.
-func (j *Judge) CutOffSince() *time.Time { return j.alone.since }

@@ -18,7 +18,7 @@ const (
 )
 
 // Outcomes are those that are counted.
-var Outcomes = []Outcome{Answered, FlowsAnswered, CutOff, Unanswered}
+var Outcomes = []string{string(Answered), string(FlowsAnswered), string(CutOff), string(Unanswered)}
 
 // trial is the time that a suspected node has to answer.
 type trial struct {

@@ -77,7 +77,7 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		n.isBoundAfter("first", 1)
 	})
 	n.step("restarts, by a signal and by force", func() {
-		for _, end := range []func() error{func() error { return n.proxy.Stop(wait.Patience) }, n.proxy.Kill} {
+		for _, end := range []func() error{func() error { return n.proxy.Stop(wait.Patience) }, func() error { return n.proxy.Kill() }} {
 			must.Succeed(n.t, end())
 			reads := n.requests("list")
 			n.startProxy(n.token)

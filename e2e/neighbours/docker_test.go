@@ -78,7 +78,9 @@ func (m *machine) publish(port uint16) {
 	if d.try("docker", "image", "inspect", contained) != nil {
 		d.run("sh", "-c", fmt.Sprintf("tar -C %s -c %s | docker import - %s", programs.Folder(binaries.Etcd), contained, contained))
 	}
-	d.run("docker", "run", "--detach", "--restart=always", "--name", fmt.Sprintf("port-%d", port),
+	name := fmt.Sprintf("port-%d", port)
+	m.town.t.Cleanup(func() { _ = d.try("docker", "rm", "--force", name) }) // it would outlive a daemon that is killed
+	d.run("docker", "run", "--detach", "--restart=always", "--name", name,
 		"--publish", fmt.Sprintf("%d:%d", port, podPort), contained, "/"+contained, "--data-dir=/data",
 		fmt.Sprintf("--listen-client-urls=http://0.0.0.0:%d", podPort), "--advertise-client-urls=http://127.0.0.1:1")
 	m.awaitContainer(port)

@@ -21,15 +21,17 @@ const crowdPort = 8082
 
 // crowd makes short connections as fast as one thread can: it is their client and their server.
 type crowd struct {
-	t        *testing.T
+	t        testing.TB
 	client   *fabric.Pod
+	server   *fabric.Pod
 	listener int
 	opened   int
+	took     []time.Duration // connect(2) of each
 }
 
-func newCrowd(t *testing.T, client, server *fabric.Pod) *crowd {
+func newCrowd(t testing.TB, client, server *fabric.Pod) *crowd {
 	t.Helper()
-	c := &crowd{t: t, client: client}
+	c := &crowd{t: t, client: client, server: server}
 	must.Succeed(t, server.Do(func() (err error) {
 		if c.listener, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
 			return err
@@ -50,7 +52,9 @@ func (c *crowd) dial(to netip.AddrPort, connections, perSecond int) (rate float6
 	began := time.Now()
 	must.Succeed(c.t, c.client.Do(func() error {
 		for i := range connections {
-			time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(perSecond))))
+			if perSecond > 0 {
+				time.Sleep(time.Until(began.Add(time.Duration(i) * time.Second / time.Duration(perSecond))))
+			}
 			if err := c.one(to); err != nil {
 				return fmt.Errorf("connection %d: %w", i, err)
 			}
@@ -72,10 +76,15 @@ func (c *crowd) one(to netip.AddrPort) error {
 	defer unix.Close(socket)
 	if err := errors.Join(
 		unix.SetsockoptLinger(socket, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1}),
-		unix.Bind(socket, socketAddr(from)), unix.Connect(socket, socketAddr(to)),
+		unix.Bind(socket, socketAddr(from)),
 	); err != nil {
 		return err
 	}
+	began := time.Now()
+	if err := unix.Connect(socket, socketAddr(to)); err != nil {
+		return err
+	}
+	c.took = append(c.took, time.Since(began))
 	accepted, _, err := unix.Accept4(c.listener, unix.SOCK_CLOEXEC)
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ const (
 
 // town is three zones and a node without one. Clients run on the first node, which is in zone-a.
 type town struct {
-	t       *testing.T
+	t       testing.TB
 	network *fabric.Fabric
 	// here has the clients, beside is in the same zone, across in another one, and nowhere has no zone.
 	here, beside, across, nowhere *fabric.Node
@@ -71,7 +71,7 @@ func (s *service) clusterIP(family model.Family) netip.AddrPort {
 	return netip.AddrPortFrom(s.ipv6(), servicePort)
 }
 
-func newTown(t *testing.T) *town {
+func newTown(t testing.TB) *town {
 	t.Helper()
 	s := &town{t: t, network: fabrictest.New(t), manifests: t.TempDir()}
 	for name, node := range map[string]**fabric.Node{"here": &s.here, "beside": &s.beside, "across": &s.across, "nowhere": &s.nowhere} {

@@ -1,0 +1,260 @@
+package accounting_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// busyTown is a node whose clients make short connections to another one, each of a server of its own.
+type busyTown struct {
+	*town
+	proxy    *site.Process
+	crowds   []*crowd
+	dialling time.Duration
+}
+
+func newBusyTown(b *testing.B, crowds int, flags ...string) *busyTown {
+	b.Helper()
+	s := &busyTown{town: newTown(b)}
+	for i := range crowds {
+		server := s.addPod(s.across, fmt.Sprint("server-", i))
+		s.add(fmt.Sprint("crowded-", i), allKeys, endpoint{pod: server}).port = crowdPort
+		s.crowds = append(s.crowds, newCrowd(b, s.addPod(s.here, fmt.Sprint("client-", i)), server))
+	}
+	s.write()
+	must.Succeed(b, s.here.SetSysctl("net.netfilter.nf_conntrack_tcp_timeout_close", "1"))
+	s.proxy = s.start(s.here, s.command(s.here, flags...))
+	wait.Until(b, "a listener to the ends of connections", func() bool { return s.listens(s.here) == (flags != nil) })
+	return s
+}
+
+// dial has each crowd make so many connections; as fast as it can if perSecond is 0.
+func (s *busyTown) dial(each, perSecond int) {
+	began := time.Now()
+	var dialling sync.WaitGroup
+	for i, c := range s.crowds {
+		dialling.Go(func() { c.dial(s.services[i].clusterIP(model.IPv4), each, perSecond) })
+	}
+	dialling.Wait()
+	s.dialling += time.Since(began)
+}
+
+// processorTime is what a program has used so far: utime and stime of proc(5), in hundredths of a second.
+func processorTime(b *testing.B, of *site.Process) time.Duration {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", of.PID()))
+	must.Succeed(b, err)
+	fields := strings.Fields(string(text[strings.LastIndex(string(text), ")")+1:])) // from the third one on
+	var ticks int64
+	for _, field := range fields[11:13] {
+		number, err := strconv.ParseInt(field, 10, 64)
+		must.Succeed(b, err)
+		ticks += number
+	}
+	return time.Duration(ticks) * time.Second / 100
+}
+
+// BenchmarkConnect compares connections on a node that counts with those on one that does not, in short turns side by side,
+// so that whatever else the machine does hits both alike.
+func BenchmarkConnect(b *testing.B) {
+	const turns, inTurn = 60, 500
+	sides := [2]*busyTown{newBusyTown(b, 1), newBusyTown(b, 1, "--account", "services")}
+	for b.Loop() {
+		for turn := range turns {
+			for i := range sides {
+				sides[(turn+i)%2].dial(inTurn, 0)
+			}
+		}
+	}
+	without, with := sides[0].crowds[0], sides[1].crowds[0]
+	slices.Sort(without.took)
+	slices.Sort(with.took)
+	for _, at := range []struct {
+		name    string
+		percent int
+	}{{"p50", 50}, {"p99", 99}} {
+		before, after := without.took[len(without.took)*at.percent/100], with.took[len(with.took)*at.percent/100]
+		b.ReportMetric(float64(before.Nanoseconds())/1000, at.name+"-off-µs")
+		b.ReportMetric(float64(after.Nanoseconds())/1000, at.name+"-on-µs")
+		b.ReportMetric(float64(after)/float64(before), at.name+"-ratio")
+	}
+	b.ReportMetric(float64(len(without.took))/sides[0].dialling.Seconds(), "off/s")
+	b.ReportMetric(float64(len(with.took))/sides[1].dialling.Seconds(), "on/s")
+}
+
+// BenchmarkProcessor measures what the program takes that reads the ends of connections.
+func BenchmarkProcessor(b *testing.B) {
+	const seconds, crowds = 5, 2
+	for _, perSecond := range []int{1000, 10_000} {
+		b.Run(fmt.Sprint(perSecond), func(b *testing.B) {
+			s := newBusyTown(b, crowds, "--account", "services")
+			var used, elapsed time.Duration
+			made, lost := uint64(0), uint64(0)
+			for b.Loop() {
+				before, dialled := processorTime(b, s.proxy), s.dialling
+				s.dial(perSecond*seconds/crowds, perSecond/crowds)
+				made += uint64(perSecond * seconds)
+				wait.Until(b, "the connections, or an overrun", func() bool {
+					lost = s.number(s.here, "vicinity_accounting_overruns_total")
+					return lost > 0 || s.number(s.here, "vicinity_connections_total") == made
+				})
+				used += processorTime(b, s.proxy) - before
+				elapsed += s.dialling - dialled
+			}
+			// On a machine that is busy with others the reader may come too late. Then the rates below are those of what was read.
+			b.ReportMetric(float64(lost), "overruns")
+			b.ReportMetric(float64(made)/elapsed.Seconds(), "connections/s")
+			b.ReportMetric(100*used.Seconds()/elapsed.Seconds(), "%-of-a-core")
+			b.ReportMetric(float64(used.Nanoseconds())/float64(made)/1000, "µs/connection")
+		})
+	}
+}
+
+// BenchmarkKernel measures what the kernel takes for the end of a connection, with somebody who listens and without.
+func BenchmarkKernel(b *testing.B) {
+	const number = 100_000
+	for _, flags := range [][]string{nil, {"--account", "services"}} {
+		b.Run("account="+strconv.FormatBool(flags != nil), func(b *testing.B) {
+			s := newBusyTown(b, 1, flags...)
+			bursts := bursts{town: s.town, to: s.services[0], server: s.crowds[0].server}
+			must.Succeed(b, s.here.Do(func() (err error) { bursts.table, err = connections.OpenHere(b); return err }))
+			fastest := time.Hour
+			for b.Loop() {
+				bursts.fill(number)
+				began := time.Now()
+				must.Succeed(b, bursts.table.FlushIPv6())
+				fastest = min(fastest, time.Since(began))
+			}
+			b.ReportMetric(float64(fastest.Nanoseconds())/number/1000, "µs/end")
+		})
+	}
+}
+
+// BenchmarkMemory measures what the program takes that follows 100,000 connections. Where nobody tells of ends it follows all,
+// so that none has to move anything.
+func BenchmarkMemory(b *testing.B) {
+	const number = 100_000
+	for b.Loop() {
+		s := newTown(b)
+		s.add("web", allKeys, endpoint{pod: s.addPod(s.across, "server")})
+		s.write()
+		must.Succeed(b, s.here.SetSysctl("net.netfilter.nf_conntrack_events", "0"))
+		proxy := s.start(s.here, s.command(s.here, "--account", "services"))
+		before := residentMemory(b, proxy)
+		var table *connections.Table
+		must.Succeed(b, s.here.Do(func() (err error) { table, err = connections.OpenHere(b); return err }))
+		for i := range number {
+			client := s.client.IPv4.As4()
+			binary.BigEndian.PutUint16(client[2:], uint16(i>>14)+256)
+			table.Insert(connections.Connection{
+				Protocol: model.TCP, Client: netip.AddrPortFrom(netip.AddrFrom4(client), uint16(1024+i&0x3fff)),
+				Dialled: s.services[0].clusterIP(model.IPv4), Answerer: netip.AddrPortFrom(s.services[0].endpoints[0].pod.IPv4, greetPort),
+				State: conntrack.TCPEstablished, IsAnswered: true,
+			})
+		}
+		wait.Equal(b, "connections that are followed", uint64(number),
+			func() uint64 { return s.number(s.here, "vicinity_accounting_flows_tracked") })
+		b.ReportMetric(float64(before>>20), "before-MiB")
+		b.ReportMetric(float64(residentMemory(b, proxy)>>20), "after-MiB")
+	}
+}
+
+// BenchmarkServices has connections of 2,000 of 40,000 Services end, of which 500 have places.
+func BenchmarkServices(b *testing.B) {
+	const services, named, used, each = 40_000, 500, 2000, 50
+	s := newTown(b)
+	server := s.addPod(s.across, "server")
+	s.writeMany(services, server)
+	proxy := s.start(s.here, s.command(s.here, "--account", "services", "--account-max-services", strconv.Itoa(named)))
+	wait.Until(b, "a listener to the ends of connections", func() bool { return s.listens(s.here) })
+	var table *connections.Table
+	must.Succeed(b, s.here.Do(func() (err error) { table, err = connections.OpenHere(b); return err }))
+	before := residentMemory(b, proxy)
+	made := uint64(0)
+	for b.Loop() {
+		for i := range used * each {
+			client := s.client.IPv6.As16()
+			binary.BigEndian.PutUint32(client[12:], 1<<24+uint32(i))
+			table.Insert(connections.Connection{
+				Protocol: model.TCP, Client: netip.AddrPortFrom(netip.AddrFrom16(client), 40_000),
+				Dialled: netip.AddrPortFrom(manyAddr(i%used), servicePort), Answerer: netip.AddrPortFrom(server.IPv6, greetPort),
+				State: conntrack.TCPEstablished, IsAnswered: true,
+			})
+		}
+		must.Succeed(b, table.FlushIPv6())
+		made += used * each
+		var counted uint64
+		wait.Until(b, "an end of counting", func() bool {
+			last := counted
+			time.Sleep(500 * time.Millisecond)
+			counted = s.number(s.here, "vicinity_connections_total")
+			return counted > 0 && counted == last
+		})
+		if lost := s.number(s.here, "vicinity_accounting_overruns_total"); counted != made && lost == 0 || counted > made {
+			b.Errorf("%d of %d ends are counted, and %d overruns are told", counted, made, lost)
+		}
+	}
+	bySeries := s.numbers(s.here, "vicinity_service_connections_total")
+	sum := uint64(0)
+	for _, value := range bySeries {
+		sum += value
+	}
+	if len(bySeries) > named+1 || sum != s.number(s.here, "vicinity_connections_total") ||
+		s.number(s.here, "vicinity_accounting_services_left_out") != used-named {
+		b.Errorf("%d series have %d connections of %d, and %d Services are left out", len(bySeries), sum,
+			s.number(s.here, "vicinity_connections_total"), s.number(s.here, "vicinity_accounting_services_left_out"))
+	}
+	b.ReportMetric(float64(before>>20), "before-MiB")
+	b.ReportMetric(float64(residentMemory(b, proxy)>>20), "after-MiB")
+	b.ReportMetric(float64(len(bySeries)), "series")
+}
+
+// manyAddr is the address of one of many Services.
+func manyAddr(number int) netip.Addr {
+	addr := netip.MustParseAddr("fd00:96::2:0").As16()
+	binary.BigEndian.PutUint16(addr[14:], uint16(number))
+	return netip.AddrFrom16(addr)
+}
+
+// writeMany writes Services with keys of their tenants' own, all of which lead to one pod.
+func (s *town) writeMany(services int, server *fabric.Pod) {
+	s.t.Helper()
+	s.write()
+	var objects strings.Builder
+	for i := range services {
+		name := fmt.Sprintf("service-%05d", i)
+		fmt.Fprintf(&objects, manyManifest, name, i, manyAddr(i), server.IPv6, server.Node.Name)
+	}
+	must.Succeed(s.t, os.WriteFile(filepath.Join(s.manifests, "many.yaml"), []byte(objects.String()), 0o600))
+}
+
+const manyManifest = `---
+apiVersion: v1
+kind: Service
+metadata: {name: %[1]s, namespace: shop, annotations: {vicinity.dev/topology-keys: "tenants.example/key-%[2]d,*"}}
+spec: {clusterIP: "%[3]s", clusterIPs: ["%[3]s"], ipFamilies: [IPv6], ports: [{name: tcp, protocol: TCP, port: 80}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: %[1]s, namespace: shop, labels: {kubernetes.io/service-name: %[1]s}}
+addressType: IPv6
+ports: [{name: tcp, protocol: TCP, port: 8080}]
+endpoints: [{addresses: ["%[4]s"], nodeName: %[5]s, conditions: {ready: true, serving: true, terminating: false}}]
+`

@@ -16,12 +16,14 @@ type world struct {
 	t      *testing.T
 	judge  *reachability.Judge
 	now    time.Duration
+	skew   time.Duration // of its clock
 	nodes  []*machine
 	server *machine // of the API; nil if there is none
 	ownUp  func(at time.Duration) bool
 	random *rand.Rand
 
 	flows    []*flow
+	lastFlow uint32
 	answers  []answer
 	asked    []string // whose flows with answers are told with the next step
 	loads    []*load
@@ -76,7 +78,7 @@ type answer struct {
 
 var epoch = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 
-func (w *world) clock() time.Time { return epoch.Add(w.now) }
+func (w *world) clock() time.Time { return epoch.Add(w.now + w.skew) }
 
 func always(time.Duration) bool { return true }
 
@@ -110,7 +112,7 @@ func newSlowWorld(t *testing.T, count int, without reachability.Without, delay t
 	for i := range count {
 		w.nodes = append(w.nodes, &machine{
 			name: fmt.Sprintf("n%d", i), zone: fmt.Sprintf("z%d", i%3),
-			addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}), 10256),
+			addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, byte(2 + (i+1)>>8), byte(i + 1)}), 10256),
 			up:   always, delay: delay, dropsDials: never,
 			kind: func(time.Duration) reachability.Kind { return reachability.Accepted },
 		})
@@ -183,9 +185,11 @@ func (w *world) begin() {
 				continue
 			}
 			f := &flow{began: l.next, answered: -1}
-			endpoint := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, l.node.addr.Addr().As4()[3], byte(i)}), 80)
+			w.lastFlow++
+			at := l.node.addr.Addr().As4()
+			endpoint := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, at[2], at[3], byte(i)}), 80)
 			f.Flow = reachability.Flow{
-				ID: uint32(len(w.flows) + 1), Client: netip.MustParseAddr(l.client), Endpoint: endpoint, Node: l.node.name,
+				ID: w.lastFlow, Client: netip.MustParseAddr(l.client), Endpoint: endpoint, Node: l.node.name,
 			}
 			if !l.denied {
 				f.answered = w.reach(l.node, l.next, 120*time.Second, false)
@@ -224,6 +228,7 @@ func (w *world) hear() {
 // look reports all connections without an answer.
 func (w *world) look() {
 	var flows []reachability.Flow
+	w.flows = slices.DeleteFunc(w.flows, func(f *flow) bool { return w.now-f.began >= 180*time.Second })
 	for _, f := range w.flows {
 		if w.now-f.began < 120*time.Second && (f.answered < 0 || f.answered > w.now) {
 			flows = append(flows, f.Flow)

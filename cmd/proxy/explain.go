@@ -22,6 +22,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
 const explainExamples = `  # every Service, as node-a1 sees it
@@ -59,7 +60,8 @@ the proxy: first about the Service's addresses, and then about each port.
 Each reason is a sentence for people, followed by a [Code] that stays the same between versions, for scripts and
 alerts. The kernel is not asked and not touched: this is what 'proxy run' with the same manifests and flags would decide.
 If a proxy runs on this machine for the node in question, it is asked at --metrics-bind-address which Services its kernel
-refuses. Where labels of other nodes decide, each port names their source (--node-topology).
+refuses, and which nodes do not answer it (--unreachable-nodes). Where labels of other nodes decide, each port names their
+source (--node-topology).
 
 With ADDRESS:PORT it prints what a connection there does: a ClusterIP, an external address, a node port at an address that
 the Node names, or a node port on loopback, such as 127.0.0.1:30080 or [::1]:30080.
@@ -189,7 +191,11 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 		return fmt.Errorf("explain for all nodes: there is no Node in %s", flags.origin())
 	}
 	refusals, stream := askRefusals(ctx, flags.settings.MetricsBindAddress), explain.NewStream(stdout, flags.output)
-	for ports, err := range flags.explain(ctx, change, nodes, query) {
+	running := askSummary(ctx, flags.settings.MetricsBindAddress)
+	if running != nil && slices.Contains(nodes, running.Node) {
+		tellUnreachable(stderr, running)
+	}
+	for ports, err := range flags.explain(ctx, change, running, nodes, query) {
 		if err != nil {
 			return err
 		}
@@ -209,13 +215,17 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 }
 
 // explain explains a state as each of some nodes sees it, one after the other: what all see together is more than fits
-// into memory.
+// into memory. What the proxy that runs on one of them has seen alone counts there.
 func (f *explainFlags) explain(
-	ctx context.Context, change model.Change, nodes []string, query explain.Query,
+	ctx context.Context, change model.Change, running *status.Summary, nodes []string, query explain.Query,
 ) iter.Seq2[[]explain.Port, error] {
 	return func(yield func([]explain.Port, error) bool) {
 		for _, node := range nodes {
-			cluster := explain.Seen(change, node, f.settings.Tables(model.Families).NodePorts)
+			known := change
+			if running != nil && running.Node == node {
+				known = change.Then(avoidedBy(running))
+			}
+			cluster := explain.Seen(known, node, f.settings.Tables(model.Families).NodePorts)
 			ports := f.clients(change.Nodes[node]).Ports(cluster, query)
 			if len(ports) == 0 && query != (explain.Query{}) {
 				yield(nil, f.notFound(ctx, cluster, query))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -29,6 +30,10 @@ func TestExplainAsksTheRunningProxyWhatTheKernelRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			asked := 0
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+				if request.URL.Path == "/summary" {
+					w.WriteHeader(http.StatusNotFound)
+					return
+				}
 				if asked++; request.URL.Path != "/refused" {
 					t.Errorf("asked for %s", request.URL.Path)
 				}
@@ -51,6 +56,41 @@ func TestExplainAsksTheRunningProxyWhatTheKernelRefuses(t *testing.T) {
 			}
 			if asked != 1 {
 				t.Errorf("asked %d times, want once", asked)
+			}
+		})
+	}
+}
+
+// TestExplainAsksTheRunningProxyWhichNodesDoNotAnswer: what one node alone has seen counts on that node.
+func TestExplainAsksTheRunningProxyWhichNodesDoNotAnswer(t *testing.T) {
+	folder := writeState(t, strings.ReplaceAll(dualStackState, "nodeName: node-a", "nodeName: node-z"))
+	const says = `{"node":%q,"reachability":{"avoided":%t,"answering":1,"unreachable":[{"node":%q,"since":"2026-03-01T12:00:00Z"}]}}`
+	for name, test := range map[string]struct {
+		page    string
+		told    string
+		decides bool
+	}{
+		"they are avoided":            {fmt.Sprintf(says, "node-a", true, "node-z"), "its endpoints are the last rank here", true},
+		"they are watched":            {fmt.Sprintf(says, "node-a", false, "node-z"), "it is only watched", false},
+		"another node's proxy":        {fmt.Sprintf(says, "node-b", true, "node-z"), "", false},
+		"a proxy that dials nobody":   {`{"node":"node-a","reachability":null}`, "", false},
+		"a program that answers else": {"ok", "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+				if request.URL.Path == "/summary" {
+					_, _ = w.Write([]byte(test.page))
+				}
+			}))
+			defer server.Close()
+			got := proxyCommand(t, "explain", "--manifests", folder, "--node", "node-a", "--metrics-bind-address",
+				strings.TrimPrefix(server.URL, "http://"))
+			if told := strings.Contains(got.stderr, "does not answer node-a since 2026-03-01T12:00:00Z: "+test.told); told != (test.told != "") {
+				t.Errorf("told: %s", got.stderr)
+			}
+			decides := strings.Contains(got.stdout, "[NodeUnreachable]") || strings.Contains(got.stdout, "[OnlyUnreachable]")
+			if decides != test.decides {
+				t.Errorf("it decides: %v, want %v:\n%s", decides, test.decides, got.stdout)
 			}
 		})
 	}

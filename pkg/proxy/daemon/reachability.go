@@ -57,6 +57,7 @@ func (d *daemon) newWatch(shared, table conntrack.Table, of *owners.Reader) *wat
 		recorder: d.recorder, news: make(chan struct{}, 1), nodes: map[string]*model.Node{},
 	}
 	if d.options.Manifests == "" && d.options.ProxyService.Name == "" {
+		w.avoid = false
 		d.log.Warn("nodes that stop answering go unnoticed: without --proxy-service their addresses are unknown")
 	}
 	if healthz, err := netip.ParseAddrPort(d.options.Settings.HealthzBindAddress); err == nil {

@@ -1,0 +1,36 @@
+package daemon
+
+import (
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
+)
+
+// TestWithoutTheProxiesServiceNodesAreWatchedAtMost, and that is said: nobody says where they are.
+func TestWithoutTheProxiesServiceNodesAreWatchedAtMost(t *testing.T) {
+	const told = "nodes that stop answering go unnoticed: without --proxy-service"
+	for name, test := range map[string]struct {
+		options Options
+		avoids  bool
+		warns   bool
+	}{
+		"a Service over the proxies": {Options{ProxyService: model.ObjectName{Namespace: "kube-system", Name: "proxies"}}, true, false},
+		"none":                       {Options{}, false, true},
+		"a folder, which has Nodes":  {Options{Manifests: "state"}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := logs.New(t, "the daemon")
+			test.options.UnreachableNodes = AvoidUnreachable
+			d := &daemon{options: &test.options, log: log.Logger(), recorder: metrics.NewRecorder()}
+			w := d.newWatch(nil, nil, nil)
+			if w.avoid != test.avoids || w.summary().Avoided != test.avoids {
+				t.Errorf("avoids: %v, want %v", w.avoid, test.avoids)
+			}
+			if warned := log.Has(told); warned != test.warns {
+				t.Errorf("warned: %v, want %v:\n%s", warned, test.warns, log)
+			}
+		})
+	}
+}

@@ -5,7 +5,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
+
+// neighbourPatience is a little less than how long the kernel looks for a neighbour of which it knows nothing: three
+// solicitations, a second apart. Then it tells clients of IPv6 "no route to host", and their dials end at once. On one
+// link, without a cable, a verdict that comes later comes too late for those who dialled before.
+const neighbourPatience = 2500 * time.Millisecond
 
 // TestNewConnectionsLeaveADeadNode: one of three nodes with endpoints is gone for a while, in silence or with its cable, while a
 // client dials a hundred times a second in either family. Nobody fails who waits for long enough: five seconds are, unless the
@@ -32,10 +39,14 @@ func TestNewConnectionsLeaveADeadNode(t *testing.T) {
 			judging.Wait()
 			end()
 			back := s.awaitUnreachable(0)
-			t.Logf("%d connections: %d failed, %d waited, the longest %v; judged after %v, back after %v", all.made, all.failed, all.waited,
-				all.longest, judged, back)
-			if all.failed > 0 {
-				t.Errorf("%d of %d connections failed", all.failed, all.made)
+			t.Logf("%d connections: %d failed %v, %d waited, the longest %v; judged after %v, back after %v", all.made, all.failed, all.errors,
+				all.waited, all.longest, judged, back)
+			forgiven := 0
+			if &death.drop[0] == &noCable[0] && judged > neighbourPatience {
+				forgiven = all.errors[unix.EHOSTUNREACH.Error()]
+			}
+			if all.failed > forgiven {
+				t.Errorf("%d of %d connections failed: %v", all.failed, all.made, all.errors)
 			}
 			if all.waited == 0 {
 				t.Error("no connection waited: the node was not dead")

@@ -3,6 +3,7 @@
 package reachability_test
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -158,12 +160,13 @@ var (
 type dials struct {
 	made, failed, waited int
 	longest              time.Duration
+	errors               map[string]int
 }
 
 // load dials from the client so many times a second, for a time.
 func (s *town) load(to netip.AddrPort, perSecond int, period, patience time.Duration) *dials {
 	s.t.Helper()
-	var all dials
+	all := dials{errors: map[string]int{}}
 	var mutex sync.Mutex
 	var dialling sync.WaitGroup
 	tick := time.NewTicker(time.Second / time.Duration(perSecond))
@@ -182,6 +185,7 @@ func (s *town) load(to netip.AddrPort, perSecond int, period, patience time.Dura
 			all.made++
 			if err != nil {
 				all.failed++
+				all.errors[kindOf(err)]++
 				return
 			}
 			if took > 500*time.Millisecond {
@@ -205,4 +209,12 @@ func (s *town) awaitUnreachable(count float64) time.Duration {
 		time.Sleep(50 * time.Millisecond)
 	}
 	return time.Since(began)
+}
+
+// kindOf says in few words why a dial failed.
+func kindOf(err error) string {
+	if number, is := errors.AsType[syscall.Errno](err); is {
+		return number.Error()
+	}
+	return "timeout"
 }

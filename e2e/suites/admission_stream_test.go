@@ -32,6 +32,8 @@ type creates struct {
 	mu     sync.Mutex
 	counts map[outcomeOfCreate]int
 	failed []error
+	// missed is how long each request took that passed without the webhook: its timeout, or less if nobody was there.
+	missed []time.Duration
 }
 
 // betweenCreates is how long each of the two clients waits between its requests.
@@ -84,12 +86,16 @@ func (c *creates) repeat(ctx context.Context, namespace string, service *corev1.
 			return
 		case <-time.After(betweenCreates):
 		}
+		asked := time.Now()
 		outcome, err := createDry(ctx, namespace, service)
 		c.mu.Lock()
 		if err != nil {
 			c.failed = append(c.failed, err)
 		} else {
 			c.counts[outcome]++
+		}
+		if outcome == passed {
+			c.missed = append(c.missed, time.Since(asked).Round(time.Millisecond))
 		}
 		c.mu.Unlock()
 	}
@@ -116,4 +122,7 @@ func (c *creates) end() *creates {
 	return c
 }
 
-func (c *creates) String() string { return fmt.Sprintf("%v, %d failed", c.counts, len(c.failed)) }
+func (c *creates) String() string {
+	const most = 10
+	return fmt.Sprintf("%v after %v, %d failed", c.counts, c.missed[:min(len(c.missed), most)], len(c.failed))
+}

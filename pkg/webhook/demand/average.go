@@ -1,0 +1,76 @@
+package demand
+
+import (
+	"maps"
+	"math"
+	"time"
+)
+
+// average is a sum of connections in which older ones weigh less.
+type average struct {
+	zones map[string]float64
+	all   float64
+	// squares is the sum of each connection's weight times itself: the variance of all, if connections come by chance.
+	squares float64
+	seconds float64 // how long was listened, weighed in the same way
+}
+
+// add lets what is there fade, and adds a sample. Zones that the sample does not have fade like the others: otherwise a
+// zone that fell silent would keep its part for ever.
+func (a *average) add(s Sample, halfLife time.Duration) {
+	fade := math.Exp2(-s.Took.Seconds() / halfLife.Seconds())
+	if a.zones == nil {
+		a.zones = map[string]float64{}
+	}
+	for zone := range a.zones {
+		if a.zones[zone] *= fade; a.zones[zone] < forgotten {
+			delete(a.zones, zone)
+		}
+	}
+	a.squares = a.squares*fade*fade + s.all()
+	a.seconds = a.seconds*fade + s.Took.Seconds()
+	for zone, connections := range s.Zones {
+		if connections > 0 {
+			a.zones[zone] += connections
+		}
+	}
+	a.all = total(a.zones)
+}
+
+// copied returns an average that shares no memory with this one.
+func (a *average) copied() average {
+	other := *a
+	other.zones = maps.Clone(a.zones)
+	return other
+}
+
+// size returns of how many connections, all weighing alike, the parts would be as sure.
+func (a *average) size() float64 {
+	if a.squares == 0 {
+		return 0
+	}
+	return a.all * a.all / a.squares
+}
+
+// rate returns connections a second.
+func (a *average) rate() float64 {
+	if a.seconds == 0 {
+		return 0
+	}
+	return a.all / a.seconds
+}
+
+// part returns a zone's part of all.
+func (a *average) part(zone string) float64 {
+	if a.all == 0 {
+		return 0
+	}
+	return a.zones[zone] / a.all
+}
+
+// sigma returns the standard deviation of a part in so many connections. A part of none is as uncertain as one of a
+// single connection: otherwise the first connection of a silent zone could not be chance.
+func sigma(part, size float64) float64 {
+	part = min(max(part, 1/size), 0.5)
+	return math.Sqrt(part * (1 - part) / size)
+}

@@ -1,0 +1,243 @@
+package demand
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+// The estimator's numbers were chosen together, by simulation: the tests say what they reach.
+const (
+	// remembered is how many connections the long average is about, whatever their rate.
+	remembered = 8000
+	// shortest and longest bound the long average's half-life. With a minute as the shortest, chance alone was said 2.4
+	// times an hour at 500 connections a second; with two minutes it is 1.6 times at most.
+	shortest, longest = 2 * time.Minute, 30 * time.Minute
+	// added is how many connections of the assumed demand are added, so that few that are counted decide little.
+	added = 30
+	// surprising is how many connections at least tell of a change, and changeSigmas how far they are off.
+	surprising, changeSigmas = 100, 4
+	// floor is a difference of parts that nobody acts on, band one relative to the part, and sayingSigmas a third one,
+	// relative to chance. All three are exceeded by what is said.
+	floor, band, sayingSigmas = 0.002, 0.02, 3
+	// enough connections in half an hour begin an estimate, tooFew end it. They differ, so that a Service between them
+	// does not come and go.
+	enough, tooFew = 30, 15
+	// forgotten is a sum so small that its zone is dropped.
+	forgotten = 1e-6
+	// Million is the sum of what zones ask at most.
+	Million = 1_000_000
+)
+
+// shortHalfLives are those of the averages that find changes, after that of the last sample alone.
+var shortHalfLives = []time.Duration{2 * time.Minute, 8 * time.Minute}
+
+// Sample is what was asked of one Service in some time.
+type Sample struct {
+	Took  time.Duration
+	Zones map[string]float64 // connections of each zone; what was guessed for silent nodes is part of it
+}
+
+func (s Sample) all() float64 {
+	var sum float64
+	for _, zone := range slices.Sorted(maps.Keys(s.Zones)) {
+		sum += max(s.Zones[zone], 0)
+	}
+	return sum
+}
+
+// Reason is why an estimate is to be said, or not.
+type Reason string
+
+// The reasons.
+const (
+	TooFew   Reason = "too few connections"       // the assumed demand is as good; nothing is said
+	First    Reason = "nothing was said before"   // to be said
+	Differs  Reason = "differs from what is said" // to be said
+	AsBefore Reason = "as is said"                // what is said stays
+	Ended    Reason = "connections became few"    // what is said is to be withdrawn
+)
+
+// Decision is what a sample leads to.
+type Decision struct {
+	Reason Reason
+	// Parts is each zone's part of the connections, 1 in all; nil with TooFew and Ended.
+	Parts map[string]float64
+	// ConnectionsPerMinute is the rate of the last minutes.
+	ConnectionsPerMinute float64
+	// Changed tells that a short average took the long one's place in this sample.
+	Changed bool
+	// Off is how many times its published part the zone asks that is off the most: what comes first where not all can
+	// be written. With First the published part is the assumed one. At least 1.
+	Off float64
+}
+
+// Estimator follows what is asked of one Service. The zero value has heard nothing.
+type Estimator struct {
+	short  [2]average // by shortHalfLives
+	long   average
+	recent average            // of the longest half-life: how much there was in half an hour
+	said   map[string]float64 // parts; nil: nothing
+}
+
+// Resume takes over what another publisher has said. Its parts count until samples differ.
+func (e *Estimator) Resume(parts map[string]float64) { e.said = maps.Clone(parts) }
+
+// Said notes that a decision was written. Until then it is made again with each sample, so that one that waits loses
+// nothing.
+func (e *Estimator) Said(d Decision) { e.said = maps.Clone(d.Parts) }
+
+// Add takes in a sample. Assumed is each zone's part in the assumed demand, 1 in all. A sample that took no time says
+// nothing of a rate, and is as one without connections.
+func (e *Estimator) Add(s Sample, assumed map[string]float64) Decision {
+	var d Decision
+	if s.Took > 0 {
+		d.Changed = e.average(s)
+	}
+	minutes := &e.short[len(e.short)-1]
+	d.ConnectionsPerMinute = 60 * minutes.rate()
+	// A steady rate adds up to its half-life over ln 2.
+	inHalfAnHour := e.recent.all * math.Ln2
+	switch {
+	case e.said != nil && inHalfAnHour < tooFew && e.recent.seconds*math.Ln2 >= longest.Seconds()/2:
+		d.Reason = Ended
+		return d
+	case e.said == nil && inHalfAnHour < enough:
+		d.Reason = TooFew
+		return d
+	}
+	d.Parts = e.parts(assumed)
+	before := e.said
+	if before == nil {
+		before = assumed
+	}
+	d.Off = off(d.Parts, before)
+	switch {
+	case e.said == nil:
+		d.Reason = First
+	case differs(d.Parts, e.said, e.long.size()+added):
+		d.Reason = Differs
+	default:
+		d.Reason = AsBefore
+	}
+	return d
+}
+
+// average adds a sample to all averages, and reports whether the long one was replaced.
+func (e *Estimator) average(s Sample) bool {
+	for i := range e.short {
+		e.short[i].add(s, shortHalfLives[i])
+	}
+	e.recent.add(s, longest)
+	e.long.add(s, halfLife(e.short[len(e.short)-1].rate()))
+	var last average
+	last.add(s, shortest)
+	for i, newer := range []*average{&last, &e.short[0], &e.short[1]} {
+		if !surprises(newer, &e.long) {
+			continue
+		}
+		// Longer averages still hold what was before the change. They would tell of a change back.
+		for j := i; j < len(e.short); j++ {
+			e.short[j] = newer.copied()
+		}
+		e.long = newer.copied()
+		return true
+	}
+	return false
+}
+
+// halfLife is the long average's: its weights are as sure as the last connections that are to be remembered.
+func halfLife(rate float64) time.Duration {
+	if rate == 0 {
+		return longest
+	}
+	seconds := min(0.35*remembered/rate, longest.Seconds())
+	return max(time.Duration(seconds*float64(time.Second)), shortest)
+}
+
+// surprises reports whether a newer average has some zone's part so different from an older one that it is no chance.
+func surprises(newer, older *average) bool {
+	size := newer.size()
+	if size < surprising {
+		return false
+	}
+	for zone := range zonesOf(newer.zones, older.zones) {
+		part := older.part(zone)
+		difference := math.Abs(newer.part(zone) - part)
+		chance := math.Hypot(sigma(part, size), sigma(part, older.size()))
+		if difference > floor && difference > changeSigmas*chance {
+			return true
+		}
+	}
+	return false
+}
+
+// parts is the long average, with some connections of the assumed demand.
+func (e *Estimator) parts(assumed map[string]float64) map[string]float64 {
+	size, weight := e.long.size(), float64(added)
+	if len(assumed) == 0 {
+		weight = 0
+	}
+	parts := map[string]float64{}
+	if size+weight == 0 {
+		return parts
+	}
+	for zone := range zonesOf(e.long.zones, assumed) {
+		parts[zone] = (e.long.part(zone)*size + assumed[zone]*weight) / (size + weight)
+	}
+	return parts
+}
+
+// differs reports whether some zone's part is another one than before, in so many connections.
+func differs(now, before map[string]float64, size float64) bool {
+	for zone := range zonesOf(now, before) {
+		difference := math.Abs(now[zone] - before[zone])
+		// What was said came by chance, too, and was about as sure as this.
+		chance := math.Sqrt2 * sigma(now[zone], size)
+		if difference > floor && difference > band*before[zone] && difference > sayingSigmas*chance {
+			return true
+		}
+	}
+	return false
+}
+
+// off is the largest factor between a part and what it was. What is below the floor counts as the floor: a zone that
+// was not expected to ask is far off, and not endlessly.
+func off(now, before map[string]float64) float64 {
+	most := 1.0
+	for zone := range now {
+		most = max(most, max(now[zone], floor)/max(before[zone], floor))
+	}
+	return most
+}
+
+// Asks returns parts as whole numbers, Million in all at most. Nodes plan with these alone, so that all have one plan.
+func Asks(parts map[string]float64) map[string]uint32 {
+	asks := make(map[string]uint32, len(parts))
+	for zone, part := range parts {
+		asks[zone] = uint32(min(max(part, 0), 1) * Million)
+	}
+	return asks
+}
+
+// zonesOf returns the zones of both.
+func zonesOf(a, b map[string]float64) map[string]bool {
+	zones := make(map[string]bool, len(a)+len(b))
+	for zone := range a {
+		zones[zone] = true
+	}
+	for zone := range b {
+		zones[zone] = true
+	}
+	return zones
+}
+
+// total adds in the order of names: the order of a map would change the last bits.
+func total(zones map[string]float64) float64 {
+	var sum float64
+	for _, zone := range slices.Sorted(maps.Keys(zones)) {
+		sum += zones[zone]
+	}
+	return sum
+}

@@ -1,0 +1,322 @@
+package demand_test
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+)
+
+const (
+	interval = 30 * time.Second
+	bound    = 1.2
+)
+
+// world is a Service whose clients ask by chance.
+type world struct {
+	chance    *rand.Rand
+	estimator demand.Estimator
+	endpoints map[string]float64 // each zone's part of the endpoints
+	assumed   map[string]float64
+	inForce   map[string]float64 // the parts that nodes plan with
+	now       time.Duration
+	said      []time.Duration
+	reasons   map[demand.Reason]int
+}
+
+func newWorld(seed uint64, endpoints, assumed map[string]float64) *world {
+	return &world{
+		chance: rand.New(rand.NewPCG(seed, 37)), endpoints: endpoints, assumed: assumed, inForce: assumed,
+		reasons: map[demand.Reason]int{},
+	}
+}
+
+// step lets clients ask for an interval, at a rate for each second and with each zone's part of it.
+func (w *world) step(rate float64, parts map[string]float64) demand.Decision {
+	w.now += interval
+	counted := map[string]float64{}
+	for _, zone := range slices.Sorted(maps.Keys(parts)) {
+		counted[zone] = poisson(w.chance, rate*interval.Seconds()*parts[zone])
+	}
+	d := w.estimator.Add(demand.Sample{Took: interval, Zones: counted}, w.assumed)
+	w.reasons[d.Reason]++
+	switch d.Reason {
+	case demand.First, demand.Differs:
+		w.said = append(w.said, w.now)
+		w.inForce = d.Parts
+		w.estimator.Said(d)
+	case demand.Ended:
+		w.inForce = w.assumed
+		w.estimator.Said(d)
+	case demand.TooFew, demand.AsBefore:
+	}
+	return d
+}
+
+// saidSince returns how often parts were said after a time.
+func (w *world) saidSince(since time.Duration) int {
+	count := 0
+	for _, at := range w.said {
+		if at > since {
+			count++
+		}
+	}
+	return count
+}
+
+// busiest is what the endpoints of the busiest zone get, relative to the mean, if nodes plan with what is in force and
+// clients ask otherwise. The plan of the keys "zone, *": each zone keeps what its endpoints may bear, the rest goes
+// where there is room.
+func (w *world) busiest(asked map[string]float64) float64 {
+	room, kept := map[string]float64{}, map[string]float64{}
+	var free float64
+	for zone, endpoints := range w.endpoints {
+		planned := w.inForce[zone]
+		kept[zone] = 1
+		if planned > bound*endpoints {
+			kept[zone] = bound * endpoints / planned
+		}
+		room[zone] = bound*endpoints - planned*kept[zone]
+		free += room[zone]
+	}
+	var away float64
+	for zone, part := range asked {
+		away += part * (1 - kept[zone])
+	}
+	most := 0.0
+	for zone, endpoints := range w.endpoints {
+		most = max(most, (asked[zone]*kept[zone]+away*room[zone]/free)/endpoints)
+	}
+	return most
+}
+
+func poisson(chance *rand.Rand, mean float64) float64 {
+	if mean > 50 {
+		return max(0, math.Round(mean+math.Sqrt(mean)*chance.NormFloat64()))
+	}
+	count, product := 0.0, chance.Float64()
+	for limit := math.Exp(-mean); product > limit; product *= chance.Float64() {
+		count++
+	}
+	return count
+}
+
+func thirds() map[string]float64 { return map[string]float64{"a": 4. / 11, "b": 4. / 11, "c": 3. / 11} }
+
+// shapes are clusters: each zone's part of the endpoints, and of the nodes.
+func shapes() map[string]map[string]float64 {
+	return map[string]map[string]float64{
+		"4-4-3":    thirds(),
+		"6-1-1":    {"a": 6. / 8, "b": 1. / 8, "c": 1. / 8},
+		"40-1-1-1": {"a": 40. / 43, "b": 1. / 43, "c": 1. / 43, "d": 1. / 43},
+	}
+}
+
+// crowded is four fifths from one zone, the rest from all others as they have endpoints.
+func crowded(zones map[string]float64, crowd string) map[string]float64 {
+	parts := map[string]float64{}
+	for zone, part := range zones {
+		parts[zone] = 0.2 * part / (1 - zones[crowd])
+	}
+	parts[crowd] = 0.8
+	return parts
+}
+
+// mixed is what comes out if both ask.
+func mixed(one, other map[string]float64, part float64) map[string]float64 {
+	parts := map[string]float64{}
+	for zone := range one {
+		parts[zone] = one[zone]*(1-part) + other[zone]*part
+	}
+	return parts
+}
+
+func TestDemandAtRest(t *testing.T) {
+	for shape, endpoints := range shapes() {
+		for rate, most := range map[float64]float64{500: 1.25, 20: 1.30, 2: 1.40, 0.2: 1.60} {
+			t.Run(fmt.Sprintf("%s, %g a second", shape, rate), func(t *testing.T) {
+				highest, early, late := 0.0, 0, 0.0
+				for seed := range uint64(9) {
+					w, asked := newWorld(seed, endpoints, endpoints), crowded(endpoints, "b")
+					for w.now < 6*time.Hour {
+						w.step(rate, asked)
+						if w.now > 10*time.Minute && rate > 2 || w.now > time.Hour {
+							highest = max(highest, w.busiest(asked))
+						}
+					}
+					late = max(late, float64(w.saidSince(time.Hour))/5)
+					early = max(early, len(w.said)-w.saidSince(40*time.Minute))
+				}
+				t.Logf("busiest %.3f; said %d times in 40 minutes, %.1f an hour later", highest, early, late)
+				if highest > most {
+					t.Errorf("the busiest endpoint gets %.3f of the mean, want %.2f at most", highest, most)
+				}
+				if early > 5 || late > 2 {
+					t.Errorf("said %d times in 40 minutes and %.1f an hour later, want 5 and 2 at most", early, late)
+				}
+			})
+		}
+	}
+}
+
+func TestClientsJumpToAnotherZone(t *testing.T) {
+	for rate, intervals := range map[float64]int{500: 2, 20: 3} {
+		t.Run(fmt.Sprintf("%g a second", rate), func(t *testing.T) {
+			for shape, endpoints := range shapes() {
+				for seed := range uint64(9) {
+					w := newWorld(seed, endpoints, endpoints)
+					for w.now < time.Hour {
+						w.step(rate, crowded(endpoints, "b"))
+					}
+					jumped := crowded(endpoints, "c")
+					// They jump in the middle of an interval.
+					changed := w.step(rate, mixed(crowded(endpoints, "b"), jumped, 0.5)).Changed
+					for range intervals - 1 {
+						changed = w.step(rate, jumped).Changed || changed
+					}
+					if !changed {
+						t.Errorf("%s, seed %d: no change was found", shape, seed)
+					}
+					if busiest := w.busiest(jumped); busiest > 1.25+0.05*float64(intervals-2) {
+						t.Errorf("%s, seed %d: the busiest endpoint gets %.3f of the mean", shape, seed, busiest)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestDayAndNight(t *testing.T) {
+	// A fifth of a percentage point is not acted on. That is a twelfth of what a zone with one of 43 endpoints asks.
+	mosts := map[string]float64{"4-4-3": 1.28, "6-1-1": 1.28, "40-1-1-1": 1.36}
+	for shape, endpoints := range shapes() {
+		t.Run(shape, func(t *testing.T) {
+			w, highest, above := newWorld(1, endpoints, endpoints), 0.0, 0
+			for w.now < 24*time.Hour {
+				asked, sum := map[string]float64{}, 0.0
+				for i, zone := range slices.Sorted(maps.Keys(endpoints)) {
+					turn := w.now.Hours()/24 + float64(i)/float64(len(endpoints))
+					asked[zone] = endpoints[zone] * (1 + 0.8*math.Sin(2*math.Pi*turn))
+					sum += asked[zone]
+				}
+				for zone := range asked {
+					asked[zone] /= sum
+				}
+				w.step(500, asked)
+				if w.now <= 10*time.Minute {
+					continue
+				}
+				busiest := w.busiest(asked)
+				highest = max(highest, busiest)
+				if busiest > 1.28 {
+					above++
+				}
+			}
+			t.Logf("busiest %.3f, above 1.28 in %d intervals; said %d times", highest, above, len(w.said))
+			if highest > mosts[shape] || above > 24*120/20 || len(w.said) > 400 {
+				t.Errorf("busiest %.3f, above 1.28 in %d intervals of 2880, said %d times; want %.2f, a twentieth and 400 at most",
+					highest, above, len(w.said), mosts[shape])
+			}
+		})
+	}
+}
+
+func TestAZoneThatFellSilentIsForgotten(t *testing.T) {
+	w := newWorld(1, thirds(), thirds())
+	for w.now < time.Hour {
+		w.step(20, map[string]float64{"a": 1})
+	}
+	for w.now < 2*time.Hour {
+		w.step(20, map[string]float64{"b": 1})
+	}
+	if got := w.inForce["a"]; got > 0.01 {
+		t.Errorf("zone a has not asked for an hour, and has a part of %.3f", got)
+	}
+}
+
+func TestFewConnectionsAreNotSaid(t *testing.T) {
+	w := newWorld(1, thirds(), thirds())
+	for w.now < 2*time.Hour {
+		w.step(1./300, map[string]float64{"b": 1})
+	}
+	if len(w.said) != 0 || w.reasons[demand.TooFew] != 240 {
+		t.Errorf("said at %v, reasons %v; want too few, 240 times", w.said, w.reasons)
+	}
+}
+
+func TestWhatBecameFewIsWithdrawn(t *testing.T) {
+	w := newWorld(1, thirds(), thirds())
+	for w.now < time.Hour {
+		w.step(1, crowded(thirds(), "b"))
+	}
+	if w.reasons[demand.First] != 1 {
+		t.Fatalf("reasons %v, want one first", w.reasons)
+	}
+	for w.now < 8*time.Hour {
+		w.step(0, thirds())
+	}
+	if w.reasons[demand.Ended] != 1 || w.reasons[demand.First] != 1 {
+		t.Errorf("reasons %v, want one end and no second beginning", w.reasons)
+	}
+	if !maps.Equal(w.inForce, thirds()) {
+		t.Errorf("in force is %v, want what is assumed", w.inForce)
+	}
+}
+
+func TestASuccessorGoesOnFromWhatWasSaid(t *testing.T) {
+	w := newWorld(1, thirds(), thirds())
+	w.estimator.Resume(crowded(thirds(), "b"))
+	w.inForce = crowded(thirds(), "b")
+	for w.now < 40*time.Minute {
+		w.step(500, crowded(thirds(), "b"))
+	}
+	if w.reasons[demand.Ended] != 0 || w.reasons[demand.First] != 0 || len(w.said) > 2 {
+		t.Errorf("said at %v, reasons %v; want what was said to stay", w.said, w.reasons)
+	}
+}
+
+func TestADecisionThatWasNotWrittenIsMadeAgain(t *testing.T) {
+	var e demand.Estimator
+	sample := demand.Sample{Took: interval, Zones: map[string]float64{"a": 1000, "b": 9000}}
+	for range 3 {
+		d := e.Add(sample, map[string]float64{"a": 0.5, "b": 0.5})
+		if d.Reason != demand.First || d.Off < 1.7 || d.Off > 1.8 {
+			t.Errorf("reason %q, off by %.2f; want the first one, off by 1.8", d.Reason, d.Off)
+		}
+	}
+}
+
+func TestASampleThatTookNoTimeSaysNothing(t *testing.T) {
+	var e demand.Estimator
+	d := e.Add(demand.Sample{Zones: map[string]float64{"a": 1000}}, map[string]float64{"a": 1})
+	if d.Reason != demand.TooFew || d.ConnectionsPerMinute != 0 {
+		t.Errorf("decision %+v, want too few", d)
+	}
+}
+
+func TestAsksNeverExceedAMillion(t *testing.T) {
+	chance := rand.New(rand.NewPCG(1, 2))
+	for range 1000 {
+		parts, sum := map[string]float64{}, 0.0
+		for zone := range 1 + chance.IntN(64) {
+			part := chance.Float64()
+			parts[fmt.Sprint(zone)] = part
+			sum += part
+		}
+		for zone := range parts {
+			parts[zone] /= sum
+		}
+		var asks uint32
+		for _, ask := range demand.Asks(parts) {
+			asks += ask
+		}
+		if asks > demand.Million || asks < demand.Million-64 {
+			t.Fatalf("the sum is %d, want a million, or less by one for each zone", asks)
+		}
+	}
+}

@@ -8,6 +8,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
+// soon is how many milliseconds may pass until clients act on what they were told, or on a refused connection. It takes them
+// 2 to 37 on an idle machine. What they do by a timer of their own takes 10 or 15 seconds.
+const soon = 3000
+
 var zoneThenAll = []policy.Key{policy.Hostname, policy.Zone, policy.AnyNode}
 
 // TestAClientGoesOnByItself: to the next tier when its own fails, and back when it recovers; without anybody telling it.
@@ -19,11 +23,11 @@ func TestAClientGoesOnByItself(t *testing.T) {
 	c := s.client()
 	c.reaches("the first tier", 0, here)
 	s.fail(here)
-	c.reachesAfter("the second tier", 1, 500, zone) // a call that was on its way may fail
+	c.reachesAfter("the second tier", 1, soon, zone) // a call that was on its way may fail
 	s.fail(zone)
-	c.reachesAfter("the third tier", 1, 500, far)
+	c.reachesAfter("the third tier", 1, soon, far)
 	s.recover(here)
-	c.reaches("the first tier again", 3000, here)
+	c.reaches("the first tier again", soon, here)
 	if rejected := s.counts.get("rejected EDS") + s.counts.get("rejected CDS") + s.counts.get("rejected LDS"); rejected > 0 {
 		t.Errorf("%d responses were rejected", rejected)
 	}
@@ -39,9 +43,9 @@ func TestAClientFollowsChanges(t *testing.T) {
 	c.reaches("the first tier", 0, here)
 	for range 5 {
 		s.serve(zoneThenAll, far)
-		c.reaches("the first tier is gone", 200, far)
+		c.reaches("the first tier is gone", soon, far)
 		s.serve(zoneThenAll, here, far)
-		c.reaches("the first tier is back", 200, here)
+		c.reaches("the first tier is back", soon, here)
 	}
 }
 
@@ -52,7 +56,7 @@ func TestAHardKeyFailsAtOnce(t *testing.T) {
 	s.serve([]policy.Key{policy.Zone}, far)
 	s.open()
 	got := s.client().do(command{Calls: 3, Timeout: 10_000})
-	if inShort(got.Errors) == "" || len(got.Answers) > 0 || got.Longest > 1_000_000 {
+	if inShort(got.Errors) == "" || len(got.Answers) > 0 || got.Longest > 1000*soon {
 		t.Errorf("errors %s, answers %s, the longest call took %d us", inShort(got.Errors), inShort(got.Answers), got.Longest)
 	}
 }
@@ -81,11 +85,7 @@ func TestAnIdleChannelIsUsedAgain(t *testing.T) {
 		if got := c.do(command{IdleAfter: 200, Calls: 3}); got.Answers[here.addr.String()] != 3 {
 			t.Errorf("answers %s, errors %s", inShort(got.Answers), inShort(got.Errors))
 		}
-		wait.Until(t, "the channel is idle", func() bool {
-			s.counts.mutex.Lock()
-			defer s.counts.mutex.Unlock()
-			return s.counts.names == 0
-		})
+		wait.Equal(t, "names while the channel is idle", 0, func() int { return s.counts.clients()[1] })
 	}
 }
 
@@ -138,9 +138,7 @@ func TestEveryChannelHasAStream(t *testing.T) {
 			}
 		}
 	}
-	if s.counts.streams != channels || s.counts.names != 3*channels {
-		t.Errorf("%d streams with %d names", s.counts.streams, s.counts.names)
-	}
+	wait.Equal(t, "streams and names", [2]int{channels, 3 * channels}, s.counts.clients)
 }
 
 // TestHalfOfATierIsAway: gRPC goes on with the other half, and leaves nobody's tier for it.
@@ -152,7 +150,7 @@ func TestHalfOfATierIsAway(t *testing.T) {
 	c := s.client()
 	c.reaches("both", 0, here, other)
 	s.fail(here)
-	c.reachesAfter("the other one", 1, 1000, other)
+	c.reachesAfter("the other one", 1, soon, other)
 }
 
 // TestANewChannelWithoutTheServer fails at once, and works when the server is back.
@@ -162,7 +160,7 @@ func TestANewChannelWithoutTheServer(t *testing.T) {
 	s.serve(zoneThenAll, here)
 	c := s.client()
 	s.stop()
-	if got := c.do(command{Calls: 1, Timeout: 5000}); len(got.Errors) != 1 || got.Longest > 2_000_000 {
+	if got := c.do(command{Calls: 1, Timeout: 20_000}); len(got.Errors) != 1 || got.Longest > 1000*soon {
 		t.Errorf("errors %s after %d us", inShort(got.Errors), got.Longest)
 	}
 	s.start()
@@ -179,8 +177,11 @@ func TestAnUnknownNameCostsFifteenSeconds(t *testing.T) {
 	c := s.client()
 	c.reaches("a name that exists", 0, here)
 	got := c.do(command{Channel: "typo", Target: "xds:///wep.shop:80", Calls: 1, Timeout: 30_000})
-	if len(got.Errors) != 1 || got.Longest < 14_000_000 || got.Longest > 20_000_000 {
+	if len(got.Errors) != 1 || got.Longest < 14_000_000 || got.Longest > 25_000_000 {
 		t.Errorf("errors %s after %d us", inShort(got.Errors), got.Longest)
+	}
+	if unknown := s.counts.get("unknown"); unknown != 1 {
+		t.Errorf("%d unknown names are counted, want 1: the listener's, because gRPC asks for nothing else until it has that", unknown)
 	}
 	c.reaches("a name that exists, after it", 0, here)
 }

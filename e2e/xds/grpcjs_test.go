@@ -14,10 +14,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// byGRPCJS makes calls with grpc-js. `make xds-grpc-js` installs it.
-func (s *stage) byGRPCJS(calls int) answer {
+// byGRPCJS makes calls with grpc-js, once so many servers have answered. `make xds-grpc-js` installs it.
+func (s *stage) byGRPCJS(calls, servers int) answer {
 	s.t.Helper()
-	cmd := exec.Command("node", "client.js", webTarget, fmt.Sprint(calls))
+	cmd := exec.Command("node", "client.js", webTarget, fmt.Sprint(calls), fmt.Sprint(servers))
 	cmd.Dir = "grpc-js"
 	cmd.Env = append(os.Environ(), fmt.Sprintf(`GRPC_XDS_BOOTSTRAP_CONFIG={"xds_servers":[{"server_uri":%q,`+
 		`"channel_creds":[{"type":"insecure"}],"server_features":["xds_v3"]}],"node":{"id":"js","locality":{}}}`, xds.SocketPrefix+s.socket))
@@ -35,7 +35,7 @@ func TestGRPCJSReachesTheFirstTier(t *testing.T) {
 	here, zone, other, far := s.backend("node-1", "a"), s.backend("node-2", "a"), s.backend("node-3", "a"), s.backend("node-4", "b")
 	s.serve([]policy.Key{policy.Zone, policy.AnyNode}, here, zone, other, far)
 	s.open()
-	got := s.byGRPCJS(90)
+	got := s.byGRPCJS(90, 3)
 	for _, near := range []place{here, zone, other} {
 		if count := got.Answers[near.addr.String()]; count < 25 || count > 35 {
 			t.Errorf("%s answered %d of 90: %s; errors %s", near.addr, count, inShort(got.Answers), inShort(got.Errors))
@@ -44,11 +44,11 @@ func TestGRPCJSReachesTheFirstTier(t *testing.T) {
 	for _, near := range []place{here, zone, other} {
 		s.fail(near)
 	}
-	if got := s.byGRPCJS(10); got.Answers[far.addr.String()] != 10 {
+	if got := s.byGRPCJS(10, 1); got.Answers[far.addr.String()] != 10 {
 		t.Errorf("behind it %s answered; errors %s", inShort(got.Answers), inShort(got.Errors))
 	}
 	s.serve([]policy.Key{policy.Zone}, far)
-	if got := s.byGRPCJS(3); len(got.Answers) > 0 || len(got.Errors) == 0 {
+	if got := s.byGRPCJS(3, 1); len(got.Answers) > 0 || len(got.Errors) == 0 {
 		t.Errorf("with a hard key %s answered; errors %s", inShort(got.Answers), inShort(got.Errors))
 	}
 	if rejected := s.counts.get("rejected EDS") + s.counts.get("rejected CDS") + s.counts.get("rejected LDS"); rejected > 0 {

@@ -203,6 +203,13 @@ func (c *counts) get(what string) int {
 	return c.of[what]
 }
 
+// clients returns how many streams and names there are.
+func (c *counts) clients() [2]int {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return [2]int{c.streams, c.names}
+}
+
 func (c *counts) Clients(streams, names int) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -302,7 +309,7 @@ func (c *client) reaches(why string, within int64, want ...place) {
 // reachesAfter is reaches after so many errors at most.
 func (c *client) reachesAfter(why string, errors int, within int64, want ...place) {
 	c.t.Helper()
-	got := c.do(command{Until: addrs(want), Calls: 20 * len(want), Timeout: 15_000, Wait: true})
+	got := c.do(command{Until: addrs(want), Calls: 20 * len(want), Timeout: 60_000, Wait: true})
 	failed := 0
 	for _, count := range got.Errors {
 		failed += count

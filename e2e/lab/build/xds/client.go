@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -192,5 +193,7 @@ func (c *channel) callUntil(next command, started time.Time) {
 			return
 		}
 	}
-	c.result.Wrong = fmt.Sprintf("not only %v answered in time", next.Until)
+	missing := slices.DeleteFunc(slices.Clone(next.Until), func(server string) bool { return seen[server] })
+	c.result.Wrong = fmt.Sprintf("after %d ms of %v these have not answered: %v; the last %d calls reached nobody else",
+		next.Timeout, next.Until, missing, inRow)
 }

@@ -59,10 +59,11 @@ func (f *stateFlags) connect(log *slog.Logger) (*cluster.Watcher, *kube.Dialled,
 		return nil, nil, unreadableError{err}
 	}
 	dialled := kube.NewDialled(config)
+	view := f.view()
+	view.Proxies = f.topology.proxyService()
 	watcher, err := cluster.New(config, cluster.Options{
-		View: f.view(), Log: log, NodeTopology: cluster.NodeTopology(f.topology.source), TopologyNamespace: f.topology.namespace,
-		Proxies: f.topology.proxyService(), TopologyFrom: func(resource string) { f.nodesFrom = resource },
-		LastGood: f.lastGood,
+		View: view, Log: log, NodeTopology: cluster.NodeTopology(f.topology.source), TopologyNamespace: f.topology.namespace,
+		TopologyFrom: func(resource string) { f.nodesFrom = resource }, LastGood: f.lastGood,
 	})
 	return watcher, dialled, err
 }

@@ -33,7 +33,7 @@ func watchPlaces(t *testing.T, proxies model.ObjectName) *places {
 	t.Helper()
 	p := &places{}
 	watcher, err := cluster.New(admin(), cluster.Options{
-		View: convert.View{Node: proxies.Namespace + "-self"}, Log: slog.New(slog.DiscardHandler), Proxies: proxies, ProxiesAt: p.take,
+		View: convert.View{Node: proxies.Namespace + "-self", Proxies: proxies}, Log: slog.New(slog.DiscardHandler), ProxiesAt: p.take,
 		Interrupted: func(string, time.Time, error) {}, Resumed: func(string) {},
 	})
 	if err != nil {

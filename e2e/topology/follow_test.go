@@ -44,8 +44,8 @@ func follow(t testing.TB, config *rest.Config, from cluster.NodeTopology) *follo
 	t.Helper()
 	f := &follower{t: t, log: logs.New(t, "the proxy"), nodes: map[string]*model.Node{}, services: map[string]bool{}}
 	watcher, err := cluster.New(config, cluster.Options{
-		View: convert.View{Node: "node-0000"}, NodeTopology: from, TopologyNamespace: namespace,
-		Proxies: proxyService, Log: slog.New(slog.NewTextHandler(f.log, nil)), TopologyFrom: f.takeSource,
+		View: convert.View{Node: "node-0000", Proxies: proxyService}, NodeTopology: from, TopologyNamespace: namespace,
+		Log: slog.New(slog.NewTextHandler(f.log, nil)), TopologyFrom: f.takeSource,
 	})
 	must.Succeed(t, err)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -34,7 +34,7 @@ type addresses struct {
 // followAddresses follows where the proxies are, until the context ends.
 func (w *Watcher) followAddresses(ctx context.Context) {
 	a := &addresses{tell: w.options.ProxiesAt, news: make(chan struct{}, 1), slices: map[model.ObjectName][]*model.Node{}}
-	observed := w.outages.observe(AddressesResource, w.listWatches.proxies, func(error) bool { return false })
+	observed := w.outages.observe(AddressesResource, w.listWatches.byKind[convert.ProxySlices], func(error) bool { return false })
 	reflector := cache.NewReflectorWithOptions(observed, &discoveryv1.EndpointSlice{}, a, cache.ReflectorOptions{
 		Name: AddressesResource, TypeDescription: AddressesResource,
 	})

@@ -22,12 +22,10 @@ const optionalPatience = 10 * time.Second
 // Options say whose view of the cluster is wanted.
 type Options struct {
 	convert.View
-	// NodeTopology selects the source of other nodes' labels; empty: Nodes. TopologyNamespace is where
-	// the publisher of TopologySlices keeps its Lease, and Proxies the headless Service over the proxies' own pods; without
-	// a name there is none.
+	// NodeTopology selects the source of other nodes' labels; empty: Nodes. TopologyNamespace is where the publisher of
+	// TopologySlices keeps its Lease.
 	NodeTopology      NodeTopology
 	TopologyNamespace string
-	Proxies           model.ObjectName
 	// LastGood are the versions that a running proxy has in force of objects that are refused. Load has them in force, too.
 	LastGood []convert.Refusal
 	// Log receives outages, and what else an operator should know.
@@ -83,7 +81,7 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 		listWatches: listWatches,
 		options:     options,
 		publication: publication{leases: listWatches.leases, namespace: options.TopologyNamespace},
-		proxies:     proxies{slices: listWatches.proxies, service: options.Proxies},
+		proxies:     proxies{slices: listWatches.byKind[convert.ProxySlices], service: options.Proxies},
 		outages:     newOutages(options),
 		state:       newState(options.Node),
 		fresh:       make(chan struct{}, 1),
@@ -97,10 +95,10 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 		if kind == convert.Nodes {
 			resource += "/" + options.Node
 		}
-		w.streams = append(w.streams, w.newStream(asked{kind, resource, listWatches.byKind[kind]}))
+		w.streams = append(w.streams, w.newStream(w.ask(kind, resource)))
 	}
 	for kind, resource := range nodes.Reasons {
-		w.streams = append(w.streams, w.newStream(asked{kind, resource, listWatches.byKind[kind]}))
+		w.streams = append(w.streams, w.newStream(w.ask(kind, resource)))
 	}
 	return w
 }

@@ -20,7 +20,7 @@ func (w *Watcher) watchHeadless(ctx context.Context) {
 }
 
 func (w *Watcher) headlessSlices() asked {
-	return asked{convert.HeadlessSlices, headlessSlices, w.listWatches.headless}
+	return w.ask(convert.HeadlessSlices, headlessSlices)
 }
 
 // needsHeadless reports whether a headless Service is ours, for which the slices of headless Services must be known.

@@ -64,7 +64,7 @@ func TestHeadlessSlicesAreFollowedWhileAServiceNeedsThem(t *testing.T) {
 				Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}},
 			}}}
 		})
-		api.headless = &cache.ListWatch{
+		api.byKind[convert.HeadlessSlices] = &cache.ListWatch{
 			ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 				lists.Add(1)
 				return served.ListWithContext(ctx, options)

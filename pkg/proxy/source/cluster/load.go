@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
@@ -52,7 +53,7 @@ func (w *Watcher) loadOthers(ctx context.Context, s *state, which Nodes) error {
 	if which != AllNodes && !s.nodes.NeedsOthers() {
 		return nil
 	}
-	from := w.nodesSource()
+	from := w.sourceFrom(model.FromNodes)
 	if which == AllNodes {
 		// Read in full, as this node is: the caller wants to see the cluster from each of them.
 		from.asked[0].kind, from.asked[0].listWatch = convert.Nodes, w.listWatches.allNodes
@@ -79,7 +80,7 @@ func (w *Watcher) loadOthers(ctx context.Context, s *state, which Nodes) error {
 // NodeNames lists the names of all other Nodes than the watcher's.
 func (w *Watcher) NodeNames(ctx context.Context) ([]string, error) {
 	var names []string
-	err := eachItem(ctx, w.listWatches.others, func(sent runtime.Object) error {
+	err := eachItem(ctx, w.listWatches.byKind[convert.OtherNodes], func(sent runtime.Object) error {
 		node, err := meta.Accessor(sent)
 		if err == nil {
 			names = append(names, node.GetName())

@@ -33,7 +33,7 @@ func Objects(ctx context.Context, config *rest.Config, read func(resource string
 		convert.Nodes:          {{convert.Nodes.Resource, all.allNodes}},
 		convert.ServiceCIDRs:   {{convert.ServiceCIDRs.Resource, all.byKind[convert.ServiceCIDRs]}},
 		convert.Services:       {{convert.Services.Resource, all.byKind[convert.Services]}},
-		convert.EndpointSlices: {{convert.EndpointSlices.Resource, all.byKind[convert.EndpointSlices]}, {headlessSlices, all.headless}},
+		convert.EndpointSlices: {{convert.EndpointSlices.Resource, all.byKind[convert.EndpointSlices]}, {headlessSlices, all.byKind[convert.HeadlessSlices]}},
 	}
 	for _, kind := range convert.WholeKinds {
 		for _, list := range lists[kind] {
@@ -56,9 +56,9 @@ func Service(ctx context.Context, config *rest.Config, name model.ObjectName) (*
 	if err != nil {
 		return nil, err
 	}
-	one := convert.Selector{Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name).String()}
+	one := convert.Selector{Namespace: name.Namespace, Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, name.Name).String()}
 	var found *corev1.Service
-	err = eachItem(ctx, listWatch(all.services, convert.Services.Resource, name.Namespace, one), func(sent runtime.Object) error {
+	err = eachItem(ctx, listWatch(all.services, convert.Services.Resource, one), func(sent runtime.Object) error {
 		if service, isService := sent.(*corev1.Service); isService && service.Name == name.Name {
 			found = service
 		}

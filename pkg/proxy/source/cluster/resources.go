@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,29 +26,34 @@ import (
 // listWatches are the requests to the API server: which objects are asked for.
 type listWatches struct {
 	byKind map[*convert.Kind]*cache.ListWatch
-	// others has the metadata of the other nodes, allNodes all of all nodes; headless has the slices of headless Services.
-	others, allNodes, headless *cache.ListWatch
-	// topology has the TopologySlices; leases and nodes tell whether they are to be believed.
-	topology *cache.ListWatch
-	// proxies has the slices of the Service over the proxies' pods; demanding and controlPlane the nodes that those do not
-	// describe alone.
-	proxies, demanding, controlPlane *cache.ListWatch
-	leases                           rest.Interface
-	nodes                            metadata.Getter
-	services                         rest.Interface
+	// allNodes has all of all nodes.
+	allNodes *cache.ListWatch
+	// leases and nodes tell whether TopologySlices are to be believed.
+	leases   rest.Interface
+	nodes    metadata.Getter
+	services rest.Interface
 }
 
 // newListWatches makes the clients. It takes no clientset: that one would carry every type of Kubernetes into the
 // process.
 func newListWatches(config *rest.Config, options Options) (listWatches, error) {
-	view := options.View
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return listWatches{}, fmt.Errorf("making an HTTP client for %s: %w", config.Host, err)
 	}
+	metadataClient, err := metadata.NewForConfigAndClient(config, httpClient)
+	if err != nil {
+		return listWatches{}, fmt.Errorf("making a client for metadata of %s: %w", config.Host, err)
+	}
 	clients := map[schema.GroupVersion]rest.Interface{}
 	all := listWatches{byKind: map[*convert.Kind]*cache.ListWatch{}}
-	for _, kind := range convert.Kinds {
+	kinds := append(slices.Collect(nodes.Kinds), convert.HeadlessSlices)
+	for _, kind := range append(kinds, convert.Kinds...) {
+		selector := selectorOf(kind, options.View)
+		if kind.IsMetadataOnly {
+			all.byKind[kind] = metadataListWatch(metadataClient.Resource(kind.Group.WithResource(kind.Resource)), selector)
+			continue
+		}
 		if clients[kind.Group] == nil {
 			client, err := newClient(config, httpClient, kind.Group, kind.AddToScheme)
 			if err != nil {
@@ -56,34 +61,14 @@ func newListWatches(config *rest.Config, options Options) (listWatches, error) {
 			}
 			clients[kind.Group] = client
 		}
-		all.byKind[kind] = listWatch(clients[kind.Group], kind.Resource, metav1.NamespaceAll, selectorOf(kind, view))
+		all.byKind[kind] = listWatch(clients[kind.Group], kind.Resource, selector)
 	}
 	all.services = clients[convert.Services.Group]
-	slices := convert.HeadlessSlices
-	all.headless = listWatch(clients[slices.Group], slices.Resource, metav1.NamespaceAll, selectorOf(slices, view))
-	ofProxies := convert.Selector{Labels: discoveryv1.LabelServiceName + "=" + options.Proxies.Name}
-	all.proxies = listWatch(clients[slices.Group], slices.Resource, options.Proxies.Namespace, ofProxies)
-	all.allNodes = listWatch(clients[convert.Nodes.Group], convert.Nodes.Resource, metav1.NamespaceAll, convert.Selector{})
-	described, err := newClient(config, httpClient, convert.TopologySlices.Group, convert.TopologySlices.AddToScheme)
-	if err != nil {
-		return listWatches{}, fmt.Errorf("making a client for %s of %s: %w", convert.TopologySlices.Resource, config.Host, err)
-	}
-	all.topology = listWatch(described, convert.TopologySlices.Resource, metav1.NamespaceAll, convert.Selector{})
+	all.allNodes = listWatch(clients[convert.Nodes.Group], convert.Nodes.Resource, convert.Selector{})
+	all.nodes = metadataClient.Resource(convert.OtherNodes.Group.WithResource(convert.OtherNodes.Resource))
 	if all.leases, err = newClient(config, httpClient, coordinationv1.SchemeGroupVersion, coordinationv1.AddToScheme); err != nil {
 		return listWatches{}, fmt.Errorf("making a client for Leases of %s: %w", config.Host, err)
 	}
-	metadataClient, err := metadata.NewForConfigAndClient(config, httpClient)
-	if err != nil {
-		return listWatches{}, fmt.Errorf("making a client for metadata of %s: %w", config.Host, err)
-	}
-	metadataOf := metadataClient.Resource(convert.OtherNodes.Group.WithResource(convert.OtherNodes.Resource))
-	all.nodes = metadataOf
-	all.others = metadataListWatch(metadataOf, selectorOf(convert.OtherNodes, view))
-	for kind := range nodes.Reasons {
-		all.byKind[kind] = metadataListWatch(metadataOf, selectorOf(kind, view))
-	}
-	all.demanding = metadataListWatch(metadataOf, selectorOf(convert.NodesWithDemand, view))
-	all.controlPlane = metadataListWatch(metadataOf, selectorOf(convert.ControlPlaneNodes, view))
 	return all, nil
 }
 
@@ -117,9 +102,9 @@ func newClient(
 
 // listWatch asks for the objects of a resource that a selector selects. Before Kubernetes 1.31 API servers know no field
 // of Services by which objects are selected, and refuse to. Then they are asked for all: convert passes over the others.
-func listWatch(client rest.Interface, resource, namespace string, selector convert.Selector) *cache.ListWatch {
+func listWatch(client rest.Interface, resource string, selector convert.Selector) *cache.ListWatch {
 	var isFieldUnknown atomic.Bool
-	selected := cache.NewFilteredListWatchFromClient(client, resource, namespace, func(options *metav1.ListOptions) {
+	selected := cache.NewFilteredListWatchFromClient(client, resource, selector.Namespace, func(options *metav1.ListOptions) {
 		options.LabelSelector, options.FieldSelector = selector.Labels, selector.Fields
 		if isFieldUnknown.Load() {
 			options.FieldSelector = ""

@@ -68,7 +68,7 @@ func newAPI(takes time.Duration, services ...corev1.Service) *api {
 	for kind := range nodes.Reasons {
 		a.byKind[kind] = always(&metav1.PartialObjectMetadataList{ListMeta: version})
 	}
-	a.others = &cache.ListWatch{
+	a.byKind[convert.OtherNodes] = &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			a.nodeLists.Add(1)
 			select {

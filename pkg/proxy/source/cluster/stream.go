@@ -62,6 +62,10 @@ type asked struct {
 	listWatch *cache.ListWatch
 }
 
+func (w *Watcher) ask(kind *convert.Kind, resource string) asked {
+	return asked{kind, resource, w.listWatches.byKind[kind]}
+}
+
 func (w *Watcher) newStream(of asked) *stream {
 	s := &stream{watcher: w, asked: of, listed: make(chan struct{}), forbidden: make(chan struct{})}
 	s.closeListed = sync.OnceFunc(func() { close(s.listed) })

@@ -11,7 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
@@ -50,31 +50,16 @@ type source struct {
 	isOutgrown func(*state) bool
 }
 
-// What else is followed with the proxies' slices, in messages and outages.
-const (
-	nodesWithDemand   = "nodes/demand"
-	controlPlaneNodes = "nodes/control-plane"
-)
-
-func (w *Watcher) nodesSource() source {
-	const resource = model.FromNodes
-	return source{resource: resource, asked: []asked{{convert.OtherNodes, resource, w.listWatches.others}}}
-}
-
-func (w *Watcher) slicesSource() source {
-	const resource = model.FromSlices
-	return source{resource: resource, asked: []asked{{convert.TopologySlices, resource, w.listWatches.topology}}}
-}
-
-func (w *Watcher) proxiesSource() source {
-	return source{
-		resource: model.FromProxySlices, isOutgrown: func(s *state) bool { return s.nodes.NeedsLabels() },
-		asked: []asked{
-			{convert.ProxySlices, model.FromProxySlices, w.listWatches.proxies},
-			{convert.NodesWithDemand, nodesWithDemand, w.listWatches.demanding},
-			{convert.ControlPlaneNodes, controlPlaneNodes, w.listWatches.controlPlane},
-		},
+// sourceFrom returns the source that one of model.TopologyResources is.
+func (w *Watcher) sourceFrom(resource string) source {
+	from := source{resource: resource}
+	for kind, name := range nodes.From(resource) {
+		from.asked = append(from.asked, w.ask(kind, name))
 	}
+	if resource == model.FromProxySlices {
+		from.isOutgrown = func(s *state) bool { return s.nodes.NeedsLabels() }
+	}
+	return from
 }
 
 // publication is the publisher's Lease, as one proxy sees it.
@@ -131,7 +116,7 @@ func (w *Watcher) countNodes(ctx context.Context) (int, error) {
 // chooseSource returns from where to know it: what is followed now unless there is a reason for another; nil if it is not
 // known yet.
 func (w *Watcher) chooseSource(ctx context.Context, now *source) *source {
-	nodes, slices, proxies := w.nodesSource(), w.slicesSource(), w.proxiesSource()
+	nodes, slices, proxies := w.sourceFrom(model.FromNodes), w.sourceFrom(model.FromSlices), w.sourceFrom(model.FromProxySlices)
 	switch w.options.NodeTopology {
 	case SlicesTopology:
 		return &slices

@@ -50,9 +50,10 @@ func (t *town) slices(context.Context, metav1.ListOptions) (runtime.Object, erro
 }
 
 func (t *town) watcher() *Watcher {
-	lists := listWatches{nodes: t, proxies: &cache.ListWatch{ListWithContextFunc: t.slices}}
+	slices := &cache.ListWatch{ListWithContextFunc: t.slices}
+	lists := listWatches{nodes: t, byKind: map[*convert.Kind]*cache.ListWatch{convert.ProxySlices: slices}}
 	proxies := model.ObjectName{Namespace: "kube-system", Name: "proxies"}
-	return newWatcher(lists, Options{Proxies: proxies, Log: slog.New(slog.DiscardHandler)})
+	return newWatcher(lists, Options{View: convert.View{Proxies: proxies}, Log: slog.New(slog.DiscardHandler)})
 }
 
 func TestProxiesAreEnoughOnNearlyAllNodes(t *testing.T) {
@@ -139,7 +140,7 @@ func TestLostProxiesAreCountedAtOnce(t *testing.T) {
 
 // TestAnotherSourceIsChosenAtOnce when a Service asks for more than the proxies know, and not again for each change.
 func TestAnotherSourceIsChosenAtOnce(t *testing.T) {
-	from := (&Watcher{}).proxiesSource()
+	from := (&Watcher{}).sourceFrom(model.FromProxySlices)
 	d := &onDemand{watcher: newWatcher(listWatches{}, Options{}), isNeeded: func(s *state) bool { return s.nodes.NeedsOthers() }}
 	s := d.watcher.state
 	look := func(what string, now *source, wantNeeded, wantOutgrown bool) {
@@ -154,7 +155,7 @@ func TestAnotherSourceIsChosenAtOnce(t *testing.T) {
 	look("a bound by zones", &from, true, false)
 	w.service("racked", 81, rack)
 	look("racks", &from, true, true)
-	nodes := d.watcher.nodesSource()
+	nodes := d.watcher.sourceFrom(model.FromNodes)
 	look("racks, by Nodes", &nodes, true, false)
 	look("racks, by nothing", nil, true, false)
 }

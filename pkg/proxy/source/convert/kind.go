@@ -78,12 +78,14 @@ type View struct {
 	DefaultMaxLoad uint64
 	// WithHeadless: headless Services with topology keys are wanted too, and their slices, for answers by DNS.
 	WithHeadless bool
+	// Proxies is the headless Service over the proxies' own pods; without a name there is none.
+	Proxies model.ObjectName
 	// WithPodNames: an endpoint of a headless Service without a hostname is called as its pod is.
 	WithPodNames bool
 }
 
 // Selector says which objects of a kind an API server is asked for, as it takes it. Empty: all.
-type Selector struct{ Labels, Fields string }
+type Selector struct{ Namespace, Labels, Fields string }
 
 // Optional are sentences for the log about a kind that the start does not wait for at any price.
 type Optional struct{ Missing, Forbidden string }

@@ -17,6 +17,9 @@ import (
 // together with NodesWithDemand and ControlPlaneNodes, and reach a change as such.
 var ProxySlices = &Kind{
 	Name: EndpointSliceKind, Group: discoveryv1.SchemeGroupVersion, Resource: "endpointslices", AddToScheme: discoveryv1.AddToScheme,
+	Select: func(view View) Selector {
+		return Selector{Namespace: view.Proxies.Namespace, Labels: discoveryv1.LabelServiceName + "=" + view.Proxies.Name}
+	},
 	New: func() Object { return &discoveryv1.EndpointSlice{} },
 	Convert: func(object Object, _ View) (any, field.ErrorList) {
 		return ProxySlice(object.(*discoveryv1.EndpointSlice)), nil

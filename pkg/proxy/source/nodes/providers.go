@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -24,30 +25,57 @@ const (
 type provider struct {
 	kind *convert.Kind
 	role role
+	// resource is what its watch is called in messages and outages. Empty: as its kind says.
+	resource string
+	// source is the source of the other nodes' labels that it belongs to: the kinds of one are followed together.
+	source string
 	// leavesOut: that an object of several nodes does not list one any more means that the node is gone.
 	leavesOut bool
 	// isFinal: labels that a complete list does not have will not be published.
 	isFinal bool
-	// why is the reason, label the one that gives it, avoid what a node's labels hold against it for that reason, and resource
-	// what the watch by the label is called in messages and outages.
-	why      model.Why
-	label    string
-	avoid    func(labels map[string]string) *model.Avoid
-	resource string
+	// why is the reason, label the one that gives it, and avoid what a node's labels hold against it for that reason.
+	why   model.Why
+	label string
+	avoid func(labels map[string]string) *model.Avoid
 }
 
 // providers are all of them, by what they say.
 var providers = []provider{
 	{kind: convert.Nodes, role: whole},
-	{kind: convert.OtherNodes, role: single, leavesOut: true},
-	{kind: convert.TopologySlices, role: several, leavesOut: true, isFinal: true},
-	{kind: convert.ProxySlices, role: several}, // a node without a proxy is one whose proxy is replaced just now, mostly
-	{kind: convert.NodesWithDemand, role: added},
-	{kind: convert.ControlPlaneNodes, role: added},
+	{kind: convert.OtherNodes, role: single, source: model.FromNodes, resource: model.FromNodes, leavesOut: true},
 	{
-		kind: convert.Evacuations, role: reason,
-		why: model.Evacuated, label: policy.EvacuateLabel, avoid: convert.Evacuation, resource: "nodes/evacuated",
+		kind: convert.TopologySlices, role: several, source: model.FromSlices, resource: model.FromSlices,
+		leavesOut: true, isFinal: true,
 	},
+	// A node without a proxy is mostly one whose proxy is being replaced.
+	{kind: convert.ProxySlices, role: several, source: model.FromProxySlices, resource: model.FromProxySlices},
+	{kind: convert.NodesWithDemand, role: added, source: model.FromProxySlices, resource: "nodes/demand"},
+	{kind: convert.ControlPlaneNodes, role: added, source: model.FromProxySlices, resource: "nodes/control-plane"},
+	{
+		kind: convert.Evacuations, role: reason, resource: "nodes/evacuated",
+		why: model.Evacuated, label: policy.EvacuateLabel, avoid: convert.Evacuation,
+	},
+}
+
+// Kinds yields all kinds that say something of nodes.
+func Kinds(yield func(kind *convert.Kind) bool) {
+	for _, provider := range providers {
+		if !yield(provider.kind) {
+			return
+		}
+	}
+}
+
+// From yields the kinds that say together where the other nodes are, for a source of that, each with what its watch is
+// called in messages and outages.
+func From(source string) iter.Seq2[*convert.Kind, string] {
+	return func(yield func(*convert.Kind, string) bool) {
+		for _, provider := range providers {
+			if provider.source == source && !yield(provider.kind, provider.resource) {
+				return
+			}
+		}
+	}
 }
 
 // Reasons yields the kinds that say which nodes to avoid, each with what it is called in messages and outages. An API server

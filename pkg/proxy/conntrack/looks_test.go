@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -20,8 +21,10 @@ import (
 type remembered struct {
 	entries []Entry
 	takes   time.Duration
-	fails   error
-	dumps   []Filter
+	// waits is how much of that the reader waits for a processor.
+	waits time.Duration
+	fails error
+	dumps []Filter
 }
 
 func (r *remembered) Dump(_ context.Context, filter Filter, each func(*Entry) bool) (time.Duration, error) {
@@ -36,6 +39,13 @@ func (r *remembered) Dump(_ context.Context, filter Filter, each func(*Entry) bo
 }
 
 func (r *remembered) Delete(*Entry) (bool, error) { return true, nil }
+
+// looksAt are looks whose processor time is that of the table.
+func looksAt(table *remembered, looked func(Look)) *Looks {
+	looks := NewLooks(table, looked)
+	looks.spent = func() time.Duration { return time.Duration(len(table.dumps)) * (table.takes - table.waits) }
+	return looks
+}
 
 // tableOf has entries of both families: of UDP, and of TCP, answered and unanswered.
 func tableOf(takes time.Duration) *remembered {
@@ -77,7 +87,7 @@ func TestWhoWaitsSharesALook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				table := tableOf(10 * time.Millisecond)
-				looks := NewLooks(table, nil)
+				looks := looksAt(table, nil)
 				var users sync.WaitGroup
 				users.Go(func() { count(t, looks, udp) })
 				synctest.Wait()
@@ -110,18 +120,20 @@ func count(t *testing.T, table Table, filter Filter) (n int) {
 // TestLooksRest: whoever asks over and over gets a fiftieth of a processor, and nobody waits for longer than two seconds.
 func TestLooksRest(t *testing.T) {
 	for name, test := range map[string]struct {
-		takes time.Duration
-		looks int // in 100 s
+		takes, waits time.Duration
+		looks        int // in 100 s
 	}{
-		"an empty table":         {time.Millisecond, 2000},
-		"a table of most nodes":  {20 * time.Millisecond, 100},
-		"a large table":          {110 * time.Millisecond, 48},
-		"a table without bounds": {3 * time.Second, 21},
+		"an empty table":         {time.Millisecond, 0, 2000},
+		"a table of most nodes":  {20 * time.Millisecond, 0, 100},
+		"a large table":          {110 * time.Millisecond, 0, 48},
+		"a table without bounds": {3 * time.Second, 0, 21},
+		"a busy machine":         {104 * time.Millisecond, 100 * time.Millisecond, 333},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				table, done := tableOf(test.takes), 0
-				looks := NewLooks(table, func(look Look) {
+				table.waits = test.waits
+				looks := looksAt(table, func(look Look) {
 					if done++; look.Took != test.takes || look.Entries != 4 || look.CutOff != 0 {
 						t.Errorf("told %+v, want %s and 4 entries", look, test.takes)
 					}
@@ -139,7 +151,7 @@ func TestLooksRest(t *testing.T) {
 
 func TestALookAfterARestIsMadeAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		looks := NewLooks(tableOf(time.Millisecond), nil)
+		looks := looksAt(tableOf(time.Millisecond), nil)
 		for range 3 {
 			began := time.Now()
 			count(t, looks, udp)
@@ -155,7 +167,7 @@ func TestWhoWantsNoMoreKeepsNobodyElseFromIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cutOff := 0
 		table := tableOf(time.Millisecond)
-		looks := NewLooks(table, func(look Look) { cutOff += look.CutOff })
+		looks := looksAt(table, func(look Look) { cutOff += look.CutOff })
 		count(t, looks, udp)
 		var users sync.WaitGroup
 		users.Go(func() {
@@ -180,7 +192,7 @@ func TestSeveralQuestionsAreOneLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		looked := 0
 		table := tableOf(time.Millisecond)
-		looks := NewLooks(table, func(Look) { looked++ })
+		looks := looksAt(table, func(Look) { looked++ })
 		counts := make([]int, 2)
 		for i, answer := range looks.Ask(t.Context(),
 			Question{udp, func(*Entry) bool { counts[0]++; return true }},
@@ -199,7 +211,7 @@ func TestSeveralQuestionsAreOneLook(t *testing.T) {
 func TestWhoGivesUpKeepsNobodyElseFromLooking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := tableOf(10 * time.Millisecond) // and rests for 490
-		looks := NewLooks(table, nil)
+		looks := looksAt(table, nil)
 		count(t, looks, udp)
 		var users sync.WaitGroup
 		for range 2 { // the first one holds the turn, the second waits for it
@@ -224,7 +236,7 @@ func TestALookThatFailsIsEverybodysError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		table := tableOf(time.Millisecond)
 		table.fails = ErrInterrupted
-		looks := NewLooks(table, nil)
+		looks := looksAt(table, nil)
 		var users sync.WaitGroup
 		for range 3 {
 			users.Go(func() {
@@ -235,4 +247,19 @@ func TestALookThatFailsIsEverybodysError(t *testing.T) {
 		}
 		users.Wait()
 	})
+}
+
+func TestProcessorTimeStandsStillWhileItsThreadSleeps(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before := processorTime()
+	time.Sleep(200 * time.Millisecond)
+	if used := processorTime() - before; used > 100*time.Millisecond {
+		t.Errorf("a sleep of 200 ms took %v of a processor", used)
+	}
+	for began := time.Now(); processorTime()-before < 5*time.Millisecond; {
+		if time.Since(began) > time.Minute {
+			t.Fatal("work takes no processor time")
+		}
+	}
 }

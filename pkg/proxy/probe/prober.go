@@ -37,7 +37,7 @@ type Observer interface {
 	Looked(look Look, err error)
 	// Decided is called after something was decided.
 	Decided(orders *reachability.Orders)
-	// Known is called with what is known, after something was decided and once a minute.
+	// Known is called with what is known, after something was decided and every few seconds.
 	Known(status reachability.Status)
 }
 
@@ -105,7 +105,7 @@ type flowsTold struct {
 }
 
 // knownEvery is how often it is told what is known, if nothing is decided.
-const knownEvery = time.Minute
+const knownEvery = 5 * time.Second
 
 // Run works until ctx ends.
 func (p *Prober) Run(ctx context.Context) {

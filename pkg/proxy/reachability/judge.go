@@ -103,7 +103,7 @@ func (j *Judge) Place(now time.Time, places map[string]Place, servers []netip.Ad
 		case n != nil:
 			n.place = place
 		default:
-			learnAt := now.Add(spread(j.own, name, learnWithin))
+			learnAt := now.Add(spread(j.own, name, firstDials(len(places))))
 			j.nodes[name] = &node{name: name, place: place, learnAt: learnAt}
 			j.learning = earlier(j.learning, learnAt)
 		}
@@ -255,7 +255,7 @@ func (j *Judge) startAgain(now time.Time) {
 			n.out.next = now
 		}
 		if n.learnAt.After(now.Add(learnAgain)) {
-			n.learnAt = now.Add(spread(j.own, n.name, learnWithin))
+			n.learnAt = now.Add(spread(j.own, n.name, firstDials(len(j.nodes))))
 		}
 	}
 	j.learning = now

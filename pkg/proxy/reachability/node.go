@@ -56,6 +56,11 @@ func spread(from, to string, over time.Duration) time.Duration {
 	return time.Duration(hash.Sum64() % uint64(over))
 }
 
+// firstDials is in which time so many nodes are dialled for the first time.
+func firstDials(nodes int) time.Duration {
+	return min(learnWithin, max(time.Second, time.Duration(nodes)*learnEach))
+}
+
 // learn takes an answer in.
 func (n *node) learn(now time.Time, kind Kind, took time.Duration) {
 	n.answered, n.took, n.tries = now, took, 0

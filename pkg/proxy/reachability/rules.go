@@ -40,8 +40,10 @@ var defaults = rules{
 }
 
 const (
-	// learnWithin is when a node is dialled for the first time, and learnAgain how often later, while nothing is wrong.
-	learnWithin, learnAgain = time.Minute, time.Hour
+	// learnWithin is when a node is dialled for the first time, sooner where there are few: learnEach for each of them, but no
+	// less than a second. So no node is dialled more often by all that start at once than in the largest cluster. learnAgain is
+	// how often it is dialled later, while nothing is wrong.
+	learnWithin, learnEach, learnAgain = time.Minute, time.Minute / 5000, time.Hour
 	// learnAtOnce is how many nodes are dialled at most in a second to learn how they answer.
 	learnAtOnce = 128
 	// backEvery is how often a node that is out is dialled, and backPerSecond how many of them are at most.

@@ -11,14 +11,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
-// evacuation is the last act, while the label is there. Afterwards all is as in the first one.
+// evacuation is the fifth act, while the label is there. Afterwards all is as in the first one.
 var evacuation = act{
 	headline:  "5. zone-b is evacuated",
 	evacuated: "zone-b",
 	changed:   "zone-b",
 }
 
-// playEvacuation is the last act. It returns what it showed and what was wrong.
+// playEvacuation is the fifth act. It returns what it showed and what was wrong.
 func (s *stage) playEvacuation(ctx context.Context, p *page) (shown string, wrong []string, err error) {
 	p.headline(evacuation.headline)
 	if err := s.restore(ctx); err != nil {

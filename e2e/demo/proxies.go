@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -13,6 +15,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
 // Each proxy has its node's network for itself, so that all of them can use the same addresses.
@@ -41,8 +44,8 @@ func startProxy(program, manifests, logs string, node *fabric.Node) (*proxy, err
 	}
 	defer log.Close() // the child has its own
 	cmd := exec.Command(program, "run", "--manifests", manifests, "--node", node.Name,
-		"--cluster-cidr", fabric.PodsIPv4.String()+","+fabric.PodsIPv6.String(),
-		"--healthz-bind-address", healthAddress, "--metrics-bind-address", metricsAddress)
+		"--cluster-cidr", fabric.PodsIPv4.String()+","+fabric.PodsIPv6.String(), "--unreachable-nodes", "avoid",
+		"--metrics-bind-address", metricsAddress)
 	cmd.Stdout, cmd.Stderr = log, log
 	process, err := node.Start(cmd)
 	if err != nil {
@@ -76,22 +79,42 @@ func (p *proxy) awaitReady(ctx context.Context) error {
 }
 
 func (p *proxy) ready(ctx context.Context) error {
+	_, err := p.page(ctx, healthAddress, "/readyz")
+	return err
+}
+
+// page asks the proxy for one of its pages.
+func (p *proxy) page(ctx context.Context, address, path string) ([]byte, error) {
 	dial := func(_ context.Context, network, addr string) (net.Conn, error) {
 		return p.node.Dial(network, addr, time.Second)
 	}
 	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}, Timeout: time.Second}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+healthAddress+"/readyz", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	text, err := io.ReadAll(response.Body)
 	if response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("/readyz says %s", response.Status)
+		err = fmt.Errorf("%s says %s", path, response.Status)
 	}
-	return errors.Join(err, response.Body.Close())
+	return text, errors.Join(err, response.Body.Close())
+}
+
+// reachability is what the proxy knows of which nodes answer its own.
+func (p *proxy) reachability(ctx context.Context) (*status.Reachability, error) {
+	text, err := p.page(ctx, metricsAddress, "/summary")
+	if err != nil {
+		return nil, err
+	}
+	var summary status.Summary
+	if err := json.Unmarshal(text, &summary); err != nil || summary.Reachability == nil {
+		return nil, fmt.Errorf("the page /summary of the proxy on %s says nothing of other nodes: %w", p.node.Name, err)
+	}
+	return summary.Reachability, nil
 }
 
 func (p *proxy) stop() {

@@ -33,9 +33,10 @@ var manifests = template.Must(template.New("").Parse(manifestsText))
 
 // manifestPlace is what the templates see of a place.
 type manifestPlace struct {
-	Node, Zone, Web string
-	IPv4, IPv6      netip.Addr
-	Evacuated       bool
+	Node, Zone, Web    string
+	IPv4, IPv6         netip.Addr // of the web pod
+	NodeIPv4, NodeIPv6 netip.Addr
+	Evacuated          bool
 }
 
 // writeNodes writes the nodes, those of one zone as being evacuated, and returns when they took effect.
@@ -49,9 +50,11 @@ func (s *stage) writeNodes(evacuated string) (time.Time, error) {
 }
 
 // writeService writes the Service; without a bound if it is empty.
-func (s *stage) writeService(maxLoad string) error {
+func (s *stage) writeService(maxLoad string) error { return s.writeServiceWith(topologyKeys, maxLoad) }
+
+func (s *stage) writeServiceWith(keys, maxLoad string) error {
 	return s.write("service", map[string]any{
-		"TopologyKeys": topologyKeys, "MaxLoad": maxLoad,
+		"TopologyKeys": keys, "MaxLoad": maxLoad,
 		"IPv4": frontends[0].Addr(), "IPv6": frontends[1].Addr(), "Port": servicePort, "TargetPort": targetPort,
 	})
 }
@@ -78,7 +81,10 @@ func (s *stage) write(name string, values map[string]any) error {
 func manifestPlaces(places []place) []manifestPlace {
 	list := make([]manifestPlace, 0, len(places))
 	for _, p := range places {
-		list = append(list, manifestPlace{Node: p.node.Name, Zone: p.zone, Web: p.web.Name, IPv4: p.web.IPv4, IPv6: p.web.IPv6})
+		list = append(list, manifestPlace{
+			Node: p.node.Name, Zone: p.zone, Web: p.web.Name, IPv4: p.web.IPv4, IPv6: p.web.IPv6,
+			NodeIPv4: p.node.IPv4, NodeIPv6: p.node.IPv6,
+		})
 	}
 	return list
 }

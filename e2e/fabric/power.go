@@ -14,6 +14,14 @@ import (
 // and loses the links that others made, such as those of pods: a pod's network outlives its processes for as long as its
 // connections try to end, which takes minutes without a cable.
 func (n *Node) TurnOff(end func() error) error {
+	if err := n.Unplug(); err != nil {
+		return err
+	}
+	return errors.Join(end(), n.loseLinks(), n.Do(forgetFlows))
+}
+
+// Unplug has a node's cable carry nothing any more. All else of it goes on.
+func (n *Node) Unplug() error {
 	port, err := n.fabric.bridge.link(portOf(n.number))
 	if err != nil {
 		return err
@@ -21,7 +29,7 @@ func (n *Node) TurnOff(end func() error) error {
 	if err := n.fabric.bridge.links.LinkSetDown(port); err != nil {
 		return fmt.Errorf("setting the port of node %s down: %w", n.Name, err)
 	}
-	return errors.Join(end(), n.loseLinks(), n.Do(forgetFlows))
+	return nil
 }
 
 // loseLinks removes all links but the loopback and the cable.

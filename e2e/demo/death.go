@@ -1,0 +1,198 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	deadNode = "node-b1"
+	// Each client connects so often for so long. They dial over IPv4: where a cable is pulled, the kernel tells clients of IPv6
+	// after three seconds that there is no neighbour, and nobody can take that back.
+	deathFor, deathEvery = 8 * time.Second, 50 * time.Millisecond
+	// deathPatience is how long a client waits for its answer, as most programs do at least.
+	deathPatience = 5 * time.Second
+	// waitedFor is a connection that lost its first packet: the kernel sends the next one after a second.
+	waitedFor = 500 * time.Millisecond
+	// knownPatience is how long proxies may take to dial each other once, and to notice that a node is back.
+	knownPatience = 20 * time.Second
+)
+
+// second is what became of the connections that began within one second.
+type second struct {
+	made, waited, failed int
+	longest              time.Duration
+	why                  error // of a failure
+}
+
+// playDeath is the last act: a node's cable is pulled while everybody connects. It returns what it showed and what was wrong.
+func (s *stage) playDeath(ctx context.Context, p *page) (shown string, wrong []string, err error) {
+	p.headline("6. The cable of " + deadNode + " is pulled")
+	if err := errors.Join(s.writeServiceWith("", ""), s.awaitKnown(ctx, 0)); err != nil {
+		return "", nil, err
+	}
+	dead := s.places[slices.IndexFunc(s.places, func(p place) bool { return p.node.Name == deadNode })]
+	crowd := crowd{clients: slices.DeleteFunc(slices.Clone(s.places), func(p place) bool { return p == dead }), webs: s.places}
+	if err := crowd.askAll(ctx, s.places); err != nil {
+		return "", nil, err
+	}
+	p.say("  The Service has no annotation now, so each web pod gets a sixth. Nobody tells the proxies that one is gone: Kubernetes takes")
+	p.say("  50 seconds to notice, and until then kube-proxy sends a sixth of all new connections into nothing.")
+	if err := dead.node.Unplug(); err != nil {
+		return "", nil, err
+	}
+	seconds := crowd.dialOn(ctx)
+	known := s.awaitKnown(ctx, 1)
+	explained, err := s.explainOn(ctx, crowd.clients[0])
+	if err := errors.Join(known, err, dead.node.TurnOn()); err != nil {
+		return "", nil, err
+	}
+	plugged := time.Now()
+	back := errors.Join(s.awaitKnown(ctx, 0), crowd.askAll(ctx, s.places))
+	returned := time.Since(plugged)
+	if err := errors.Join(ctx.Err(), back); err != nil {
+		return "", nil, err
+	}
+	printSeconds(p, seconds)
+	ofIPv4, _, _ := strings.Cut(explained, "\n\n")
+	p.quote("proxy explain "+serviceName+"    # on "+crowd.clients[0].node.Name, ofIPv4)
+	p.say("\n  The cable is plugged in again. %s had connections again after %s.", dead.web.Name, short(returned))
+	total := sumOf(seconds)
+	for _, sentence := range deathMistakes(seconds) {
+		wrong = append(wrong, "act 6. "+sentence)
+	}
+	shown = fmt.Sprintf("A node vanished: of %d new connections %d waited, %.1f s at most, and none failed.",
+		total.made, total.waited, total.longest.Seconds())
+	return shown, wrong, nil
+}
+
+// askAll has every client connect until all wanted web pods have answered it.
+func (c crowd) askAll(ctx context.Context, wanted []place) error {
+	errs := make([]error, len(c.clients))
+	var asking sync.WaitGroup
+	for i, from := range c.clients {
+		asking.Go(func() { errs[i] = c.askUntilAll(ctx, from, wanted) })
+	}
+	asking.Wait()
+	return errors.Join(errs...)
+}
+
+// dialOn has every client begin connections at a steady pace, whether or not those before have an answer.
+func (c crowd) dialOn(ctx context.Context) []second {
+	seconds := make([]second, deathFor/time.Second)
+	var mutex sync.Mutex
+	var dialling sync.WaitGroup
+	tick := time.NewTicker(deathEvery)
+	defer tick.Stop()
+	for began := time.Now(); time.Since(began) < deathFor && ctx.Err() == nil; <-tick.C {
+		at := int(time.Since(began) / time.Second)
+		for _, from := range c.clients {
+			dialling.Go(func() {
+				start := time.Now()
+				_, err := from.client.Ask("tcp", frontends[0], deathPatience)
+				mutex.Lock()
+				defer mutex.Unlock()
+				seconds[at].add(time.Since(start), err)
+			})
+		}
+	}
+	dialling.Wait()
+	return seconds
+}
+
+func (s *second) add(took time.Duration, err error) {
+	s.made++
+	switch {
+	case err != nil:
+		s.failed, s.why = s.failed+1, err
+		return
+	case took > waitedFor:
+		s.waited++
+	}
+	s.longest = max(s.longest, took)
+}
+
+func sumOf(seconds []second) second {
+	var sum second
+	for _, s := range seconds {
+		sum.made, sum.waited, sum.failed = sum.made+s.made, sum.waited+s.waited, sum.failed+s.failed
+		sum.longest, sum.why = max(sum.longest, s.longest), cmp.Or(sum.why, s.why)
+	}
+	return sum
+}
+
+// awaitKnown waits until all proxies but that of the dead node know how each other one answers, and so many do not.
+func (s *stage) awaitKnown(ctx context.Context, unreachable int) error {
+	ctx, cancel := context.WithTimeout(ctx, knownPatience)
+	defer cancel()
+	for _, proxy := range s.proxies {
+		for proxy.node.Name != deadNode {
+			known, err := proxy.reachability(ctx)
+			if err == nil && known.Answering == len(s.places)-1 && len(known.Unreachable) == unreachable {
+				break
+			}
+			if ctx.Err() != nil {
+				return fmt.Errorf("after %s the proxy on %s should know of %d nodes, of which %d do not answer: it knows %+v: %w",
+					knownPatience, proxy.node.Name, len(s.places)-1, unreachable, known, errors.Join(ctx.Err(), err))
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	return nil
+}
+
+// explainOn runs `proxy explain` in the network of a node, where it asks the proxy which nodes do not answer.
+func (s *stage) explainOn(ctx context.Context, on place) (string, error) {
+	return on.node.Run(exec.CommandContext(ctx, s.program, "explain", serviceName, "--manifests", s.manifests, "--node", on.node.Name))
+}
+
+// printSeconds prints a column for each second.
+func printSeconds(p *page, seconds []second) {
+	lines := []string{"begun in second", "connections", "waited", "failed", "the longest wait"}
+	cell := func(count int) string {
+		if count == 0 {
+			return "·"
+		}
+		return fmt.Sprint(count)
+	}
+	for i, s := range seconds {
+		longest := "·"
+		if s.waited > 0 {
+			longest = fmt.Sprintf("%.1f s", s.longest.Seconds())
+		}
+		for line, text := range []string{fmt.Sprint(i + 1), cell(s.made), cell(s.waited), cell(s.failed), longest} {
+			if i == 0 {
+				lines[line] = fmt.Sprintf("%-18s", lines[line])
+			}
+			lines[line] += fmt.Sprintf("%7s", text)
+		}
+	}
+	p.say("\n  %s", p.ink(bold, lines[0]))
+	for _, line := range lines[1:] {
+		p.say("  %s", line)
+	}
+	p.say("")
+}
+
+// deathMistakes says what of the last act went wrong, in sentences; none if all is well.
+func deathMistakes(seconds []second) []string {
+	var found []string
+	total := sumOf(seconds)
+	if total.failed > 0 {
+		found = append(found, fmt.Sprintf("%d of %d connections failed: %v", total.failed, total.made, total.why))
+	}
+	if total.waited == 0 {
+		found = append(found, "no connection waited, so nothing is shown")
+	}
+	if last := seconds[len(seconds)-1]; last.waited*20 > last.made {
+		found = append(found, fmt.Sprintf("%d of %d connections of the last second waited: the node is not avoided", last.waited, last.made))
+	}
+	return found
+}

@@ -2,6 +2,7 @@ package neighbours_test
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -108,26 +109,33 @@ func (p *policies) allow(here *town, from []networkingv1.NetworkPolicyPeer, pods
 
 // startKubeRouter starts it, and waits until the rules of the node's pods are there.
 func (m *machine) startKubeRouter() {
-	here, d := m.town, m.inDebian()
+	m.town.t.Helper()
+	m.runKubeRouter()
+	m.service.Await(m.town.t, "rules of pods", func() error {
+		if !strings.Contains(m.inDebian().run("iptables-save"), "KUBE-POD-FW-") {
+			return errNoRules
+		}
+		return nil
+	})
+}
+
+// runKubeRouter starts it.
+func (m *machine) runKubeRouter(flags ...string) {
+	here := m.town
 	here.t.Helper()
 	if here.policies == nil {
 		here.policies = newPolicies(here)
 	}
-	enforces := func() error {
-		if !strings.Contains(d.run("iptables-save"), "KUBE-POD-FW-") {
-			return errNoRules
-		}
-		return nil
-	}
-	m.service = d.start("kube-router", enforces, programs.Path(binaries.KubeRouter, "kube-router"),
-		"--run-firewall", "--run-router=false", "--run-service-proxy=false", "--kubeconfig="+here.policies.kubeconfig,
-		"--hostname-override="+m.Name, "--service-cluster-ip-range="+fabric.ClusterIPv4.String())
+	m.service = site.Start(here.t, m.Namespace, m.inDebian().command(programs.Path(binaries.KubeRouter, "kube-router"), append([]string{
+		"--run-firewall", "--run-router=false", "--run-service-proxy=false", "--kubeconfig=" + here.policies.kubeconfig,
+		"--hostname-override=" + m.Name, "--service-cluster-ip-range=" + fabric.ClusterIPv4.String(),
+	}, flags...)...))
 }
 
 var errNoRules = errors.New("iptables-save prints no rules of pods")
 
-// TestKubeRouter with policies alone: what they deny is denied through every frontend. This is IPv4: over IPv6 version 2.1.0
-// enforces nothing, because its rules do not name the sets as it names them (inet6:…).
+// TestKubeRouter with policies alone: what they deny is denied through every frontend. This is IPv4: see
+// TestKubeRouterOverIPv6.
 func TestKubeRouter(t *testing.T) {
 	t.Parallel()
 	beside(t, neighbour{
@@ -175,4 +183,38 @@ func TestAChangeOfAPolicyHolds(t *testing.T) {
 	if _, err := open.Ask(slowest); err != nil {
 		t.Errorf("an open connection: %v", err)
 	}
+}
+
+// TestKubeRouterOverIPv6: version 2.1.0 enforces no policy there, with a proxy or without. It makes no rules unless it is
+// told to, and ip6tables refuses those that it makes then: they name a set KUBE-SRC-…, and it is called inet6:KUBE-SRC-….
+func TestKubeRouterOverIPv6(t *testing.T) {
+	t.Parallel()
+	for name, flags := range map[string][]string{
+		"as shipped":  nil,
+		"switched on": {"--enable-ipv6", "--service-cluster-ip-range=" + fabric.ClusterIPv6.String()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			here := newTown(t)
+			first := here.nodes[0]
+			if flags == nil {
+				first.startKubeRouter()
+			} else {
+				first.runKubeRouter(flags...)
+				first.service.Await(t, "rules that are refused", first.refusedByIP6Tables)
+			}
+			stranger := here.policies.stranger.Namespace
+			reaches := func(to netip.AddrPort) check { return check{stranger, to, cell{onlyNear, client}} }
+			here.expect("a pod that no policy allows", reaches(netip.AddrPortFrom(here.near.IPv6, podPort)))
+			first.startProxy()
+			here.expect("a pod that no policy allows", reaches(netip.AddrPortFrom(nearApp.clusterIPs()[1], servicePort)))
+		})
+	}
+}
+
+func (m *machine) refusedByIP6Tables() error {
+	if !m.service.Log.Has("failed to call ip6tables-restore") {
+		return errors.New("ip6tables-restore has not refused its rules")
+	}
+	return nil
 }

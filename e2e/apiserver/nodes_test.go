@@ -63,6 +63,30 @@ func TestHeartbeatsAndUnusedLabelsAreNotDelivered(t *testing.T) {
 	}
 }
 
+// TestThisNodeIsLeavingWhileItSaysSo, by the conditions of its status, which a watch of metadata alone would not have. Kubelet's
+// heartbeats meanwhile are no news.
+func TestThisNodeIsLeavingWhileItSaysSo(t *testing.T) {
+	w := newWriter(t)
+	self := w.node("self")
+	f := follow(t, admin(), self, "").started()
+	isLeaving := func(why string) func(*model.Cluster) bool {
+		return func(state *model.Cluster) bool { return state.Self().Leaving == why }
+	}
+	for _, condition := range []string{"DrainInProgress", "MaintenanceInProgress", "GracefulNodeShutdownInProgress"} {
+		w.condition(self, condition, "True")
+		f.until(condition+" is known", isLeaving("it has the condition "+condition))
+		count := f.count()
+		for range 20 {
+			w.heartbeat(self)
+		}
+		w.condition(self, condition, "False")
+		f.until(condition+" is over", isLeaving(""))
+		if got := f.count() - count; got != 1 {
+			t.Errorf("%d updates were delivered, want that of the condition alone: %v", got, f.since(count))
+		}
+	}
+}
+
 func TestOtherNodesAreWatchedOnlyWhileAServiceNeedsThem(t *testing.T) {
 	w := newWriter(t)
 	self, other := w.node("self", rackLabel+"=rack-1"), w.node("other", rackLabel+"=rack-1", "example.com/row=row-1")

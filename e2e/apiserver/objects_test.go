@@ -152,6 +152,15 @@ func (w *writer) unlabel(node, key string) {
 	must.Succeed(w.t, err)
 }
 
+// condition writes a condition into a node's status.
+func (w *writer) condition(node, condition, status string) {
+	w.t.Helper()
+	patch := fmt.Sprintf(`{"status": {"conditions": [{"type": %q, "status": %q}]}}`, condition, status)
+	_, err := w.client.CoreV1().Nodes().Patch(
+		w.t.Context(), node, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	must.Succeed(w.t, err)
+}
+
 // heartbeat writes a node's status, as its kubelet does from time to time.
 func (w *writer) heartbeat(node string) {
 	w.t.Helper()

@@ -16,8 +16,8 @@ type Node struct {
 	// PodCIDRs are the ranges of its pods' addresses, at most one a family: the first of spec.podCIDRs.
 	PodCIDRs []netip.Prefix
 
-	// Leaving is why load balancers should spare this node: it is being deleted, or about to be taken away. Empty: it
-	// stays. No Service is decided differently for it.
+	// Leaving is why load balancers should spare this node: it is being deleted, drained or shut down, or about to be. Empty:
+	// it stays. No Service is decided differently for it.
 	Leaving string
 }
 

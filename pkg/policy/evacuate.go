@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // EvacuateLabel on a Node takes its endpoints out of new connections, as long as others may serve in their place: "true",
@@ -13,6 +15,12 @@ const EvacuateLabel = Domain + "evacuate"
 // EvacuateEnd is how the end of an evacuation is written, in UTC: "20261122T1800Z". A label's value has no room for a
 // colon.
 const EvacuateEnd = "20060102T1504Z"
+
+// DrainConditions are the conditions with which an administrator says that a Node is losing its pods, or is being worked on
+// (Kubernetes 1.37). Nothing in Kubernetes sets or reads them. A Node with several is told by the first one that it lists.
+var DrainConditions = [...]corev1.NodeConditionType{
+	corev1.NodeDrainInProgress, corev1.NodeMaintenanceInProgress, corev1.NodeGracefulNodeShutdownInProgress,
+}
 
 func checkEvacuate(value string) error {
 	_, _, err := ParseEvacuate(value)

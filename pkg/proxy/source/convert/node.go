@@ -3,17 +3,24 @@ package convert
 import (
 	"net/netip"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
 // toBeDeletedTaint is what the cluster autoscaler puts on a node that it is about to delete. Its effect and value do
 // not matter.
 const toBeDeletedTaint = "ToBeDeletedByClusterAutoscaler"
+
+// shuttingDown is in the message of a Ready condition that is False while kubelet ends the pods of a machine that is
+// being shut down (pkg/kubelet/nodeshutdown, since Kubernetes 1.21). It may stand in a list of other reasons. The only
+// taint that follows is the one of every node that is not ready.
+const shuttingDown = "node is shutting down"
 
 // Node turns a v1 Node into a value of the model: its name, its labels, its addresses, the ranges of its pods, and
 // whether it is leaving.
@@ -47,8 +54,8 @@ func nodeInView(node *corev1.Node, view View) (*model.Node, field.ErrorList) {
 	return read, errs
 }
 
-// readLeaving returns why load balancers should spare a node, as kube-proxy's /healthz sees it (KEP-3836); empty if
-// they need not.
+// readLeaving returns why load balancers should spare a node; empty if they need not. The first two reasons are those of
+// kube-proxy's /healthz (KEP-3836).
 func readLeaving(node *corev1.Node) string {
 	if node.DeletionTimestamp != nil {
 		return "it is being deleted"
@@ -56,6 +63,16 @@ func readLeaving(node *corev1.Node) string {
 	for i := range node.Spec.Taints {
 		if node.Spec.Taints[i].Key == toBeDeletedTaint {
 			return "it has the taint " + toBeDeletedTaint
+		}
+	}
+	for i := range node.Status.Conditions {
+		condition := &node.Status.Conditions[i]
+		isTrue := condition.Status == corev1.ConditionTrue
+		switch {
+		case isTrue && slices.Contains(policy.DrainConditions[:], condition.Type):
+			return "it has the condition " + string(condition.Type)
+		case condition.Type == corev1.NodeReady && !isTrue && strings.Contains(condition.Message, shuttingDown):
+			return "kubelet says that the " + shuttingDown
 		}
 	}
 	return ""

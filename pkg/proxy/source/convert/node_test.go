@@ -125,6 +125,32 @@ func TestNodeThatLeavesSaysWhy(t *testing.T) {
 		"a node that the autoscaler is about to delete, whatever the taint's effect": {corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{
 			{Key: "other"}, {Key: "ToBeDeletedByClusterAutoscaler", Value: "1760000000", Effect: corev1.TaintEffectPreferNoSchedule}}}},
 			"it has the taint ToBeDeletedByClusterAutoscaler"},
+		"a node that is being drained": {conditioned(
+			corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+			corev1.NodeCondition{Type: "DrainInProgress", Status: corev1.ConditionTrue}), "it has the condition DrainInProgress"},
+		"a node that is being worked on": {conditioned(
+			corev1.NodeCondition{Type: "MaintenanceInProgress", Status: corev1.ConditionTrue}), "it has the condition MaintenanceInProgress"},
+		"a node that is being shut down, by the condition": {conditioned(
+			corev1.NodeCondition{Type: "GracefulNodeShutdownInProgress", Status: corev1.ConditionTrue}),
+			"it has the condition GracefulNodeShutdownInProgress"},
+		"conditions that are not so, or not known, or of other kinds": {conditioned(
+			corev1.NodeCondition{Type: "DrainInProgress", Status: corev1.ConditionFalse},
+			corev1.NodeCondition{Type: "MaintenanceInProgress", Status: corev1.ConditionUnknown},
+			corev1.NodeCondition{Type: "MaintenancePlanned", Status: corev1.ConditionTrue},
+			corev1.NodeCondition{Type: "Drained", Status: corev1.ConditionTrue},
+			corev1.NodeCondition{Type: "MemoryPressure", Status: corev1.ConditionTrue}), ""},
+		"a node that is being shut down, by kubelet": {conditioned(
+			corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady",
+				Message: "node is shutting down"}), "kubelet says that the node is shutting down"},
+		"and not ready for other reasons, too": {conditioned(
+			corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady",
+				Message: "[container runtime is down, node is shutting down]"}), "kubelet says that the node is shutting down"},
+		"a node that is not ready, and stays": {conditioned(
+			corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Reason: "KubeletNotReady",
+				Message: "container runtime is down"}), ""},
+		"a node of which kubelet says nothing any more": {conditioned(
+			corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown",
+				Message: "Kubelet stopped posting node status."}), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.given.Name = "n1"
@@ -134,6 +160,10 @@ func TestNodeThatLeavesSaysWhy(t *testing.T) {
 			}
 		})
 	}
+}
+
+func conditioned(conditions ...corev1.NodeCondition) corev1.Node {
+	return corev1.Node{Status: corev1.NodeStatus{Conditions: conditions}}
 }
 
 // TestAnAddressOfTheViewIsTheNodesOwn: kube-proxy's bindAddress.

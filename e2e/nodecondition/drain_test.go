@@ -1,0 +1,80 @@
+package nodecondition_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// TestLoadBalancersLearnThatANodeIsDrainedOrShutDown while the Node says so: by each condition of Kubernetes 1.37, and by the
+// words with which kubelet begins a graceful shutdown. The proxy itself stays well, and its probes pass.
+func TestLoadBalancersLearnThatANodeIsDrainedOrShutDown(t *testing.T) {
+	n := newNode(t)
+	n.startProxy(n.token)
+	n.proxy.Log.Await(t, "the first sync is in the kernel")
+	const isReady = `{"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting ready status"}`
+	n.say(isReady)
+	n.awaitHealthz("")
+	for _, one := range []struct{ begins, ends, why string }{
+		{`{"type": "DrainInProgress", "status": "True"}`, `{"type": "DrainInProgress", "status": "False"}`,
+			"it has the condition DrainInProgress"},
+		{`{"type": "MaintenanceInProgress", "status": "True"}`, `{"type": "MaintenanceInProgress", "$patch": "delete"}`,
+			"it has the condition MaintenanceInProgress"},
+		{`{"type": "GracefulNodeShutdownInProgress", "status": "True"}`,
+			`{"type": "GracefulNodeShutdownInProgress", "status": "Unknown"}`, "it has the condition GracefulNodeShutdownInProgress"},
+		{`{"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "node is shutting down"}`,
+			isReady, "kubelet says that the node is shutting down"},
+	} {
+		n.say(one.begins)
+		n.awaitHealthz(one.why)
+		n.awaitOK("/livez")
+		n.awaitOK("/readyz")
+		n.say(one.ends)
+		n.awaitHealthz("")
+	}
+}
+
+// say writes a condition into the Node's status.
+func (n *node) say(condition string) {
+	n.t.Helper()
+	patch := fmt.Sprintf(`{"status": {"conditions": [%s]}}`, condition)
+	_, err := n.api.Admin.CoreV1().Nodes().Patch(
+		n.t.Context(), nodeName, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+	must.Succeed(n.t, err)
+}
+
+// awaitHealthz waits until load balancers are told that the node is to be spared, and why; empty: that it is not. It takes
+// a second at most.
+func (n *node) awaitHealthz(why string) {
+	n.t.Helper()
+	code := http.StatusOK
+	if why != "" {
+		code = http.StatusServiceUnavailable
+	}
+	wait.Within(n.t, time.Second, fmt.Sprintf("/healthz says %d: %q", code, why), func() bool {
+		got, body, err := site.Get(n.Namespace, "127.0.0.1:10256", "/healthz")
+		must.Succeed(n.t, err)
+		var page struct {
+			NodeEligible bool
+			NotEligible  string
+		}
+		must.Succeed(n.t, json.NewDecoder(strings.NewReader(body)).Decode(&page))
+		return got == code && page.NodeEligible == (why == "") && page.NotEligible == why
+	})
+}
+
+func (n *node) awaitOK(path string) {
+	n.t.Helper()
+	_, err := site.Page(n.Namespace, "127.0.0.1:10256", path)
+	must.Succeed(n.t, err)
+}

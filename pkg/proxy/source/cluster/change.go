@@ -14,23 +14,22 @@ func (w *Watcher) change(decide func(*state)) {
 	}
 }
 
-// decide lets the state decide, and returns whom that concerns: there may be something to deliver, or other nodes, or the
-// slices of headless Services, have come into need or gone out of it, or it must be known whether a node is there.
+// decide lets the state decide, and returns whom that concerns: there may be something to deliver, or what is followed on
+// demand has come into need or gone out of it, or it must be known whether a node is there.
 func (w *Watcher) decide(decide func(*state)) (concerned []chan<- struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	others, labels, headless := w.state.nodes.NeedsOthers(), w.state.nodes.NeedsLabels(), w.state.needsHeadless()
 	w.state.now = time.Now()
 	decide(w.state)
 	w.wakeLater()
 	if w.state.mayHaveNews() {
 		concerned = append(concerned, w.fresh)
 	}
-	if w.state.nodes.NeedsOthers() != others || w.state.nodes.NeedsLabels() != labels {
-		concerned = append(concerned, w.need)
-	}
-	if w.state.needsHeadless() != headless {
-		concerned = append(concerned, w.needHeadless)
+	for _, d := range w.onDemand {
+		if wanted := d.wants(w.state); wanted != d.wanted {
+			d.wanted = wanted
+			concerned = append(concerned, d.need)
+		}
 	}
 	if w.state.nodes.HasQuestions() {
 		concerned = append(concerned, w.missed)

@@ -62,9 +62,9 @@ type Watcher struct {
 	// timer is set to when the state has something to do later, which is waking; zero if it has not.
 	timer  *time.Timer
 	waking time.Time
-	// fresh holds a token while there may be something to deliver, need while other nodes may have come into need or gone
-	// out of it, needHeadless while the slices of headless Services may have, and missed while nodes may have gone.
-	fresh, need, needHeadless, missed chan struct{}
+	// fresh holds a token while there may be something to deliver, and missed while nodes may have gone.
+	fresh, missed chan struct{}
+	onDemand      []*onDemand // one of each of onDemands
 }
 
 // New returns a Watcher of the cluster at an API server. It sends no request yet.
@@ -85,10 +85,12 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 		outages:     newOutages(options),
 		state:       newState(options.Node),
 		fresh:       make(chan struct{}, 1),
-		need:        make(chan struct{}, 1),
-
-		needHeadless: make(chan struct{}, 1),
-		missed:       make(chan struct{}, 1),
+		missed:      make(chan struct{}, 1),
+	}
+	for _, row := range onDemands {
+		d := row.of(w)
+		d.watcher, d.need = w, make(chan struct{}, 1)
+		w.onDemand = append(w.onDemand, d)
 	}
 	for _, kind := range convert.Kinds {
 		resource := kind.Resource
@@ -124,8 +126,9 @@ func (w *Watcher) Run(ctx context.Context, deliver func(convert.Update)) error {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
-	watching.Go(func() { w.watchNodes(ctx) })
-	watching.Go(func() { w.watchHeadless(ctx) })
+	for _, d := range w.onDemand {
+		watching.Go(func() { d.watch(ctx) })
+	}
 	watching.Go(func() { w.lookForNodes(ctx) })
 	if w.options.ProxiesAt != nil && w.options.Proxies.Name != "" {
 		watching.Go(func() { w.followAddresses(ctx) })

@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"context"
-
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
@@ -10,13 +8,13 @@ import (
 // headlessSlices is the resource of the slices of headless Services in messages and outages.
 const headlessSlices = "endpointslices/headless"
 
-// watchHeadless follows the slices of headless Services while one names topology keys, until the context ends. Until
-// they are listed such a Service has no endpoints, and DNS leaves its name to others.
-func (w *Watcher) watchHeadless(ctx context.Context) {
-	(&onDemand{
-		watcher: w, choose: always(source{resource: headlessSlices, asked: []asked{w.headlessSlices()}}), need: w.needHeadless,
-		isNeeded: (*state).needsHeadless, drop: (*state).dropHeadless,
-	}).watch(ctx)
+// slicesOfHeadless are followed while a headless Service names topology keys. Until they are listed such a Service has no
+// endpoints, and DNS leaves its name to others.
+func slicesOfHeadless(w *Watcher) *onDemand {
+	return &onDemand{
+		choose: always(source{resource: headlessSlices, asked: []asked{w.headlessSlices()}}),
+		wants:  func(s *state) wanted { return wanted{isNeeded: s.needsHeadless()} }, drop: (*state).dropHeadless,
+	}
 }
 
 func (w *Watcher) headlessSlices() asked {

@@ -12,14 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// watchNodes follows the other nodes while a Service needs them, until the context ends.
-func (w *Watcher) watchNodes(ctx context.Context) {
-	(&onDemand{
-		watcher: w, choose: w.chooseSource, need: w.need,
-		await: func(s *state) { s.nodes.Await(s.now) }, begin: (*state).begin,
-		isNeeded: func(s *state) bool { return s.nodes.NeedsOthers() }, drop: (*state).dropOthers,
+// otherNodes are followed while a Service needs them.
+func otherNodes(w *Watcher) *onDemand {
+	return &onDemand{
+		choose: w.chooseSource, await: func(s *state) { s.nodes.Await(s.now) }, begin: (*state).begin,
+		wants: func(s *state) wanted { return wanted{s.nodes.NeedsOthers(), s.nodes.NeedsLabels()} }, drop: (*state).dropOthers,
 		tell: w.options.TopologyFrom,
-	}).watch(ctx)
+	}
 }
 
 // How it is asked whether nodes are there that lost their label: about so many at once, and no more than once in lookEvery,

@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
 // How long what only some Services need is followed after the last of them is gone: a user who may edit a Service decides
@@ -14,14 +16,25 @@ const (
 	demandLingerMax = 12 * time.Hour
 )
 
+// onDemands are the resources that are followed only while a Service needs them, a row each: the kind, unless package
+// nodes has it, and how it is followed.
+var onDemands = []struct {
+	kind *convert.Kind
+	of   func(*Watcher) *onDemand
+}{
+	{nil, otherNodes},
+	{convert.HeadlessSlices, slicesOfHeadless},
+}
+
 // onDemand is a resource that is followed while a Service needs it.
 type onDemand struct {
 	watcher *Watcher
 	// choose returns the source to follow, given the current one; nil if that is not known yet.
 	choose func(ctx context.Context, now *source) *source
-	// need holds a token when it may have come into need, or gone out of it.
-	need     <-chan struct{}
-	isNeeded func(*state) bool
+	// wants returns what Services want of it, and wanted is what they wanted last; need holds a token when that has changed.
+	wants  func(*state) wanted
+	wanted wanted
+	need   chan struct{}
 	// await tells the state that it is asked for from now on, and begin of a source before anything comes from it; both nil
 	// if nothing waits for it, and there is one source only.
 	await func(*state)
@@ -31,6 +44,9 @@ type onDemand struct {
 	// tell is called with the resource that is followed from now on, or an empty one; it may be nil.
 	tell func(resource string)
 }
+
+// wanted is what Services want of a resource: whether any needs it, and more than a source with zones alone has.
+type wanted struct{ isNeeded, labels bool }
 
 // watch follows the resource while a Service needs it, until the context ends.
 func (d *onDemand) watch(ctx context.Context) {
@@ -159,5 +175,6 @@ func (d *onDemand) isNeededNow() bool {
 func (d *onDemand) look(now *source) (isNeeded, isOutgrown bool) {
 	d.watcher.mu.Lock()
 	defer d.watcher.mu.Unlock()
-	return d.isNeeded(d.watcher.state), now != nil && now.isOutgrown != nil && now.isOutgrown(d.watcher.state)
+	wanted := d.wants(d.watcher.state)
+	return wanted.isNeeded, now != nil && now.hasZonesOnly && wanted.labels
 }

@@ -47,8 +47,7 @@ func newListWatches(config *rest.Config, options Options) (listWatches, error) {
 	}
 	clients := map[schema.GroupVersion]rest.Interface{}
 	all := listWatches{byKind: map[*convert.Kind]*cache.ListWatch{}}
-	kinds := append(slices.Collect(nodes.Kinds), convert.HeadlessSlices)
-	for _, kind := range append(kinds, convert.Kinds...) {
+	for _, kind := range followed() {
 		selector := selectorOf(kind, options.View)
 		if kind.IsMetadataOnly {
 			all.byKind[kind] = metadataListWatch(metadataClient.Resource(kind.Group.WithResource(kind.Resource)), selector)
@@ -70,6 +69,17 @@ func newListWatches(config *rest.Config, options Options) (listWatches, error) {
 		return listWatches{}, fmt.Errorf("making a client for Leases of %s: %w", config.Host, err)
 	}
 	return all, nil
+}
+
+// followed returns the kinds that are followed, always or on demand.
+func followed() []*convert.Kind {
+	kinds := slices.AppendSeq(slices.Clone(convert.Kinds), nodes.Kinds)
+	for _, row := range onDemands {
+		if row.kind != nil {
+			kinds = append(kinds, row.kind)
+		}
+	}
+	return kinds
 }
 
 func selectorOf(kind *convert.Kind, view convert.View) convert.Selector {

@@ -46,18 +46,15 @@ type source struct {
 	// resource identifies it, in logs and metrics too: one of model.TopologyResources.
 	resource string
 	asked    []asked
-	// isOutgrown reports whether a Service asks for more than it has. Nil: none can.
-	isOutgrown func(*state) bool
+	// hasZonesOnly: it has no other labels.
+	hasZonesOnly bool
 }
 
 // sourceFrom returns the source that one of model.TopologyResources is.
 func (w *Watcher) sourceFrom(resource string) source {
-	from := source{resource: resource}
+	from := source{resource: resource, hasZonesOnly: resource == model.FromProxySlices}
 	for kind, name := range nodes.From(resource) {
 		from.asked = append(from.asked, w.ask(kind, name))
-	}
-	if resource == model.FromProxySlices {
-		from.isOutgrown = func(s *state) bool { return s.nodes.NeedsLabels() }
 	}
 	return from
 }

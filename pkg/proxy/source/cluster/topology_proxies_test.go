@@ -141,7 +141,7 @@ func TestLostProxiesAreCountedAtOnce(t *testing.T) {
 // TestAnotherSourceIsChosenAtOnce when a Service asks for more than the proxies know, and not again for each change.
 func TestAnotherSourceIsChosenAtOnce(t *testing.T) {
 	from := (&Watcher{}).sourceFrom(model.FromProxySlices)
-	d := &onDemand{watcher: newWatcher(listWatches{}, Options{}), isNeeded: func(s *state) bool { return s.nodes.NeedsOthers() }}
+	d := newWatcher(listWatches{}, Options{}).onDemand[0]
 	s := d.watcher.state
 	look := func(what string, now *source, wantNeeded, wantOutgrown bool) {
 		t.Helper()

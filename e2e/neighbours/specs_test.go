@@ -285,10 +285,10 @@ func (s *town) lives(n neighbour) {
 	s.t.Helper()
 	holds := func(when string) {
 		s.t.Helper()
-		s.holds(when)
 		if n.promise != nil {
-			n.promise(s)
+			n.promise(s) // first: it waits for what comes a moment after a start, such as flannel's routes, and UDP does not
 		}
+		s.holds(when)
 		if s.t.Failed() {
 			s.t.FailNow() // what comes later would fail the same way
 		}

@@ -25,8 +25,34 @@ type spec struct {
 	text string
 	// alone says that it runs in the second part, with those that take long or disturb others.
 	alone bool
-	// localhost says that its lab's proxy serves node ports on loopback, by a feature gate.
-	localhost bool
+	// lab is the kind of lab that it runs in.
+	lab labKind
+}
+
+// labKind says what a lab has that not every lab has.
+type labKind string
+
+const (
+	plain labKind = "plain"
+	// localhost is a lab whose proxy serves node ports on loopback, by a feature gate.
+	localhost labKind = "localhost"
+	// policed is a lab in which kube-router enforces NetworkPolicies beside the service proxy.
+	policed labKind = "policed"
+)
+
+// labKinds are all kinds, in the order in which they run.
+var labKinds = []labKind{plain, localhost, policed}
+
+// labOf returns the kind of lab that a spec needs, by its text.
+func labOf(text string) labKind {
+	switch {
+	case strings.Contains(text, "[Feature:LocalhostNodePorts]"):
+		return localhost
+	case strings.Contains(text, "[Feature:NetworkPolicy]"):
+		return policed
+	default:
+		return plain
+	}
 }
 
 // choice is what becomes of all specs of the group.
@@ -51,9 +77,7 @@ func choose(reports []types.SpecReport, reasons []reason) (choice, error) {
 		if reason, out := patterns.match(text); out {
 			chosen.leftOut[reason]++
 		} else {
-			chosen.specs = append(chosen.specs, spec{
-				text: text, alone: runsAlone(report), localhost: strings.Contains(text, "[Feature:LocalhostNodePorts]"),
-			})
+			chosen.specs = append(chosen.specs, spec{text: text, alone: runsAlone(report), lab: labOf(text)})
 		}
 	}
 	return chosen, patterns.check()
@@ -140,9 +164,9 @@ func (c choice) matching(focus *regexp.Regexp) choice {
 	return c
 }
 
-// inLab returns the choice with only those specs that run in a lab whose proxy serves node ports on loopback, or does not.
-func (c choice) inLab(localhost bool) choice {
-	c.specs = slices.DeleteFunc(slices.Clone(c.specs), func(s spec) bool { return s.localhost != localhost })
+// inLab returns the choice with only those specs that run in a kind of lab.
+func (c choice) inLab(kind labKind) choice {
+	c.specs = slices.DeleteFunc(slices.Clone(c.specs), func(s spec) bool { return s.lab != kind })
 	return c
 }
 

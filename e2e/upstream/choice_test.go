@@ -40,13 +40,28 @@ func TestSpecsAreLeftOutByTheFirstReasonThatMatches(t *testing.T) {
 	if got := strings.Join(chosen.texts(true), "; "); got != "[sig-network] rough; [sig-network] serial; [sig-network] slow" {
 		t.Errorf("alone: %s", got)
 	}
-	onLoopback := choice{specs: append(chosen.specs, spec{text: "on loopback", localhost: true})}
-	if there, elsewhere := onLoopback.inLab(true), onLoopback.inLab(false); len(there.specs) != 1 || len(elsewhere.specs) != 5 {
-		t.Errorf("on loopback: %v, elsewhere %v", there.specs, elsewhere.specs)
-	}
 	focused := chosen.matching(regexp.MustCompile("a quick|slow"))
 	if len(focused.specs) != 2 || len(chosen.specs) != 5 {
 		t.Errorf("in focus are %v of %v", focused.specs, chosen.specs)
+	}
+}
+
+func TestSpecsRunInTheLabThatTheyNeed(t *testing.T) {
+	chosen, err := choose([]types.SpecReport{
+		specReport("serve"), specReport("loopback [Feature:LocalhostNodePorts]"), specReport("deny [Feature:NetworkPolicy]"),
+		specReport("Netpol API"),
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, want := range map[labKind]string{
+		plain:     "[sig-network] Netpol API; [sig-network] serve",
+		localhost: "[sig-network] loopback [Feature:LocalhostNodePorts]",
+		policed:   "[sig-network] deny [Feature:NetworkPolicy]",
+	} {
+		if got := strings.Join(chosen.inLab(kind).texts(false), "; "); got != want {
+			t.Errorf("in a lab of kind %s: %s, want %s", kind, got, want)
+		}
 	}
 }
 

@@ -41,7 +41,7 @@ your cache folder; the images that they run are assembled from these and from th
 
 left-out.yaml says which specs do not run, and why. The others run in two parts: most of them side by side, and then
 those that Kubernetes calls Serial, Slow or Disruptive. Those about node ports on loopback run in a lab of their own,
-whose proxy has the feature gate for them.`,
+whose proxy has the feature gate for them, and those about NetworkPolicy in one with kube-router on every node.`,
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
@@ -89,7 +89,8 @@ func newRun() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&r.proxy, "proxy", vicinity, "the service `PROXY`: vicinity, kube-proxy or none")
 	flags.StringVar(&focus, "focus", "", "only specs whose text matches this regular `EXPRESSION`; others keep their results")
-	flags.StringVar(&r.kubeconfig, "kubeconfig", "", "the `FILE` of a cluster to run them in, instead of a lab; --proxy says only what it has")
+	flags.StringVar(&r.kubeconfig, "kubeconfig", "",
+		"the `FILE` of a cluster to run them in, as it is, instead of labs; --proxy says only what it has")
 	flags.IntVar(&r.nodes, "nodes", 6, "the lab's nodes, at least three")
 	flags.StringVar(&folder, "dir", "bin/upstream", "the `FOLDER` for logs and results")
 	flags.StringVar(&lab, "lab", "bin/lab", "the lab's `PROGRAM`")
@@ -139,7 +140,7 @@ func runAll(ctx context.Context, r runner, focus *regexp.Regexp) error {
 		return fmt.Errorf("making a folder: %w", err)
 	}
 	var err error
-	if r.programs, err = binaries.Build(ctx, r.output, append(binaries.All, binaries.Upstream)...); err != nil {
+	if r.programs, err = binaries.Build(ctx, r.output, append(binaries.All, binaries.Upstream, binaries.KubeRouter)...); err != nil {
 		return err
 	}
 	chosen, err := r.choose(ctx, focus)
@@ -150,12 +151,12 @@ func runAll(ctx context.Context, r runner, focus *regexp.Regexp) error {
 	if err != nil {
 		return err
 	}
-	for _, localhost := range []bool{false, true} {
-		here := chosen.inLab(localhost)
+	for _, kind := range labKinds {
+		here := chosen.inLab(kind)
 		if len(here.specs) == 0 {
 			continue
 		}
-		err := r.inCluster(ctx, localhost, func(kubeconfig string) error { return r.runParts(ctx, kubeconfig, here, found) })
+		err := r.inCluster(ctx, kind, func(kubeconfig string) error { return r.runParts(ctx, kubeconfig, here, found) })
 		if err != nil {
 			return err
 		}

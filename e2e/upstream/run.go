@@ -67,28 +67,34 @@ func readReport(file string) ([]types.SpecReport, error) {
 	return specs, nil
 }
 
-// inCluster does something in the cluster that is there, or in a lab, whose proxy serves node ports on loopback or does
-// not.
-func (r runner) inCluster(ctx context.Context, localhost bool, do func(kubeconfig string) error) error {
+// inCluster does something in the cluster that is there, or in a lab of a kind.
+func (r runner) inCluster(ctx context.Context, kind labKind, do func(kubeconfig string) error) error {
 	if r.kubeconfig != "" {
 		return do(r.kubeconfig)
 	}
-	return r.inLab(ctx, localhost, do)
+	return r.inLab(ctx, kind, do)
 }
 
 // inLab starts a lab, does something in it, and ends it.
-func (r runner) inLab(ctx context.Context, localhost bool, do func(kubeconfig string) error) (err error) {
+func (r runner) inLab(ctx context.Context, kind labKind, do func(kubeconfig string) error) (err error) {
 	archive := filepath.Join(r.folder, "images.tar")
 	all, err := images(ctx, r.programs, filepath.Join(r.folder, "registry"))
 	if err != nil {
 		return err
+	}
+	if kind == policed {
+		engine, err := imageOfKubeRouter(r.programs)
+		if err != nil {
+			return err
+		}
+		all = append(all, engine)
 	}
 	if err := image.Write(archive, all...); err != nil {
 		return err
 	}
 	folder := filepath.Join(r.folder, "lab")
 	up := []string{"up", "--dir", folder, "--nodes", strconv.Itoa(r.nodes), "--images", archive}
-	if localhost {
+	if kind == localhost {
 		up = append(up, "--localhost")
 	}
 	switch r.proxy {
@@ -105,15 +111,31 @@ func (r runner) inLab(ctx context.Context, localhost bool, do func(kubeconfig st
 		return fmt.Errorf("starting a lab: %w", err)
 	}
 	kubeconfig := filepath.Join(folder, "kubeconfig")
+	if err := r.prepare(ctx, kind, kubeconfig); err != nil {
+		return err
+	}
+	return do(kubeconfig)
+}
+
+// prepare makes a new lab ready for specs.
+func (r runner) prepare(ctx context.Context, kind labKind, kubeconfig string) error {
 	if r.proxy == noProxy {
 		// The specs wait for all pods of kube-system, and cluster DNS needs a proxy.
-		err := r.run(ctx, r.programs.Path(binaries.Kubernetes, "kubectl"), "--kubeconfig", kubeconfig,
-			"--namespace", "kube-system", "scale", "deployment", "coredns", "--replicas=0")
+		err := r.kubectl(ctx, kubeconfig, "scale", "deployment", "coredns", "--replicas=0")
 		if err != nil {
 			return fmt.Errorf("stopping cluster DNS: %w", err)
 		}
 	}
-	return do(kubeconfig)
+	if kind == policed {
+		return r.installKubeRouter(ctx, kubeconfig)
+	}
+	return nil
+}
+
+// kubectl runs it in the namespace of the cluster's own parts.
+func (r runner) kubectl(ctx context.Context, kubeconfig string, args ...string) error {
+	before := []string{"--kubeconfig", kubeconfig, "--namespace", "kube-system"}
+	return r.run(ctx, r.programs.Path(binaries.Kubernetes, "kubectl"), append(before, args...)...)
 }
 
 func (r runner) run(ctx context.Context, program string, args ...string) error {

@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
-// kubeProxysFlags are all flags of kube-proxy 1.30 to 1.37: those of 1.37.1, as its --help prints them, with the deprecated
+// kubeProxysFlags are all flags of kube-proxy 1.30 to 1.37: those of 1.37.2, as its --help prints them, with the deprecated
 // ones that it hides; boot-id-file and machine-id-file, which ended with 1.36, and proxy-port-range, which ended with 1.31.
 // The flags in options.go (before 1.31 server.go) of the versions between differ in nothing else. Each has a value that is
 // not its default.

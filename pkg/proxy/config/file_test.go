@@ -118,7 +118,7 @@ func TestTheFilesOfClustersWorkAsTheyAre(t *testing.T) {
 		"metallb-guide.yaml": {defaults(), []string{
 			"strictARP: kube-proxy 1.30 to 1.37 has no such setting; it is not read, nor is ipvs.strictARP", anyMode,
 		}},
-		// What kube-proxy --write-config-to writes, v1.36.3 and v1.37.1 alike.
+		// What kube-proxy --write-config-to writes, v1.36.3 and v1.37.2 alike.
 		"kube-proxy-1.36-defaults.yaml": {func() Settings {
 			settings := defaults()
 			settings.OOMScoreAdj = &score

@@ -3,10 +3,13 @@ package reachability_test
 import (
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // neighbourPatience is a little less than how long the kernel looks for a neighbour of which it knows nothing: three
@@ -113,4 +116,35 @@ func TestNobodyElseIsJudged(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestConnectionsWithoutAnswerAreCounted: dials that a policy drops are in vicinity_unanswered_flows, each of them and no other,
+// until they are answered.
+func TestConnectionsWithoutAnswerAreCounted(t *testing.T) {
+	const count = 30
+	s := newTown(t, "watch")
+	end := s.drop(s.nodes[1].Namespace, "tcp dport 8080 ip saddr "+s.client.IPv4.String())
+	var answered, failed atomic.Int32
+	var dialling sync.WaitGroup
+	for range count { // a third of them to the pod that does not hear them
+		dialling.Go(func() {
+			conn, err := s.client.Dial("tcp", web.String(), wait.Patience)
+			if err != nil {
+				failed.Add(1)
+				return
+			}
+			answered.Add(1)
+			_ = conn.Close()
+		})
+	}
+	wait.Until(t, "as many connections without an answer as there are dials that wait", func() bool {
+		waiting := count - answered.Load() - failed.Load()
+		return waiting > 0 && waiting < count && s.metric("vicinity_unanswered_flows") == float64(waiting)
+	})
+	end()
+	dialling.Wait()
+	if failed.Load() > 0 {
+		t.Errorf("%d of %d dials failed though they were heard in the end", failed.Load(), count)
+	}
+	wait.Until(t, "no connection without an answer", func() bool { return s.metric("vicinity_unanswered_flows") == 0 })
 }

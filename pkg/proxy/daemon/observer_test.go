@@ -216,7 +216,7 @@ var movedElsewhere = map[string]string{
 	"vicinity_events_dropped_total":                        "TestDroppedEventsAreInTheMetrics, with a recorder of Events",
 	"vicinity_other_service_proxies":                       "TestOtherProxiesAreToldOnce, with what is found",
 	"vicinity_node_suspicions_total":                       "TestANodeIsJudged in pkg/proxy/probe and e2e/reachability, with nodes",
-	"vicinity_unanswered_flows":                            "e2e/reachability, likewise",
+	"vicinity_unanswered_flows":                            "TestConnectionsWithoutAnswerAreCounted in e2e/reachability",
 	"vicinity_unreachable_nodes":                           "e2e/reachability, likewise",
 	"vicinity_watched_nodes":                               "e2e/reachability, likewise",
 	"vicinity_services_waiting":                            "TestServicesThatWaitForTheirTurnAreInTheMetrics, with a kernel that is slow",

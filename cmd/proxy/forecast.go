@@ -60,7 +60,7 @@ better, it says why, and what to write. Shares are of all connections, refused o
 
 Nothing has to be installed. It works with kube-proxy or any other proxy in the cluster, reads Services, EndpointSlices and
 Nodes, and changes nothing. The hints that trafficDistribution and Auto would bring are computed by the EndpointSlice
-controller's own packages.
+controller's own packages; where these leave it to chance which zone gives an endpoint to which, zones are taken by name.
 
 It is about connections inside the cluster, to ClusterIPs and to headless Services. The latter follow topology keys where
 the node's DNS cache asks the proxy. It counts connections, not bytes. Each Node counts as one client, or as its label

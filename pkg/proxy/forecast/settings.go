@@ -84,13 +84,16 @@ func prefers(service *corev1.Service) bool {
 }
 
 // controllers writes hints as the EndpointSlice controller does.
-type controllers struct{ cache *topologycache.TopologyCache }
+type controllers struct {
+	cache      *topologycache.TopologyCache
+	processors map[string]float64 // see processorParts
+}
 
 // newControllers returns the controller as it knows some nodes.
 func newControllers(nodes []*corev1.Node) controllers {
 	cache := topologycache.NewTopologyCache()
 	cache.SetNodes(logr.Discard(), nodes)
-	return controllers{cache}
+	return controllers{cache, processorParts(nodes)}
 }
 
 // managedByController is what the EndpointSlice controller of Kubernetes calls itself in LabelManagedBy.
@@ -125,10 +128,14 @@ func (c controllers) hint(
 			var events []*topologycache.EventBuilder
 			_, updated, events = c.cache.AddHints(logr.Discard(), all)
 			unchanged = all.Unchanged
+			isHinted := true
 			for _, event := range events {
 				if event.EventType == corev1.EventTypeWarning {
-					whyNone = event.Message
+					isHinted, whyNone = false, event.Message
 				}
+			}
+			if isHinted {
+				c.settle(updated, unchanged)
 			}
 		} else {
 			_, updated, unchanged = trafficdist.ReconcileHints(service.Spec.TrafficDistribution, nil, nil, unchanged)

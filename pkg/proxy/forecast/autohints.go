@@ -1,0 +1,142 @@
+package forecast
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/endpointslice/topologycache"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// The EndpointSlice controller gives each zone as many endpoints as it has of the processors. Of zones that lack, or have,
+// equally much too much, it takes whichever a Go map names first. So there are several results, and each of them is right. A
+// forecast of the same objects must be the same: here zones come in the order of their names.
+
+// mostOverload is how much more an endpoint may get than others before the controller gives no hints: its overloadThreshold.
+const mostOverload = 0.2
+
+// processorParts returns which part of all processors each zone has, of the nodes that the controller counts. It means
+// something only where the controller gives hints: then each of those nodes says its zone.
+func processorParts(nodes []*corev1.Node) map[string]float64 {
+	parts, all := map[string]float64{}, 0.0
+	for _, node := range nodes {
+		if isControlPlane(node) || !isReady(node) {
+			continue
+		}
+		processors := float64(node.Status.Allocatable.Cpu().MilliValue())
+		parts[node.Labels[string(policy.Zone)]] += processors
+		all += processors
+	}
+	for zone := range parts {
+		parts[zone] /= all
+	}
+	return parts
+}
+
+func isControlPlane(node *corev1.Node) bool {
+	_, isOne := node.Labels[policy.ControlPlaneLabel]
+	_, isOneOfOld := node.Labels["node-role.kubernetes.io/master"]
+	return isOne || isOneOfOld
+}
+
+func isReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// settle gives the hints of slices that the controller wrote anew once more, by its rules and without chance. The others keep
+// theirs.
+func (c controllers) settle(anew, kept []*discoveryv1.EndpointSlice) {
+	hinted, ready := map[string]int{}, 0
+	for endpoint := range readyIn(kept) {
+		ready++
+		for _, zone := range endpoint.Hints.ForZones {
+			hinted[zone.Name]++
+		}
+	}
+	for endpoint := range readyIn(anew) {
+		ready++
+		hinted[*endpoint.Zone]++
+		endpoint.Hints = hintFor(*endpoint.Zone)
+	}
+	giving, receiving := c.exchange(hinted, ready)
+	for endpoint := range readyIn(anew) {
+		if len(giving) == 0 || len(receiving) == 0 {
+			return
+		}
+		if from := *endpoint.Zone; giving[from] > 0 {
+			to := slices.Sorted(maps.Keys(receiving))[0]
+			endpoint.Hints = hintFor(to)
+			takeOne(giving, from)
+			takeOne(receiving, to)
+		}
+	}
+}
+
+// exchange returns how many endpoints zones give to others, and how many they receive.
+func (c controllers) exchange(hinted map[string]int, ready int) (giving, receiving map[string]int) {
+	over, under := map[string]float64{}, map[string]float64{}
+	for zone, part := range c.processors {
+		wanted := part * float64(ready)
+		wanted = max(wanted, math.Ceil(wanted*(1/(1+mostOverload))))
+		switch have := float64(hinted[zone]); {
+		case have > wanted:
+			over[zone] = have - wanted
+		case have < wanted:
+			under[zone] = wanted - have
+		}
+	}
+	giving, receiving = map[string]int{}, map[string]int{}
+	for len(over) > 0 && len(under) > 0 {
+		from, to := most(over), most(under)
+		if gives, takes := over[from], under[to]; gives < 1 && takes < 1 || gives < 0.5 || takes < 0.5 {
+			break
+		}
+		giving[from]++
+		receiving[to]++
+		over[from]--
+		under[to]--
+	}
+	return giving, receiving
+}
+
+// most returns the zone with the largest number, the first of those by name.
+func most(numbers map[string]float64) (zone string) {
+	for _, name := range slices.Sorted(maps.Keys(numbers)) {
+		if zone == "" || numbers[name] > numbers[zone]+rounding {
+			zone = name
+		}
+	}
+	return zone
+}
+
+// rounding is less than what zones may differ by, and more than what only floating-point numbers make of what is equal.
+const rounding = 1e-9
+
+func takeOne(numbers map[string]int, zone string) {
+	if numbers[zone]--; numbers[zone] == 0 {
+		delete(numbers, zone)
+	}
+}
+
+func hintFor(zone string) *discoveryv1.EndpointHints {
+	return &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: zone}}}
+}
+
+// readyIn yields the ready endpoints of slices, in their order.
+func readyIn(list []*discoveryv1.EndpointSlice) func(yield func(*discoveryv1.Endpoint) bool) {
+	return func(yield func(*discoveryv1.Endpoint) bool) {
+		for _, slice := range list {
+			for i := range slice.Endpoints {
+				if endpoint := &slice.Endpoints[i]; topologycache.EndpointReady(*endpoint) && !yield(endpoint) {
+					return
+				}
+			}
+		}
+	}
+}

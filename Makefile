@@ -59,7 +59,7 @@ test: root programs ## Run every test, the suites in the lab included (needs roo
 	@.ci/tests $(RACE)
 
 # The demo replaces the recipe's shell, so that Ctrl-C reaches it and it can take its namespaces down.
-demo: root build ## Watch connections stay in their zone, fail over, come back, overload nobody, leave a zone, and survive a node (needs root)
+demo: root build ## Watch connections stay in their zone, fail over, come back, overload nobody, leave a zone, survive a node, and count bytes (needs root)
 	$(BUILD) -o bin/demo ./e2e/demo
 	@exec bin/demo --proxy bin/proxy
 

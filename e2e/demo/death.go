@@ -32,7 +32,7 @@ type second struct {
 	why                  error // of a failure
 }
 
-// playDeath is the last act: a node's cable is pulled while everybody connects. It returns what it showed and what was wrong.
+// playDeath is the sixth act: a node's cable is pulled while everybody connects. It returns what it showed and what was wrong.
 func (s *stage) playDeath(ctx context.Context, p *page) (shown string, wrong []string, err error) {
 	p.headline("6. The cable of " + deadNode + " is pulled")
 	if err := errors.Join(s.writeServiceWith("", ""), s.awaitKnown(ctx, 0)); err != nil {
@@ -181,7 +181,7 @@ func printSeconds(p *page, seconds []second) {
 	p.say("")
 }
 
-// deathMistakes says what of the last act went wrong, in sentences; none if all is well.
+// deathMistakes says what of the sixth act went wrong, in sentences; none if all is well.
 func deathMistakes(seconds []second) []string {
 	var found []string
 	total := sumOf(seconds)

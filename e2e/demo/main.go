@@ -1,7 +1,8 @@
 // Command demo shows Vicinity at work: six nodes in three zones, a proxy on each, and a Service whose owner wants
 // connections to stay in their zone. It measures where they go while a zone loses its pods and gets them back, what
 // each pod gets where most of them are in one zone, without and with a bound, where they go while a zone is being
-// evacuated, and what becomes of them when a node vanishes.
+// evacuated, what becomes of them when a node vanishes, and how many bytes cross zones before the owner asks for that and
+// after.
 //
 // All of it lives in network namespaces of its own, which end with it. The exit status is 0 only if every connection
 // went where the Service's owner asked and `proxy explain` says the same; 130 after Ctrl-C.

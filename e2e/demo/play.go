@@ -62,7 +62,7 @@ func play(ctx context.Context, p *page, s *stage) error {
 		wrong = append(wrong, found...)
 	}
 	var shown []string
-	for _, play := range []func(context.Context, *page) (string, []string, error){s.playLoad, s.playEvacuation, s.playDeath} {
+	for _, play := range []func(context.Context, *page) (string, []string, error){s.playLoad, s.playEvacuation, s.playDeath, s.playBytes} {
 		sentence, found, err := play(ctx, p)
 		if err != nil {
 			return err

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	prometheus "github.com/prometheus/common/model"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+)
+
+const (
+	// bytesConnections are made by each client, before the owner asks for the zone and after.
+	bytesConnections = 100
+	// countPatience is how long the proxies may take to count what the kernel forgot.
+	countPatience = 10 * time.Second
+	// lastPackets is how long the last packets of a connection may take: one that comes when the kernel has forgotten the
+	// connection would be another one.
+	lastPackets = 500 * time.Millisecond
+)
+
+// traffic is what the proxies counted, in all and between zones.
+type traffic struct{ connections, bytes, crossing float64 }
+
+func (t traffic) since(before traffic) traffic {
+	return traffic{t.connections - before.connections, t.bytes - before.bytes, t.crossing - before.crossing}
+}
+
+// playBytes is the last act: what the proxies count between zones, before the Service's owner asks for the zone and after. It
+// returns what it showed and what was wrong.
+func (s *stage) playBytes(ctx context.Context, p *page) (shown string, wrong []string, err error) {
+	p.headline("7. The owner asks for the zone, and no byte crosses any more")
+	p.say("  The proxies run with --account=totals: they count what connections move, and between which zones, without another rule in")
+	p.say("  the kernel. First the Service has no annotation. Then its owner adds")
+	p.say("  vicinity.dev/topology-keys: %q", topologyKeys)
+	anywhere, failures, err := s.countBytes(ctx, "", func(place) []place { return s.places })
+	if err != nil {
+		return "", nil, err
+	}
+	near, failuresToo, err := s.countBytes(ctx, topologyKeys, func(from place) []place { return s.wanted(from.zone, "") })
+	if err != nil {
+		return "", nil, err
+	}
+	all := bytesConnections * len(s.places)
+	p.say("\n  What /metrics of all proxies say of %d connections without the annotation and %d with it, headers included:\n", all, all)
+	p.say("  %s", p.ink(dim, fmt.Sprintf("%-24s%12s%18s", "", "bytes moved", "to other zones")))
+	p.say("  %-24s%12.0f%s", "without an annotation", anywhere.bytes, p.ink(red, fmt.Sprintf("%18.0f", anywhere.crossing)))
+	p.say("  %-24s%12.0f%s", "with it", near.bytes, p.ink(green, fmt.Sprintf("%18.0f", near.crossing)))
+	for _, err := range append(failures, failuresToo...) {
+		wrong = append(wrong, fmt.Sprintf("act 7. a connection failed: %v", err))
+	}
+	for _, sentence := range bytesMistakes(anywhere, near) {
+		wrong = append(wrong, "act 7. "+sentence)
+	}
+	shown = fmt.Sprintf("Of %.0f bytes %.0f %% went to other zones, by the proxies' own count; since the owner asked for the zone, none of %.0f.",
+		anywhere.bytes, 100*anywhere.crossing/anywhere.bytes, near.bytes)
+	return shown, wrong, nil
+}
+
+// bytesMistakes says what went otherwise than the annotation asks, in sentences.
+func bytesMistakes(anywhere, near traffic) []string {
+	var found []string
+	want := 1 - 1/float64(len(zoneLetters))
+	noise := deviations * math.Sqrt(want*(1-want)/anywhere.connections)
+	if got := anywhere.crossing / anywhere.bytes; math.Abs(got-want) > noise {
+		found = append(found, fmt.Sprintf("without an annotation %.0f %% of the bytes went to other zones; it should be %.0f %%", 100*got, 100*want))
+	}
+	if near.crossing > 0 || near.bytes == 0 {
+		found = append(found, fmt.Sprintf("with the annotation %.0f of %.0f bytes went to other zones", near.crossing, near.bytes))
+	}
+	return found
+}
+
+// countBytes writes the Service with some topology keys, waits until all connections go where they should, makes some more, and
+// returns what the proxies counted of those, and which failed.
+func (s *stage) countBytes(ctx context.Context, keys string, wanted func(from place) []place) (traffic, []error, error) {
+	if err := s.writeServiceWith(keys, ""); err != nil {
+		return traffic{}, nil, err
+	}
+	crowd := crowd{clients: s.places, webs: s.places}
+	for _, from := range s.places {
+		if err := crowd.askUntilAll(ctx, from, wanted(from)); err != nil {
+			return traffic{}, nil, err
+		}
+	}
+	before, err := s.settle(ctx)
+	if err != nil {
+		return traffic{}, nil, err
+	}
+	var failed []error
+	for _, from := range s.places {
+		_, failures := crowd.dial(ctx, from, bytesConnections, frontends)
+		failed = append(failed, failures...)
+	}
+	after, err := s.settle(ctx)
+	return after.since(before), failed, err
+}
+
+// settle has the kernels forget all connections, which they would do two minutes after their ends, and waits until the proxies
+// have counted them.
+func (s *stage) settle(ctx context.Context) (traffic, error) {
+	ctx, cancel := context.WithTimeout(ctx, countPatience)
+	defer cancel()
+	counted, err := s.traffic(ctx)
+	wanted := counted.connections
+	for err == nil {
+		time.Sleep(lastPackets)
+		forgotten := 0
+		for _, place := range s.places {
+			here, err := forget(ctx, place)
+			if err != nil {
+				return traffic{}, err
+			}
+			forgotten += here
+		}
+		wanted += float64(forgotten)
+		counted, err = s.traffic(ctx)
+		switch {
+		case err != nil:
+		case forgotten == 0 && counted.connections >= wanted:
+			return counted, nil
+		case ctx.Err() != nil:
+			err = fmt.Errorf("%.0f connections ended, and after %s the proxies have counted %.0f", wanted, countPatience, counted.connections)
+		}
+	}
+	return traffic{}, err
+}
+
+// forget has a node's kernel forget all connections to the Service, and returns how many there were that had an answer.
+func forget(ctx context.Context, on place) (answered int, err error) {
+	var table *conntrack.Conn
+	if err := on.node.Do(func() (err error) { table, err = conntrack.Dial(); return err }); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, table.Close()) }()
+	var entries []conntrack.Entry
+	translated := conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT}
+	_, err = table.Dump(ctx, translated, func(e *conntrack.Entry) bool { entries = append(entries, *e); return true })
+	if err != nil && !errors.Is(err, conntrack.ErrInterrupted) {
+		return 0, err
+	}
+	for i := range entries {
+		deleted, err := table.Delete(&entries[i])
+		if err != nil {
+			return answered, err
+		}
+		if deleted && entries[i].Status&conntrack.SeenReply != 0 && isFrontend(entries[i].Dialled()) {
+			answered++
+		}
+	}
+	return answered, nil
+}
+
+func isFrontend(dialled netip.AddrPort) bool {
+	return dialled == frontends[0] || dialled == frontends[1]
+}
+
+// traffic is what all proxies have counted.
+func (s *stage) traffic(ctx context.Context) (sum traffic, err error) {
+	for _, proxy := range s.proxies {
+		text, err := proxy.page(ctx, metricsAddress, "/metrics")
+		if err != nil {
+			return traffic{}, err
+		}
+		parser := expfmt.NewTextParser(prometheus.LegacyValidation)
+		families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
+		if err != nil {
+			return traffic{}, fmt.Errorf("reading /metrics of the proxy on %s: %w", proxy.node.Name, err)
+		}
+		all := func(string) bool { return true }
+		sum.connections += sumOfSeries(families["vicinity_connections_total"], all)
+		sum.bytes += sumOfSeries(families["vicinity_traffic_bytes_total"], all)
+		sum.crossing += sumOfSeries(families["vicinity_traffic_bytes_total"], func(locality string) bool { return locality == "other_zone" })
+	}
+	return sum, nil
+}
+
+// sumOfSeries adds up the series of a counter whose locality is meant.
+func sumOfSeries(family *dto.MetricFamily, isMeant func(locality string) bool) (sum float64) {
+	for _, series := range family.GetMetric() {
+		for _, label := range series.GetLabel() {
+			if label.GetName() == "locality" && isMeant(label.GetValue()) {
+				sum += series.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}

@@ -37,11 +37,12 @@ lab-program:
 installed:
 	.ci/install
 
-# What tests run. They compile nothing themselves. Without service discovery promtool has 243 packages less.
+# What tests run. They compile nothing themselves. Without service discovery Prometheus has 243 packages less.
 programs: installed build lab-program
 	musl-gcc -static -O1 -Wall -o bin/lookup-musl e2e/dns/lookup/lookup.c
 	$(BUILD) -o bin/pause ./e2e/lab/image/pause
-	$(AS_BUILT) go build -modfile=.lint/go.mod -tags remove_all_sd -o bin/promtool github.com/prometheus/prometheus/cmd/promtool
+	$(AS_BUILT) go build -modfile=.lint/go.mod -tags remove_all_sd -o bin/ \
+		github.com/prometheus/prometheus/cmd/promtool github.com/prometheus/prometheus/cmd/prometheus
 	$(KUSTOMIZE)
 
 KUSTOMIZE := $(AS_BUILT) go build -modfile=.lint/go.mod -o bin/kustomize sigs.k8s.io/kustomize/kustomize/v5

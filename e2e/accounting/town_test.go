@@ -190,9 +190,9 @@ func (s *town) start(on *fabric.Node, command *exec.Cmd) *site.Process {
 }
 
 // count starts a proxy that counts, and waits until it hears of ends.
-func (s *town) count(on *fabric.Node) *site.Process {
+func (s *town) count(on *fabric.Node, flags ...string) *site.Process {
 	s.t.Helper()
-	proxy := s.start(on, s.command(on, "--account", "services"))
+	proxy := s.start(on, s.command(on, append(flags, "--account", "services")...))
 	wait.Until(s.t, "a listener to the ends of connections", func() bool { return s.listens(on) })
 	return proxy
 }
@@ -243,10 +243,10 @@ func (s *town) number(on *fabric.Node, name string) (sum uint64) {
 	return sum
 }
 
-// translated are the entries on here that were translated.
-func (s *town) translated() (all []conntrack.Entry) {
+// translatedIn are the entries of a node's table that were translated.
+func (s *town) translatedIn(table *conntrack.Conn) (all []conntrack.Entry) {
 	s.t.Helper()
-	_, err := s.table.Dump(s.t.Context(), conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT},
+	_, err := table.Dump(s.t.Context(), conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT},
 		func(e *conntrack.Entry) bool { all = append(all, *e); return true })
 	if err != nil && !errors.Is(err, conntrack.ErrInterrupted) {
 		s.t.Fatal(err)
@@ -259,13 +259,15 @@ func (s *town) end() { s.endThose(func(netip.AddrPort) bool { return true }) }
 
 // endThose has the connections end that dialled certain addresses. It waits for their last packets: one that comes later
 // would be another connection.
-func (s *town) endThose(goes func(dialled netip.AddrPort) bool) {
+func (s *town) endThose(goes func(dialled netip.AddrPort) bool) { s.endIn(s.table, goes) }
+
+func (s *town) endIn(table *conntrack.Conn, goes func(dialled netip.AddrPort) bool) {
 	s.t.Helper()
 	const last = 500 * time.Millisecond
 	time.Sleep(last)
-	for _, e := range s.translated() {
+	for _, e := range s.translatedIn(table) {
 		if goes(e.Dialled()) {
-			_, err := s.table.Delete(&e)
+			_, err := table.Delete(&e)
 			must.Succeed(s.t, err)
 		}
 	}

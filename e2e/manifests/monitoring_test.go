@@ -68,6 +68,9 @@ func TestMonitoringIsAComponent(t *testing.T) {
 		if got := monitor.Spec.Selector.MatchLabels["app.kubernetes.io/name"]; got != of.name || monitor.Namespace != of.namespace {
 			t.Errorf("%s: the PodMonitor in %s selects %s", part, monitor.Namespace, got)
 		}
+		if part == "proxy" && !monitor.Spec.PodMetricsEndpoints[0].HonorLabels {
+			t.Errorf("%s: the Namespace of the pods takes the place of that of Services", part)
+		}
 		relabelings := map[string]string{}
 		for _, rule := range monitor.Spec.PodMetricsEndpoints[0].RelabelConfigs {
 			if len(rule.SourceLabels) > 0 {

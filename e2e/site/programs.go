@@ -56,6 +56,8 @@ var builtFrom = map[string][]string{
 	"webhook": {"cmd/webhook", "pkg"},
 	"lab":     {"e2e/lab", "e2e/fabric"},
 	"pause":   {"e2e/lab/image/pause"},
+	// Not of this repository: what the modules of our tools have.
+	"prometheus": {".lint/go.mod"}, "promtool": {".lint/go.mod"},
 }
 
 type source struct {

@@ -11,23 +11,29 @@ import (
 
 // dashboard is what is read of a Grafana dashboard.
 type dashboard struct {
-	Panels []struct {
-		Type, Title, Description string
-		Targets                  []struct{ Expr string }
+	Panels []panel
+}
+
+type panel struct {
+	Type, Title, Description string
+	Targets                  []struct{ Expr string }
+}
+
+func (f Files) readDashboard(t testing.TB) (board dashboard) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(read(t, f.dashboard())), &board); err != nil {
+		t.Fatal(err)
 	}
+	return board
 }
 
 // CheckDashboard checks that each panel of the dashboard is named, explained and understood by Prometheus.
 func (f Files) CheckDashboard(t *testing.T) {
 	t.Helper()
-	var board dashboard
-	if err := json.Unmarshal([]byte(read(t, f.dashboard())), &board); err != nil {
-		t.Fatal(err)
-	}
 	var rules strings.Builder
 	rules.WriteString("groups:\n- name: dashboard\n  rules:\n")
 	panels := 0
-	for _, panel := range board.Panels {
+	for _, panel := range f.readDashboard(t).Panels {
 		if panel.Type == "row" {
 			continue
 		}
@@ -36,8 +42,7 @@ func (f Files) CheckDashboard(t *testing.T) {
 			t.Errorf("panel %q: description %q, %d targets", panel.Title, panel.Description, len(panel.Targets))
 		}
 		for _, target := range panel.Targets {
-			expr := strings.NewReplacer("$__rate_interval", "5m", "$job", f.Job, "$instance", ".*", "$price", "0.02").Replace(target.Expr)
-			fmt.Fprintf(&rules, "  - record: panel:%d:%d\n    expr: %q\n", panels, rules.Len(), expr)
+			fmt.Fprintf(&rules, "  - record: panel:%d:%d\n    expr: %q\n", panels, rules.Len(), f.filled(target.Expr))
 		}
 	}
 	if panels < 10 {
@@ -48,4 +53,40 @@ func (f Files) CheckDashboard(t *testing.T) {
 		t.Fatal(err)
 	}
 	promtool(t, "check", "rules", file)
+}
+
+// filled is what a panel asks when the dashboard's variables have values.
+func (f Files) filled(expr string) string {
+	return strings.NewReplacer("$__rate_interval", "5m", "$job", f.Job, "$instance", ".*", "$price", "0.02").Replace(expr)
+}
+
+// Queries are what the panels of one row of the dashboard ask, by the title of the panel.
+func (f Files) Queries(t testing.TB, row string) map[string][]string {
+	t.Helper()
+	queries, isInRow := map[string][]string{}, false
+	for _, panel := range f.readDashboard(t).Panels {
+		if panel.Type == "row" {
+			isInRow = panel.Title == row
+			continue
+		}
+		for _, target := range panel.Targets {
+			if isInRow {
+				queries[panel.Title] = append(queries[panel.Title], f.filled(target.Expr))
+			}
+		}
+	}
+	if len(queries) == 0 {
+		t.Fatalf("the dashboard has no row %q", row)
+	}
+	return queries
+}
+
+// Rules is the file of recordings and alerts.
+func (f Files) Rules(t testing.TB) string {
+	t.Helper()
+	file, err := filepath.Abs(filepath.Join(monitoring, f.rules()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
 }

@@ -8,13 +8,26 @@ import (
 	"testing"
 )
 
-// root is the repository's top folder, seen from any package two below pkg.
-var root = filepath.Join("..", "..", "..")
+// root is the repository's top folder.
+var root = findRoot()
+
+func findRoot() string {
+	folder, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	for ; folder != filepath.Dir(folder); folder = filepath.Dir(folder) {
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			break
+		}
+	}
+	return folder
+}
 
 // monitoring is the folder of the dashboards and the alerts.
 var monitoring = filepath.Join(root, "manifests", "monitoring")
 
-func read(t *testing.T, file string) string {
+func read(t testing.TB, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(monitoring, file))
 	if err != nil {

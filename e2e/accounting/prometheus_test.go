@@ -1,0 +1,218 @@
+package accounting_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/monitoring"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// prometheus is a real Prometheus on a node, which scrapes the proxies on the others.
+type prometheus struct {
+	t  testing.TB
+	on *fabric.Node
+}
+
+const prometheusAddress = "127.0.0.1:9090"
+
+// scrapeConfig scrapes as our documents and the PodMonitor have it: the node is the instance, and the targets have a
+// label namespace that is not that of Services.
+const scrapeConfig = `global: {scrape_interval: 1s, evaluation_interval: 1s}
+rule_files: [%q]
+scrape_configs:
+- job_name: vicinity-proxy
+  honor_labels: true
+  static_configs:
+`
+
+func (s *town) startPrometheus(on *fabric.Node, watched monitoring.Files, targets ...*fabric.Node) *prometheus {
+	s.t.Helper()
+	config := fmt.Sprintf(scrapeConfig, watched.Rules(s.t))
+	for _, node := range targets {
+		config += fmt.Sprintf("  - {targets: [%q], labels: {instance: %s, namespace: kube-system}}\n", node.IPv4.String()+":10249", node.Name)
+	}
+	folder := s.t.TempDir()
+	file := filepath.Join(folder, "prometheus.yaml")
+	must.Succeed(s.t, os.WriteFile(file, []byte(config), 0o600))
+	process := site.Start(s.t, on.Namespace, exec.Command(site.Program(s.t, "prometheus"), "--config.file", file,
+		"--storage.tsdb.path", filepath.Join(folder, "data"), "--web.listen-address", prometheusAddress))
+	p := &prometheus{s.t, on}
+	process.Await(s.t, "Prometheus is ready", func() error {
+		_, err := site.Page(on.Namespace, prometheusAddress, "/-/ready")
+		return err
+	})
+	return p
+}
+
+// ask asks an instant query, and returns how many series it has and their sum.
+func (p *prometheus) ask(query string) (series int, sum float64) { return p.askAt("", query) }
+
+// askAt asks as of a time, in seconds; empty: now.
+func (p *prometheus) askAt(when, query string) (series int, sum float64) {
+	p.t.Helper()
+	values := url.Values{"query": {query}}
+	if when != "" {
+		values.Set("time", when)
+	}
+	page, err := site.Page(p.on.Namespace, prometheusAddress, "/api/v1/query?"+values.Encode())
+	must.Succeed(p.t, err)
+	var answer struct {
+		Data struct{ Result []struct{ Value [2]any } }
+	}
+	must.Succeed(p.t, json.Unmarshal([]byte(page), &answer))
+	for _, one := range answer.Data.Result {
+		value, err := strconv.ParseFloat(one.Value[1].(string), 64)
+		must.Succeed(p.t, err)
+		sum += value
+	}
+	return len(answer.Data.Result), sum
+}
+
+// documented returns what the help of `proxy forecast` says to write, with this Prometheus and this cluster's manifests.
+func (s *town) documented() string {
+	s.t.Helper()
+	help, err := exec.Command(site.Program(s.t, "proxy"), "forecast", "--help").Output()
+	must.Succeed(s.t, err)
+	query := regexp.MustCompile(`promtool query instant .*\\\n.*vicinity_service_traffic.*\n.*--price.*`).FindString(string(help))
+	if query == "" {
+		s.t.Fatalf("the help has no query of bytes:\n%s", help)
+	}
+	readme, err := os.ReadFile("../../cmd/proxy/README.md")
+	must.Succeed(s.t, err)
+	for line := range strings.Lines(query) {
+		if !strings.Contains(string(readme), strings.TrimSpace(line)) {
+			s.t.Errorf("README.md does not say %s", line)
+		}
+	}
+	return strings.NewReplacer("promtool", site.Program(s.t, "promtool"), "http://prometheus:9090", "http://"+prometheusAddress,
+		"proxy forecast", site.Program(s.t, "proxy")+" forecast -o json --manifests "+s.manifests).Replace(query)
+}
+
+// timeOf is when a query was answered.
+func timeOf(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	must.Succeed(t, err)
+	var samples []struct{ Value [2]any }
+	must.Succeed(t, json.Unmarshal(text, &samples))
+	return fmt.Sprintf("%.3f", samples[0].Value[0])
+}
+
+// move moves megabytes from a client to a Service and as many back, and has the connection end.
+func (s *town) move(client *fabric.Pod, to *service, megabytes int) {
+	s.t.Helper()
+	wait.Success(s.t, "a transfer to "+to.name, func() error {
+		conn, err := client.Dial("tcp", to.clusterIP(model.IPv4).String(), fabric.Patience)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		return fabric.Transfer(conn, megabytes*1_000_000, megabytes*1_000_000)
+	})
+	var table *conntrack.Conn
+	must.Succeed(s.t, client.Node.Do(func() (err error) { table, err = conntrack.Dial(); return err }))
+	defer table.Close()
+	s.endIn(table, func(netip.AddrPort) bool { return true })
+}
+
+// TestAForecastRestsOnWhatPrometheusHas: real transfers, counted by the proxies of two nodes in two zones, scraped by a real
+// Prometheus. The query that our documents name leads to a forecast that sends as much to other zones as was counted there, and
+// every panel of the dashboard has series.
+func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
+	t.Parallel()
+	s := newTown(t)
+	away := s.addPod(s.across, "client-across")
+	near := s.add("near", allKeys, endpoint{pod: s.addPod(s.beside, "on-beside")})
+	far := s.add("far", allKeys, endpoint{pod: s.addPod(s.across, "on-across")})
+	near.port, far.port = transferPort, transferPort
+	s.write()
+	for _, on := range []*fabric.Node{s.here, s.across} {
+		s.count(on, "--metrics-bind-address", "0.0.0.0:10249")
+	}
+	// A rate begins with the second value of a series. What is there when a proxy begins is not its own to count.
+	for _, flow := range []struct {
+		client *fabric.Pod
+		to     *service
+	}{{s.client, near}, {s.client, far}, {away, far}} {
+		wait.Until(t, "a connection that is counted", func() bool {
+			s.move(flow.client, flow.to, 1)
+			for series := range s.numbers(flow.client.Node, "vicinity_service_traffic_bytes_total") {
+				if strings.Contains(series, fmt.Sprintf("service=%q", flow.to.name)) {
+					return true
+				}
+			}
+			return false
+		})
+	}
+	watched := monitoring.Files{Folder: "proxy", Job: "vicinity-proxy"}
+	p := s.startPrometheus(s.nowhere, watched, s.here, s.across)
+	const bytes = `vicinity_service_traffic_bytes_total{service!="", namespace="shop"}`
+	wait.Until(t, "the series of three flows in two directions, twice", func() bool {
+		_, scrapes := p.ask("min(count_over_time(" + bytes + "[1h]))")
+		series, _ := p.ask(bytes)
+		return series == 6 && scrapes >= 2
+	})
+	_, before := p.ask("sum(" + bytes + ")")
+	s.move(s.client, near, 4)
+	s.move(s.client, far, 8)
+	s.move(away, far, 2)
+	wait.Until(t, "what was moved", func() bool {
+		_, after := p.ask("sum(" + bytes + ")")
+		return after-before >= 2*(4+8+2)*1e6
+	})
+
+	// In the namespace of Prometheus, the lines of the document.
+	command := exec.Command("sh", "-ec", s.documented())
+	command.Dir = t.TempDir()
+	output, err := s.nowhere.Run(command)
+	must.Succeed(t, err)
+	var report forecast.Report
+	if err := json.Unmarshal([]byte(output[strings.Index(output, "{"):]), &report); err != nil {
+		t.Fatalf("%v:\n%s", err, output)
+	}
+	const month = 30 * 24 * 3600
+	when := timeOf(t, filepath.Join(command.Dir, "bytes.json"))
+	_, all := p.askAt(when, "sum(rate("+bytes+"[1d]))")
+	_, crossing := p.askAt(when, `sum(rate(vicinity_service_traffic_bytes_total{locality="other_zone"}[1d]))`)
+	now := report.Costs[0]
+	for what, pair := range map[string][2]float64{
+		"bytes in a month": {report.BytesInMonth, all * month},
+		"to other zones":   {now.Bytes, crossing * month},
+		"money":            {now.Money, crossing * month / 1e9 * 0.01},
+	} {
+		if got, want := pair[0], pair[1]; got < want*0.99 || got > want*1.01 || want == 0 {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	if crossing < 0.5*all || crossing > 0.65*all { // 8 of 14
+		t.Errorf("%v of %v B/s were counted to other zones", crossing, all)
+	}
+
+	for panel, queries := range watched.Queries(t, "Where traffic goes (--account)") {
+		for _, query := range queries {
+			if series, _ := p.ask(query); series == 0 {
+				t.Errorf("the panel %q shows nothing: %s", panel, query)
+			}
+		}
+	}
+	_, nearShare := p.ask(`vicinity:service_near_traffic:ratio_rate1h{namespace="shop", service="far"}`)
+	if nearShare < 0.1 || nearShare > 0.3 { // 2 of 10
+		t.Errorf("the recorded near share of shop/far is %v", nearShare)
+	}
+}

@@ -44,7 +44,7 @@ const forecastExamples = `  # what would a cluster gain? Nothing has to be insta
   promtool query instant -o json http://prometheus:9090 'sum by (node) (rate(requests_total[1h]))' > demand.json
   proxy forecast --demand demand.json
   promtool query instant -o json http://prometheus:9090 \
-    'sum by (node, namespace, service) (rate(vicinity_service_traffic_bytes_total[1d]))' > bytes.json
+    'sum by (instance, namespace, service) (rate(vicinity_service_traffic_bytes_total[1d]))' > bytes.json
   proxy forecast --demand bytes.json --price 0.01/GB`
 
 func newForecast() *cobra.Command {
@@ -140,10 +140,11 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 		"`FILE` with the demand of each node or zone (default: one client per node): "+
 			"names of nodes or zones and a number each, in YAML or JSON, or the "+
 			"result of a Prometheus instant query in JSON, by node or zone; or a folder with what /metrics of each node says in "+
-			"NODE.prom, with --account. Bounds are still planned as the proxies plan them")
+			"NODE.prom, with --account. What is by Service, too, is the demand of that Service. Bounds are planned as the proxies "+
+			"plan them, and, to compare, as they would be with this demand: as '120% measured'")
 	flags.StringVar(&f.price, "price", "",
 		"`PRICE` of bytes between zones, such as 0.01/GB: print what each setting would cost in a month. Needs --demand in bytes a second "+
-			"(sum by (node, namespace, service) (rate(vicinity_service_traffic_bytes_total[1d]))), or the folder")
+			"(sum by (instance, namespace, service) (rate(vicinity_service_traffic_bytes_total[1d]))), or the folder")
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json, yaml, or html for one file to look at")
 	flags.IntVar(&f.top, "top", 30, "`NUMBER` of Services that text shows; 0 for all")
 	f.gateFlags.register(flags)
@@ -335,7 +336,8 @@ func (f *forecastFlags) readDemand(state forecast.Cluster, options *forecast.Opt
 	if options.Demand, err = measured.weights.Demand(state); err != nil {
 		return fmt.Errorf("--demand %s: %w", f.demand, err)
 	}
-	options.DemandFrom, f.traffic = "Nodes ask as "+f.demand+" says.", measured.traffic
+	options.Asked, f.traffic = measured.asked, measured.traffic
+	options.DemandFrom = "Nodes ask as " + f.demand + " says."
 	return nil
 }
 

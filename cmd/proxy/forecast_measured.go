@@ -20,6 +20,8 @@ import (
 // measured is what was measured of who asks, and of bytes.
 type measured struct {
 	weights forecast.Weights
+	// asked is what nodes ask of single Services.
+	asked map[string]forecast.Weights
 	// traffic is nil unless there is a price.
 	traffic forecast.Traffic
 }
@@ -33,18 +35,24 @@ func (f *forecastFlags) readMeasured() (m measured, err error) {
 	if err != nil {
 		return m, err
 	}
-	if m.weights, err = forecast.ParseWeights(text); err == nil && f.perGB > 0 {
-		m.traffic, err = forecast.ParseTraffic(text)
+	if m.weights, err = forecast.ParseWeights(text); err != nil {
+		return m, err
+	}
+	samples, err := forecast.ParseSamples(text)
+	m.asked = forecast.AskedOf(samples)
+	if err == nil && f.perGB > 0 {
+		m.traffic, err = forecast.TrafficOf(samples)
 	}
 	return m, err
 }
 
 // The metrics that are read. A proxy without --account has none of them.
 const (
-	connectionsMetric    = "vicinity_connections_total"
-	trafficMetric        = "vicinity_traffic_bytes_total"
-	serviceTrafficMetric = "vicinity_service_traffic_bytes_total"
-	startMetric          = "process_start_time_seconds"
+	connectionsMetric        = "vicinity_connections_total"
+	trafficMetric            = "vicinity_traffic_bytes_total"
+	serviceConnectionsMetric = "vicinity_service_connections_total"
+	serviceTrafficMetric     = "vicinity_service_traffic_bytes_total"
+	startMetric              = "process_start_time_seconds"
 )
 
 // readMetrics reads what proxies answered at /metrics: a node asks as much as it made connections a second since its proxy
@@ -58,61 +66,72 @@ func readMetrics(folder string) (m measured, err error) {
 		return m, errors.New("there is no NODE.prom in the folder: what /metrics of each node's proxy says")
 	}
 	m.weights = forecast.Weights{}
-	var samples []forecast.Sample
+	var asked, traffic []forecast.Sample
 	for _, file := range files {
-		connections, bytes, err := readNode(file)
+		node := strings.TrimSuffix(filepath.Base(file), ".prom")
+		rates, err := readNode(file, node)
 		if err != nil {
 			return m, fmt.Errorf("%s: %w", filepath.Base(file), err)
 		}
-		m.weights[strings.TrimSuffix(filepath.Base(file), ".prom")] = connections
-		samples = append(samples, bytes...)
+		m.weights[node] = rates.connections
+		asked, traffic = append(asked, rates.asked...), append(traffic, rates.traffic...)
 	}
-	m.traffic, err = forecast.TrafficOf(samples)
+	m.asked = forecast.AskedOf(asked)
+	m.traffic, err = forecast.TrafficOf(traffic)
 	return m, err
 }
 
-// readNode returns how many connections a second a node made, and its bytes a second.
-func readNode(file string) (connections float64, traffic []forecast.Sample, err error) {
+// rates are connections and bytes a second of one node.
+type rates struct {
+	connections    float64
+	asked, traffic []forecast.Sample // by Service
+}
+
+func readNode(file, node string) (r rates, err error) {
 	text, err := limited.ReadFile(file, maxDemand)
 	if err != nil {
-		return 0, nil, err
+		return r, err
 	}
 	info, err := os.Stat(file)
 	if err != nil {
-		return 0, nil, err
+		return r, err
 	}
 	parser := expfmt.NewTextParser(prometheus.LegacyValidation)
 	families, err := parser.TextToMetricFamilies(bytes.NewReader(text))
 	if err != nil {
-		return 0, nil, err
+		return r, err
 	}
 	counted, began := families[connectionsMetric], families[startMetric]
 	if counted == nil || began == nil || len(began.GetMetric()) == 0 {
-		return 0, nil, fmt.Errorf("it lacks %s or %s: run the proxy with --account=services", connectionsMetric, startMetric)
+		return r, fmt.Errorf("it lacks %s or %s: run the proxy with --account=services", connectionsMetric, startMetric)
 	}
 	seconds := float64(info.ModTime().UnixNano())/1e9 - began.GetMetric()[0].GetGauge().GetValue()
 	if seconds <= 0 {
-		return 0, nil, errors.New("the file is older than the proxy whose metrics it has")
+		return r, errors.New("the file is older than the proxy whose metrics it has")
 	}
 	for _, metric := range counted.GetMetric() {
-		connections += metric.GetCounter().GetValue() / seconds
+		r.connections += metric.GetCounter().GetValue() / seconds
 	}
+	r.asked = samplesOf(families[serviceConnectionsMetric], node, seconds)
 	byService := families[serviceTrafficMetric]
 	if byService == nil {
 		byService = families[trafficMetric]
 	}
-	for _, metric := range byService.GetMetric() {
-		traffic = append(traffic, forecast.Sample{Labels: labelsOf(metric), Value: metric.GetCounter().GetValue() / seconds})
-	}
-	return connections, traffic, nil
+	r.traffic = samplesOf(byService, node, seconds)
+	return r, nil
 }
 
-func labelsOf(metric *dto.Metric) map[string]string {
-	labels := map[string]string{}
-	for _, label := range metric.GetLabel() {
-		labels[label.GetName()] = label.GetValue()
+// samplesOf are the series of a node's counter, by the second.
+func samplesOf(family *dto.MetricFamily, node string, seconds float64) []forecast.Sample {
+	var samples []forecast.Sample
+	for _, metric := range family.GetMetric() {
+		labels := map[string]string{"node": node}
+		for _, label := range metric.GetLabel() {
+			labels[label.GetName()] = label.GetValue()
+		}
+		samples = append(samples, forecast.Sample{Labels: labels, Value: metric.GetCounter().GetValue() / seconds})
 	}
-	return labels
+	return samples
 }
 
 // parsePrice reads a price, such as 0.01/GB.

@@ -62,7 +62,7 @@ func TestForecastSaysWhatOtherZonesWouldCost(t *testing.T) {
 		}
 	}
 	text := proxyCommand(t, "forecast", "--manifests", state, "--demand", folder, "--price", "0.01/GB").stdout
-	if !strings.Contains(text, "To other zones in a month, of 2.592 GB in all, at 0.01 for each GB:") {
+	if !strings.Contains(text, "To other zones in a month, of 2.59 GB in all, at 0.01 for each GB:") {
 		t.Errorf("the text is\n%s", text)
 	}
 }

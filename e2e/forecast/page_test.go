@@ -21,6 +21,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
@@ -53,8 +54,13 @@ func open(t *testing.T, objects convert.Objects, width int64, bounds ...uint64) 
 	if len(refused) > 0 {
 		t.Fatal(refused)
 	}
+	return openReport(t, &report, width)
+}
+
+func openReport(t *testing.T, report *forecast.Report, width int64) *browser {
+	t.Helper()
 	var text bytes.Buffer
-	must.Succeed(t, forecast.HTML(&text, &report))
+	must.Succeed(t, forecast.HTML(&text, report))
 	file := filepath.Join(t.TempDir(), "forecast.html")
 	must.Succeed(t, os.WriteFile(file, text.Bytes(), 0o600))
 
@@ -250,6 +256,35 @@ func (b *browser) wantOpened(service, key string) {
 	b.want("its place", `(({top}) => top >= 0 && top < innerHeight / 2 || scrollY + innerHeight >= document.body.scrollHeight - 1)`+
 		`(document.activeElement.getBoundingClientRect())`, true)
 	b.want("its row", `document.querySelector("#services [aria-expanded=true]").textContent`, service)
+}
+
+// TestThePageSaysWhatOtherZonesCost, in a wide window and a narrow one; and nothing of that where there is no price.
+func TestThePageSaysWhatOtherZonesCost(t *testing.T) {
+	cluster := forecast.NewCluster(town(10, 3), convert.View{})
+	options := forecast.Options{
+		Now: time.Now(), Bounds: []uint64{policy.UsualMaxLoad}, DemandFrom: "Nodes ask as bytes.json says.",
+		Demand: func(*model.Node) float64 { return 1 },
+	}
+	report, _ := forecast.Make(cluster, options)
+	report.Price(forecast.Traffic{"": 1e9 / (30 * 24 * 3600)}, 2) // 1 GB a month
+	for _, width := range []int64{1280, 390} {
+		b := openReport(t, &report, width)
+		for i, total := range report.Settings {
+			row := fmt.Sprintf(`document.getElementById("settings").tBodies[0].rows[%d]`, i)
+			b.want("a setting", row+`.cells[0].textContent`, total.Setting)
+			b.want("bytes", row+`.cells[6].textContent`, fmt.Sprintf("%.2f GB", total.OtherZones))
+			b.want("money", row+`.cells[7].textContent`, fmt.Sprintf("%.2f", 2*total.OtherZones))
+			b.want("its column", row+`.cells[6].dataset.label`, "To other zones, a month")
+		}
+		b.want("the price", `document.getElementById("price").textContent`,
+			"1.00 GB are moved in a month. What goes to other zones costs 2 for each GB.")
+		b.want("how much wider than its window the page is", `document.documentElement.scrollWidth - innerWidth`, 0)
+		b.screenshot(fmt.Sprintf("forecast-cost-%d.png", width))
+	}
+	report, _ = forecast.Make(cluster, options)
+	b := openReport(t, &report, 1280)
+	b.want("columns without a price", `document.getElementById("settings").rows[0].cells.length`, 7)
+	b.want("the price", `document.getElementById("price").offsetHeight`, 0)
 }
 
 // TestThePageFitsIntoEveryWindow: nothing is cut, but in a box that says so; of each Service its name and what is better are

@@ -32,7 +32,7 @@ func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Serv
 	hasOwnKeys := len(read.Topology.Keys) > 0
 	isGain := func(o *Outlook) bool { return o.Note == "" && o.Zone-now.Zone >= worthZone && o.Refused <= now.Refused }
 	set := func(setting string) string {
-		changed := Setting{setting, f.boundOf(setting)}.apply(object)
+		changed := Setting{Name: setting, bound: f.boundOf(setting)}.apply(object)
 		return difference(object, changed)
 	}
 	switch {

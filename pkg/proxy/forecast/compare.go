@@ -43,19 +43,19 @@ func clientsIn(clusters ...Cluster) map[model.ObjectName][]model.ObjectName {
 // mean is what the endpoints of a port would get if all got the same, in what nodes ask, or clients.
 type mean struct {
 	load      float64
-	byClients bool
+	ofService bool
 }
 
 // meanOf is the mean that loads are multiples of: the one before the changes. If no endpoint answered then, or other
 // clients asked, the two cannot be compared, and it is the mean of the port itself.
 func (f *forecaster) meanOf(setting Setting, portion *portion, spread *fleet.Spread) float64 {
-	own := mean{spread.Mean, spread.ByClients}
+	own := mean{spread.Mean, spread.OfService}
 	if f.means != nil && setting.Name == Now {
 		for _, port := range portion.ports {
 			f.means[port] = own
 		}
 	}
-	if before := f.before[portion.ports[0]]; before.load > 0 && before.byClients == own.byClients {
+	if before := f.before[portion.ports[0]]; before.load > 0 && before.ofService == own.ofService {
 		return before.load
 	}
 	return own.load

@@ -3,24 +3,16 @@ package forecast
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
-	"strconv"
 	"text/tabwriter"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
 // Traffic is how many bytes a second Services move, both ways, by namespace/name; of those without a name together under "".
 type Traffic map[string]float64
-
-// Sample is one series of what proxies counted: its labels, and its value.
-type Sample struct {
-	Labels map[string]string
-	Value  float64
-}
 
 // TrafficOf adds up bytes a second by the labels namespace and service.
 func TrafficOf(samples []Sample) (Traffic, error) {
@@ -29,47 +21,22 @@ func TrafficOf(samples []Sample) (Traffic, error) {
 		if isRate := sample.Value >= 0 && !math.IsInf(sample.Value, 0); !isRate { // nor is NaN
 			return nil, fmt.Errorf("sample %d: %v is no number of bytes a second", i+1, sample.Value)
 		}
-		name := ""
-		if sample.Labels["service"] != "" {
-			name = sample.Labels["namespace"] + "/" + sample.Labels["service"]
-		}
-		traffic[name] += sample.Value
+		traffic[sample.service()] += sample.Value
 	}
-	if traffic.all() == 0 {
+	switch {
+	case len(samples) == 0:
+		return nil, errors.New("a price needs bytes: the result of an instant query, such as " +
+			"sum by (instance, namespace, service) (rate(vicinity_service_traffic_bytes_total[1d])), or a folder of metrics")
+	case traffic.all() == 0:
 		return nil, errors.New("no byte was counted")
 	}
 	return traffic, nil
 }
 
-// ParseTraffic reads what Prometheus answers to an instant query of bytes a second.
-func ParseTraffic(text []byte) (Traffic, error) {
-	converted, err := yaml.YAMLToJSONStrict(text)
-	if err != nil {
-		return nil, err
-	}
-	found, isResult, err := samplesIn(converted)
-	switch {
-	case err != nil:
-		return nil, err
-	case !isResult:
-		return nil, errors.New("a price needs bytes: the result of an instant query, such as " +
-			"sum by (node, namespace, service) (rate(vicinity_service_traffic_bytes_total[1d])), or a folder of metrics")
-	}
-	samples := make([]Sample, len(found))
-	for i, sample := range found {
-		text, _ := sample.Value[1].(string)
-		value, err := strconv.ParseFloat(text, 64)
-		if err != nil {
-			return nil, fmt.Errorf("sample %d: %v is no number", i+1, sample.Value[1])
-		}
-		samples[i] = Sample{sample.Metric, value}
-	}
-	return TrafficOf(samples)
-}
-
+// all is the same however often it is asked: sums of fractions depend on their order.
 func (t Traffic) all() (sum float64) {
-	for _, bytes := range t {
-		sum += bytes
+	for _, service := range slices.Sorted(maps.Keys(t)) {
+		sum += t[service]
 	}
 	return sum
 }
@@ -105,19 +72,36 @@ func (r *Report) Price(traffic Traffic, perGB float64) {
 	}
 }
 
-// costs writes what each setting would cost.
-func (p *printer) costs(report *Report) {
-	if len(report.Costs) == 0 {
+// costs writes what bytes would cost, a line for each cost, under a name.
+func (p *printer) costs(report *Report, names []string, costs []Cost) {
+	if len(costs) == 0 {
 		return
 	}
-	p.f("\nTo other zones in a month, of %s in all, at %g for each GB:\n", gigabytes(report.BytesInMonth), report.PerGB)
+	unit := unitOf(report.BytesInMonth)
+	p.f("\nTo other zones in a month, of %s in all, at %g for each GB:\n", unit.text(report.BytesInMonth), report.PerGB)
 	table := tabwriter.NewWriter(p.w, 0, 0, 3, ' ', tabwriter.AlignRight)
-	for _, cost := range report.Costs {
-		printable.Fprintf(table, "  %s\t%s\t%.2f\t\n", cost.Setting, gigabytes(cost.Bytes), cost.Money)
+	for i, cost := range costs {
+		printable.Fprintf(table, "  %s\t%s\t%.2f\t\n", names[i], unit.text(cost.Bytes), cost.Money)
 	}
 	if p.err == nil {
 		p.err = table.Flush()
 	}
 }
 
-func gigabytes(bytes float64) string { return fmt.Sprintf("%.4g GB", bytes/gigabyte) }
+// byteUnit is one that all numbers of a table share, so that they can be compared.
+type byteUnit struct {
+	name  string
+	bytes float64
+}
+
+// unitOf returns the largest unit of which there is at least one.
+func unitOf(most float64) byteUnit {
+	for _, unit := range []byteUnit{{"PB", 1e15}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}} {
+		if most >= unit.bytes {
+			return unit
+		}
+	}
+	return byteUnit{"kB", 1e3}
+}
+
+func (u byteUnit) text(bytes float64) string { return fmt.Sprintf("%.2f %s", bytes/u.bytes, u.name) }

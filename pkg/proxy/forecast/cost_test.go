@@ -26,7 +26,11 @@ func TestBytesOfAServiceFollowItsConnections(t *testing.T) {
 		{"metric": {"node": "b", "namespace": "shop", "service": "api"}, "value": [0, "1000"]},
 		{"metric": {"node": "a", "namespace": "", "service": ""}, "value": [0, "100"]},
 		{"metric": {"node": "a", "namespace": "shop", "service": "gone"}, "value": [0, "400"]}]}}`
-	traffic, err := ParseTraffic([]byte(text))
+	samples, err := ParseSamples([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	traffic, err := TrafficOf(samples)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,9 +45,9 @@ func TestBytesOfAServiceFollowItsConnections(t *testing.T) {
 	}
 	var page bytes.Buffer
 	p := printer{w: &page}
-	p.costs(report)
+	p.costs(report, settingsIn(report), report.Costs)
 	for _, line := range []string{
-		"To other zones in a month, of 6.48 GB in all, at 0.02 for each GB:", "now     3.37 GB   0.07", "PreferSameZone   0.1296 GB   0.00",
+		"To other zones in a month, of 6.48 GB in all, at 0.02 for each GB:", "now   3.37 GB   0.07", "PreferSameZone   0.13 GB   0.00",
 	} {
 		if !strings.Contains(page.String(), line) {
 			t.Errorf("the text lacks %q:\n%s", line, &page)
@@ -60,8 +64,12 @@ func TestWhatHasNoBytesHasNoPrice(t *testing.T) {
 		"no number":     `[{"metric": {"node": "a"}, "value": [0, "NaN"]}]`,
 		"a word":        `[{"metric": {"node": "a"}, "value": [0, "x"]}]`,
 	} {
-		if traffic, err := ParseTraffic([]byte(text)); err == nil {
-			t.Errorf("%s: %v", name, traffic)
+		samples, err := ParseSamples([]byte(text))
+		if err == nil {
+			_, err = TrafficOf(samples)
+		}
+		if err == nil {
+			t.Errorf("%s: there is a price", name)
 		}
 	}
 }

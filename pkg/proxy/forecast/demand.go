@@ -23,8 +23,7 @@ import (
 type Weights map[string]float64
 
 // ParseWeights reads weights by node or zone: a YAML or JSON mapping from names to numbers, or what Prometheus answers
-// to an instant query, as its API or promtool's -o json prints it. There the label node, zone or
-// topology_kubernetes_io_zone is the name.
+// to an instant query, as its API or promtool's -o json prints it. There the first of nameLabels is the name.
 func ParseWeights(text []byte) (Weights, error) {
 	converted, err := yaml.YAMLToJSONStrict(text) // which refuses a name that stands there twice
 	if err != nil {
@@ -35,7 +34,7 @@ func ParseWeights(text []byte) (Weights, error) {
 		if err != nil {
 			return nil, err
 		}
-		return samples.weights()
+		return weightsOf(samples)
 	}
 	var given map[string]*float64 // nil: there is a name without a number
 	if err := json.Unmarshal(converted, &given); err != nil {
@@ -56,6 +55,23 @@ func ParseWeights(text []byte) (Weights, error) {
 	return weights, nil
 }
 
+// AskedOf returns what nodes ask of each Service, by namespace/name: samples whose labels name a node and a Service.
+func AskedOf(samples []Sample) map[string]Weights {
+	asked := map[string]Weights{}
+	for i := range samples {
+		sample := &samples[i]
+		node, service := sample.nameOf("node", "instance"), sample.service()
+		if node == "" || service == "" {
+			continue
+		}
+		if asked[service] == nil {
+			asked[service] = Weights{}
+		}
+		asked[service][node] += sample.Value
+	}
+	return asked
+}
+
 // add adds to a weight. The sum must be one, too.
 func (w Weights) add(name string, weight float64) error {
 	sum := w[name] + weight
@@ -66,15 +82,60 @@ func (w Weights) add(name string, weight float64) error {
 	return nil
 }
 
-type sample struct {
-	Metric map[string]string `json:"metric"`
-	Value  [2]any            `json:"value"` // the time, and the value as a text
+// Sample is one series of what was measured: its labels, and its value.
+type Sample struct {
+	Labels map[string]string
+	Value  float64
 }
 
-type vector []sample
+// UnmarshalJSON reads a sample of an instant query's result.
+func (s *Sample) UnmarshalJSON(text []byte) error {
+	var written struct {
+		Metric map[string]string `json:"metric"`
+		Value  [2]any            `json:"value"` // the time, and the value as a text
+	}
+	if err := json.Unmarshal(text, &written); err != nil {
+		return err
+	}
+	number, _ := written.Value[1].(string)
+	value, err := strconv.ParseFloat(number, 64)
+	if err != nil {
+		return fmt.Errorf("%v is no number", written.Value[1])
+	}
+	s.Labels, s.Value = written.Metric, value
+	return nil
+}
+
+// nameOf returns the value of the first label that the sample has.
+func (s *Sample) nameOf(labels ...string) string {
+	for _, label := range labels {
+		if name := s.Labels[label]; name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// service returns the namespace/name of the Service that the sample is of; empty if it is of none.
+func (s *Sample) service() string {
+	if s.Labels["service"] == "" {
+		return ""
+	}
+	return s.Labels["namespace"] + "/" + s.Labels["service"]
+}
+
+// ParseSamples reads the result of an instant query. A text that is none has no samples.
+func ParseSamples(text []byte) ([]Sample, error) {
+	converted, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return nil, err
+	}
+	samples, _, err := samplesIn(converted)
+	return samples, err
+}
 
 // samplesIn finds the samples of an instant query, and reports whether the text is a result at all.
-func samplesIn(text []byte) (samples vector, isResult bool, err error) {
+func samplesIn(text []byte) (samples []Sample, isResult bool, err error) {
 	var answer struct {
 		Status string `json:"status"`
 		Error  string `json:"error"`
@@ -90,43 +151,49 @@ func samplesIn(text []byte) (samples vector, isResult bool, err error) {
 		case answer.Data.ResultType != "vector":
 			return nil, true, fmt.Errorf("the result is a %s; ask an instant query, whose result is a vector", answer.Data.ResultType)
 		}
-		err := json.Unmarshal(answer.Data.Result, &samples)
+		samples, err = readSamples(answer.Data.Result)
 		return samples, true, err
 	}
 	if len(text) > 0 && text[0] == '[' {
-		err := json.Unmarshal(text, &samples)
+		samples, err = readSamples(text)
 		return samples, true, err
 	}
 	return nil, false, nil
 }
 
-// nameLabels are the labels of a sample that name a node or a zone, the first that it has.
-var nameLabels = [...]string{"node", "zone", "topology_kubernetes_io_zone"}
+// readSamples says of which sample it is what is wrong.
+func readSamples(text []byte) ([]Sample, error) {
+	var written []json.RawMessage
+	if err := json.Unmarshal(text, &written); err != nil {
+		return nil, err
+	}
+	samples := make([]Sample, len(written))
+	for i := range written {
+		if err := json.Unmarshal(written[i], &samples[i]); err != nil {
+			return nil, fmt.Errorf("sample %d: %w", i+1, err)
+		}
+	}
+	return samples, nil
+}
 
-func (v vector) weights() (Weights, error) {
+// nameLabels are the labels of a sample that name a node or a zone, the first that it has. Our PodMonitor writes the
+// node's name into instance.
+var nameLabels = []string{"node", "zone", "topology_kubernetes_io_zone", "instance"}
+
+func weightsOf(samples []Sample) (Weights, error) {
 	weights, seen := Weights{}, map[string]bool{}
-	for i, sample := range v {
-		series := fmt.Sprint(sample.Metric) // in the order of the labels
+	for i, sample := range samples {
+		series := fmt.Sprint(sample.Labels) // in the order of the labels
 		if seen[series] {
 			return nil, fmt.Errorf("sample %d is of the same series as one before it: %s", i+1, printable.Short(series))
 		}
 		seen[series] = true
-		name := ""
-		for _, label := range nameLabels {
-			if name == "" {
-				name = sample.Metric[label]
-			}
-		}
-		text, _ := sample.Value[1].(string)
-		value, err := strconv.ParseFloat(text, 64)
-		switch {
-		case name == "":
+		name := sample.nameOf(nameLabels...)
+		if name == "" {
 			return nil, fmt.Errorf("sample %d has none of the labels %s; write the query with `sum by (node)`",
-				i+1, strings.Join(nameLabels[:], ", "))
-		case err != nil:
-			return nil, fmt.Errorf("sample %d: %v is no number", i+1, sample.Value[1])
+				i+1, strings.Join(nameLabels, ", "))
 		}
-		if err := weights.add(name, value); err != nil {
+		if err := weights.add(name, sample.Value); err != nil {
 			return nil, err
 		}
 	}

@@ -1,16 +1,21 @@
 package forecast
 
 import (
+	"fmt"
+	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 )
 
 func TestWeightsAreReadFromMappingsAndQueries(t *testing.T) {
@@ -92,5 +97,60 @@ func TestAZonesWeightIsSharedByItsNodes(t *testing.T) {
 		if _, err := bad.Demand(cluster); err == nil {
 			t.Errorf("%v is a demand", bad)
 		}
+	}
+}
+
+// TestAServiceIsAskedAsItWasMeasured: a Service that was measured is asked by its own clients, others as all together are. A
+// bound that is planned without what was measured does not hold for those clients, and beside it stands what would.
+func TestAServiceIsAskedAsItWasMeasured(t *testing.T) {
+	const text = `[{"metric":{"node":"a1","namespace":"shop","service":"web"},"value":[1,"3"]},` +
+		`{"metric":{"instance":"b1","namespace":"shop","service":"web"},"value":[1,"1"]},` +
+		`{"metric":{"node":"b1","namespace":"","service":""},"value":[1,"36"]}]`
+	weights, err := ParseWeights([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	samples, err := ParseSamples([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	zoned := func(service *corev1.Service) {
+		service.Annotations[policy.TopologyKeysAnnotation] = string(policy.Zone) + ", " + string(policy.AnyNode)
+		service.Spec.ClusterIP = "10.96.0.10"
+	}
+	on := func(name string, nodes ...string) *discoveryv1.EndpointSlice {
+		slice := objects.Slice("shop", name, name)
+		for i, node := range nodes {
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}, NodeName: &node})
+		}
+		return slice
+	}
+	cluster := NewCluster(convert.Objects{
+		Nodes: []*corev1.Node{
+			objects.Node("a1", map[string]string{string(policy.Zone): "a"}), objects.Node("b1", map[string]string{string(policy.Zone): "b"}),
+		},
+		Services: []*corev1.Service{objects.Service("shop", "other", zoned), objects.Service("shop", "web", zoned)},
+		Slices:   []*discoveryv1.EndpointSlice{on("web", "a1", "b1", "b1", "b1"), on("other", "a1")},
+	}, convert.View{})
+	demand, err := weights.Demand(cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, refused := Make(cluster, Options{Now: time.Now(), Bounds: []uint64{120}, Demand: demand, Asked: AskedOf(samples)})
+	if len(refused) > 0 || len(report.Services) != 2 {
+		t.Fatalf("%+v, refused: %v", report, refused)
+	}
+	other, web := &report.Services[0], &report.Services[1]
+	if got := other.outlook(Now).Zone; math.Abs(got-3./40) > 1e-6 {
+		t.Errorf("%v of shop/other stay in the zone, of all that was measured 3 of 40 are asked there", got)
+	}
+	for setting, want := range map[string]float64{Now: 3, "120%": 1.8, "120% measured": 1.2} {
+		if got := web.outlook(setting).Busiest.Load; math.Abs(got-want) > 0.01 {
+			t.Errorf("%s: the busiest endpoint expects %v times the mean, want %v", setting, got, want)
+		}
+	}
+	// Without a demand there is nothing to compare.
+	if report, _ := Make(cluster, Options{Now: time.Now(), Bounds: []uint64{120}}); report.Services[0].outlook("120% measured") != nil {
+		t.Errorf("a bound is planned with what nobody measured")
 	}
 }

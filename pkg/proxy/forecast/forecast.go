@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -25,8 +26,10 @@ type Options struct {
 	OnlyNow bool
 	// Only is what is asked about: one Service, or those of a namespace; empty: all.
 	Only explain.Query
-	// Demand is what each node asks; nil: as its labels say, or the Service's clients. DemandFrom says where it is from.
+	// Demand is what each node asks; nil: as its labels say, or the Service's clients. Asked is what nodes ask of single
+	// Services, by namespace/name, where that was measured, too. DemandFrom says where they are from.
 	Demand     fleet.Demand
+	Asked      map[string]Weights
 	DemandFrom string
 	// Judge says what is wrong with a Service's settings; it may be nil.
 	Judge Judge
@@ -48,8 +51,8 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 	timed, open := avoided.Evacuated()
 	f := forecaster{
 		Cluster: cluster, fleet: fleet.New(nodes, options.Demand), avoided: avoided, refused: refused,
-		controllers: newControllers(cluster.nodes), settings: settingsOf(options.Bounds), judge: options.Judge,
-		onlyEvacuatedOn: map[string]*NodeOnlyEvacuated{},
+		controllers: newControllers(cluster.nodes), settings: settingsOf(options.Bounds, options.Demand != nil),
+		asked: options.Asked, judge: options.Judge, onlyEvacuatedOn: map[string]*NodeOnlyEvacuated{},
 	}
 	if options.OnlyNow {
 		f.settings = f.settings[:1]
@@ -60,6 +63,10 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 		OnlyEvacuatedOn: []NodeOnlyEvacuated{},
 	}
 	report.note(nodes)
+	if i := slices.IndexFunc(f.settings, func(s Setting) bool { return s.isMeasured }); i >= 0 {
+		report.Notes = append(report.Notes, fmt.Sprintf("%q is a bound that is planned with this demand. Proxies know nothing of it, "+
+			"except by the annotation %s of Services and the label %s of Nodes.", f.settings[i].Name, policy.ClientsAnnotation, policy.DemandLabel))
+	}
 	return f, report
 }
 
@@ -98,6 +105,7 @@ type forecaster struct {
 	avoided     *model.Cluster // which knows nothing but what is held against nodes
 	controllers controllers
 	settings    []Setting
+	asked       map[string]Weights
 	judge       Judge
 	refused     []model.Finding
 
@@ -308,6 +316,7 @@ func (f *forecaster) outlook(
 	for i, portion := range portions {
 		spread := f.fleet.Spread(fleet.Question{
 			Topology: topology, IsLocal: service.InternalTrafficLocal, Endpoints: portion.endpoints, Clients: clients,
+			Asked: f.asked[service.Name.String()], PlansAsked: setting.isMeasured,
 		})
 		times := float64(len(portion.ports))
 		asked += times * spread.Asked

@@ -17,8 +17,9 @@ import (
 type Setting struct {
 	// Name is how it is called in the output: that of a value of the API, a bound as "120%", Now or None.
 	Name string
-	// bound is the load bound in percent; 0 for none.
-	bound uint64
+	// bound is the load bound in percent; 0 for none. isMeasured: it is planned with what was measured.
+	bound      uint64
+	isMeasured bool
 }
 
 // The settings by name, beside bounds.
@@ -27,11 +28,17 @@ const (
 	None = "none" // no preference
 )
 
+// measured follows the name of a bound that is planned with what was measured.
+const measured = " measured"
+
 // settingsOf returns the settings to compare, in the order of the output.
-func settingsOf(bounds []uint64) []Setting {
+func settingsOf(bounds []uint64, isMeasured bool) []Setting {
 	settings := []Setting{{Name: Now}, {Name: None}, {Name: policy.PreferSameZone}, {Name: policy.PreferSameNode}, {Name: policy.ModeAuto}}
 	for _, bound := range bounds {
-		settings = append(settings, Setting{policy.FormatMaxLoad(bound), bound})
+		settings = append(settings, Setting{Name: policy.FormatMaxLoad(bound), bound: bound})
+		if isMeasured {
+			settings = append(settings, Setting{policy.FormatMaxLoad(bound) + measured, bound, true})
+		}
 	}
 	return settings
 }
@@ -49,7 +56,7 @@ func (s Setting) apply(service *corev1.Service) *corev1.Service {
 	}
 	changed := *service
 	if s.bound > 0 {
-		changed.Annotations = with(service.Annotations, policy.MaxLoadAnnotation, s.Name)
+		changed.Annotations = with(service.Annotations, policy.MaxLoadAnnotation, policy.FormatMaxLoad(s.bound))
 		delete(changed.Annotations, policy.TopologyAwareHintsAnnotation)
 		delete(changed.Annotations, policy.TopologyModeAnnotation)
 		switch {

@@ -19,7 +19,7 @@ func Text(w io.Writer, report *Report, most int) error {
 	p.f("%s and %s%s, forecast for new connections inside the cluster. %s\n\n", count(report.Nodes, "Node"),
 		count(len(report.Services), "Service"), report.ofNamespace(), report.Demand)
 	p.totals(report, settingsIn(report), report.Settings)
-	p.costs(report)
+	p.costs(report, settingsIn(report), report.Costs)
 	p.notes(report)
 	p.onlyEvacuated(report, most)
 	if len(report.Services) > 0 {
@@ -323,6 +323,7 @@ func Comparison(w io.Writer, changes string, before, after *Report, most int) er
 	p := printer{w: w}
 	p.f("Before and after%s: %s. %s\n\n", after.ofNamespace(), changes, after.Demand)
 	p.totals(after, []string{"before", "after"}, []Total{before.Settings[0], after.Settings[0]})
+	p.costs(after, []string{"before", "after"}, slices.Concat(before.Costs, after.Costs))
 	p.notes(after)
 	p.onlyEvacuated(after, most)
 	differences := Differences(before, after)

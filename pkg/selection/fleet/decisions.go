@@ -1,6 +1,9 @@
 package fleet
 
 import (
+	"iter"
+	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -90,15 +93,55 @@ func (f *Fleet) decisionsOf(q Question, census *census) *decisions {
 	case len(d.keys) == 0: // hints
 		d.keys = []policy.Key{policy.Hostname, policy.Zone}
 	case q.Topology.MaxLoad > 0:
-		demand := census.cells.ByLabels()
-		if len(q.Topology.Clients) > 0 {
-			demand = census.cells.Named(q.Clients)
-		}
-		d.plan = balance.NewPlan(demand, balance.NewPlaces(d.keys, q.Endpoints, f.view.ValueOf), int(q.Topology.MaxLoad))
+		d.plan = balance.NewPlan(f.plannedWith(&q, census), balance.NewPlaces(d.keys, q.Endpoints, f.view.ValueOf), int(q.Topology.MaxLoad))
 	}
 	d.values = make([]vocabulary, len(d.keys))
 	d.classify(f.view)
 	return d
+}
+
+// plannedWith is the demand that a bound is planned with.
+func (f *Fleet) plannedWith(q *Question, census *census) balance.Demand {
+	asked := f.asked(q)
+	switch {
+	case q.PlansAsked && asked != nil:
+		return census.cells.Named(f.wholeNumbers(maps.All(asked)))
+	case q.PlansAsked && f.isGiven:
+		if census.given == nil {
+			demand := census.cells.Named(f.wholeNumbers(f.all()))
+			census.given = &demand
+		}
+		return *census.given
+	case len(q.Topology.Clients) > 0:
+		return census.cells.Named(q.Clients)
+	}
+	return census.cells.ByLabels()
+}
+
+// all yields what each node asks.
+func (f *Fleet) all() iter.Seq2[int32, float64] {
+	return func(yield func(int32, float64) bool) {
+		for i, asks := range f.asks {
+			if !yield(int32(i), asks) {
+				return
+			}
+		}
+	}
+}
+
+// wholeNumbers scales a demand so that whoever asks most asks balance.MaxDemand, and whoever asks anything at least 1.
+func (f *Fleet) wholeNumbers(asks iter.Seq2[int32, float64]) map[string]uint32 {
+	most := 0.0
+	for _, asked := range asks {
+		most = max(most, asked)
+	}
+	whole := map[string]uint32{}
+	for node, asked := range asks {
+		if asked > 0 {
+			whole[f.nodes[node].Name] = uint32(max(1, math.Round(asked/most*balance.MaxDemand)))
+		}
+	}
+	return whole
 }
 
 // byHints reports whether hints decide.

@@ -139,14 +139,30 @@ type census struct {
 	crowds []crowd
 	of     []int32 // the crowd of each node
 	cells  *balance.Cells
+	// given is the demand of the fleet as bounds may be planned with it; nil until one is.
+	given *balance.Demand
 }
 
 // crowd is nodes with the same values of all keys but the hostname, in one zone and one region.
 type crowd struct {
 	node         int32 // one of them
-	nodes        int
+	askers       int   // those that ask anything
 	asks         float64
 	zone, region int32
+}
+
+func (c *crowd) add(asks float64) {
+	if asks > 0 {
+		c.askers++
+		c.asks += asks
+	}
+}
+
+func (c *crowd) take(asks float64) {
+	if asks > 0 {
+		c.askers--
+		c.asks -= asks
+	}
 }
 
 // mostCensuses is how many lists of keys are remembered. Anybody may write another one.
@@ -183,8 +199,7 @@ func (f *Fleet) censusOf(keys []policy.Key) *census {
 			c.crowds = append(c.crowds, crowd{node: int32(i), zone: f.zoneOf[i], region: f.regionOf[i]})
 		}
 		c.of[i] = at
-		c.crowds[at].nodes++
-		c.crowds[at].asks += f.asks[i]
+		c.crowds[at].add(f.asks[i])
 	}
 	f.censuses[name] = c
 	return c

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"iter"
+	"maps"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -18,6 +19,10 @@ type Question struct {
 	Endpoints []model.PortEndpoint
 	// Clients is how many ready endpoints the Services that are named as clients have on each node; nil if none is named.
 	Clients map[string]uint32
+	// Asked is what nodes were measured to ask of this Service, by name. Empty: what the fleet's demand says.
+	Asked map[string]float64
+	// PlansAsked: a bound is planned with what nodes ask, as far as that was measured, and not with what proxies know.
+	PlansAsked bool
 }
 
 // Spread is where the connections of all nodes go. Amounts are in the unit of the demand.
@@ -33,8 +38,8 @@ type Spread struct {
 	Node, Zone, Region, OtherZones float64
 	// Refusers are the nodes that refuse. The zero value: none does.
 	Refusers Refusers
-	// ByClients: what nodes ask is what named clients ask, in ready endpoints of those.
-	ByClients bool
+	// OfService: what nodes ask is what they ask of this Service: as measured, or in ready endpoints of the named clients.
+	OfService bool
 	// Keys is what goes to the endpoints that each of the topology keys matches and none before it.
 	Keys []float64
 	// Loads is what each endpoint gets, and Mean what each would get if all got the same: those that are ready and stay,
@@ -67,29 +72,28 @@ func (f *Fleet) Spread(q Question) Spread {
 	}
 	census := f.censusOf(keys)
 	crowds, asks := slices.Clone(census.crowds), func(node int32) float64 { return f.asks[node] }
-	named := f.named(q.Clients)
+	named := f.named(&q)
 	if named != nil {
 		asks = func(node int32) float64 { return named[node] }
 		for i := range crowds {
-			crowds[i].asks = 0
+			crowds[i].askers, crowds[i].asks = 0, 0
 		}
-		for node, asked := range named { // whole numbers: their order does not matter
-			crowds[census.of[node]].asks += asked
+		for _, node := range slices.Sorted(maps.Keys(named)) { // sums of fractions depend on their order
+			crowds[census.of[node]].add(named[node])
 		}
 	}
 	s := spreading{
 		fleet: f, decisions: f.decisionsOf(q, census), places: f.placesOf(q.Endpoints),
-		out: Spread{Keys: make([]float64, len(keys)), Loads: make([]float64, len(q.Endpoints)), ByClients: named != nil},
+		out: Spread{Keys: make([]float64, len(keys)), Loads: make([]float64, len(q.Endpoints)), OfService: named != nil},
 	}
 	sent := sent{hosts: f.hostsOf(q.Endpoints), crowds: make([]*target, len(crowds)), crowdOf: census.of}
 	for _, host := range sent.hosts {
 		crowd := &crowds[census.of[host]]
-		crowd.nodes--
-		crowd.asks -= asks(host)
+		crowd.take(asks(host))
 		sent.byHost = append(sent.byHost, s.send(&f.nodes[host], host, crowd, asks(host)))
 	}
 	for i := range crowds {
-		if crowd := &crowds[i]; crowd.nodes > 0 { // else what is left is what rounding left
+		if crowd := &crowds[i]; crowd.askers > 0 { // else what is left is what rounding left
 			sent.crowds[i] = s.send(&model.Node{Labels: f.nodes[crowd.node].Labels}, nowhere, crowd, crowd.asks)
 		}
 	}
@@ -155,22 +159,30 @@ func (f *Fleet) why(q Question, node *model.Node) selection.Reason {
 	return choice.Reason
 }
 
-// named returns what nodes ask that have clients, by node; nil if all ask as their labels say. Clients on unknown
-// nodes do not count.
-func (f *Fleet) named(clients map[string]uint32) map[int32]float64 {
-	if f.isGiven {
-		return nil
+// named returns what nodes ask of this Service, as measured, or by its clients; nil if all ask as the fleet's demand says.
+func (f *Fleet) named(q *Question) map[int32]float64 {
+	if asked := f.asked(q); asked != nil || f.isGiven {
+		return asked
 	}
-	var named map[int32]float64
-	for name, count := range clients {
-		if node, known := f.byName[name]; known && count > 0 {
-			if named == nil {
-				named = map[int32]float64{}
+	return known(f, q.Clients, func(clients uint32) float64 { return float64(min(clients, balance.MaxDemand)) })
+}
+
+// asked returns what nodes were measured to ask of this Service; nil if nothing was.
+func (f *Fleet) asked(q *Question) map[int32]float64 {
+	return known(f, q.Asked, func(asked float64) float64 { return asked })
+}
+
+// known returns the demand of the nodes that are known; nil if none of them asks anything.
+func known[T any](f *Fleet, demand map[string]T, asks func(T) float64) (byNode map[int32]float64) {
+	for name, of := range demand {
+		if node, isKnown := f.byName[name]; isKnown && asks(of) > 0 {
+			if byNode == nil {
+				byNode = map[int32]float64{}
 			}
-			named[node] = float64(min(count, balance.MaxDemand))
+			byNode[node] = asks(of)
 		}
 	}
-	return named
+	return byNode
 }
 
 // place is where an endpoint is: 0 or nowhere if that is not known.

@@ -91,8 +91,17 @@ func newWorld(random *rand.Rand) world {
 	return w
 }
 
-// nodeByNode decides for each node, as the proxy there does, and sums up.
-func nodeByNode(w world, asks func(*model.Node) float64) Spread {
+// measure has some nodes ask of this Service what was measured, and sometimes bounds are planned with it.
+func (w *world) measure(random *rand.Rand) {
+	w.question.PlansAsked = random.IntN(2) == 0
+	w.question.Asked = map[string]float64{}
+	for range random.IntN(5) {
+		w.question.Asked[fmt.Sprint("node-", random.IntN(len(w.nodes)+1))] = float64(random.IntN(4)) / 3
+	}
+}
+
+// nodeByNode decides for each node, as the proxy there does, or would if it knew what was measured, and sums up.
+func nodeByNode(w world, measured map[string]uint32, asks func(*model.Node) float64) Spread {
 	q, byName := w.question, map[string]map[string]string{}
 	for _, node := range w.nodes {
 		byName[node.Name] = node.Labels
@@ -111,6 +120,9 @@ func nodeByNode(w world, asks func(*model.Node) float64) Spread {
 				cells := balance.NewCells(q.Topology.Keys, node.Name)
 				for _, other := range w.nodes {
 					cells.Set(other.Name, other.Labels)
+				}
+				if measured != nil {
+					return cells.Named(measured), true
 				}
 				if len(q.Topology.Clients) > 0 {
 					return cells.Named(q.Clients), true
@@ -190,15 +202,29 @@ func TestASpreadIsTheSumOfWhatAllNodesDecide(t *testing.T) {
 			given[w.nodes[0].Name] += 1
 			demand = func(node *model.Node) float64 { return given[node.Name] }
 		}
+		if round%3 == 0 {
+			w.measure(random)
+		}
 		fleet := New(w.nodes, demand)
 		got := fleet.Spread(w.question)
-		named := fleet.named(w.question.Clients)
-		want := nodeByNode(w, func(node *model.Node) float64 {
+		named := fleet.named(&w.question)
+		asks := func(node *model.Node) float64 {
 			if named != nil {
 				return named[fleet.byName[node.Name]]
 			}
 			return fleet.asks[fleet.byName[node.Name]]
-		})
+		}
+		var measured map[string]uint32
+		if isMeasured := demand != nil || fleet.asked(&w.question) != nil; isMeasured && w.question.PlansAsked {
+			measured = fleet.wholeNumbers(func(yield func(int32, float64) bool) {
+				for i := range fleet.nodes {
+					if !yield(int32(i), asks(&fleet.nodes[i])) {
+						return
+					}
+				}
+			})
+		}
+		want := nodeByNode(w, measured, asks)
 		compare := func(what string, got, want []float64) {
 			if !slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }) {
 				t.Errorf("round %d: %s: %v, node by node %v\n%+v", round, what, got, want, w)

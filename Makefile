@@ -73,11 +73,12 @@ test-arm64: ## Run the tests that need no kernel as programs for arm64 (needs qe
 lint: ## Run golangci-lint
 	$(AS_BUILT) go tool -modfile=.lint/go.mod golangci-lint run
 
-bench: root ## Measure syncs, whole daemons, accounting, the webhook, DNS and xDS, and print tables (needs root)
+bench: root ## Measure syncs, whole daemons, idle ones too, accounting, the webhook, DNS and xDS, and print tables (needs root)
 	go test -run '^$$' -bench . -benchtime 3x -timeout 60m ./e2e/bench
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/bench/daemons
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/bench/webhook
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/accounting
+	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/reachability
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/dns
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/xds
 

@@ -42,7 +42,8 @@ func (n *Node) loseLinks() error {
 		if name := link.Attrs().Name; name == "lo" || name == uplinkName {
 			continue
 		}
-		if err := n.links.LinkDel(link); err != nil {
+		// The kernel removes those of a pod whose network ends meanwhile.
+		if err := n.links.LinkDel(link); err != nil && !errors.Is(err, unix.ENODEV) {
 			return fmt.Errorf("removing link %s of node %s: %w", link.Attrs().Name, n.Name, err)
 		}
 	}

@@ -17,7 +17,8 @@ func newCleanup() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cleanup",
 		Short: "Remove our tables from the kernel, and nothing else",
-		Long: `Remove the tables 'ip vicinity' and 'ip6 vicinity' from the current network namespace. Everything else in nftables stays.
+		Long: `Remove the tables 'ip vicinity' and 'ip6 vicinity' from the current network namespace, and 'vicinity-asked' beside
+them, which counts. Everything else in nftables stays.
 That there is nothing to remove is no failure.
 
 Stop 'proxy run' first: it would put the tables back, and while it owns them the kernel refuses to remove them.

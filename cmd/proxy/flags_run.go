@@ -99,7 +99,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.ownTables, "own-tables", "auto",
 		"`WHEN` to own our tables, so that no other program can change them: auto, where the kernel keeps them alive without us (6.9+), or never")
 	flags.StringVar(&f.secureMetrics, "secure-metrics-bind-address", "",
-		"`IP:PORT` that serves /metrics over TLS to tokens that the API server allows to get it (default: nowhere)")
+		"`IP:PORT` that serves /metrics and /demand over TLS to tokens that the API server allows to get them (default: nowhere)")
 	flags.BoolVar(&f.nodeCondition, "node-condition", false,
 		"say on the Node when its Services work, as the condition vicinity.dev/ServicesReady; needs the right to patch nodes/status, and "+
 			"what bounds it: manifests/node-condition")

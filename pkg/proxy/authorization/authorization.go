@@ -78,6 +78,7 @@ type Handler struct {
 	next      http.Handler
 	log       *slog.Logger
 	now       func() time.Time
+	goodFor   time.Duration // how long a yes is good
 	strangers *budgets
 	asking    singleflight.Group
 
@@ -100,9 +101,15 @@ type verdict struct {
 // New returns a handler before another one.
 func New(ask Ask, next http.Handler, log *slog.Logger, now func() time.Time) *Handler {
 	return &Handler{
-		askServer: ask, next: next, log: log, now: now,
+		askServer: ask, next: next, log: log, now: now, goodFor: allowedFor,
 		strangers: newBudgets(), verdicts: map[key]verdict{},
 	}
+}
+
+// GoodFor has a yes of the API server be good for so long. It returns the handler.
+func (h *Handler) GoodFor(allowed time.Duration) *Handler {
+	h.goodFor = allowed
+	return h
 }
 
 // ServeHTTP answers 401 to strangers, 403 to those without the right, and 503 while the API server is not to be asked.
@@ -180,7 +187,7 @@ func (h *Handler) ask(ctx context.Context, question key, token, path string) (in
 func (h *Handler) isGood(v verdict) bool {
 	age := h.now().Sub(v.at)
 	if v.status == http.StatusOK {
-		return age < allowedFor
+		return age < h.goodFor
 	}
 	return age < deniedFor
 }

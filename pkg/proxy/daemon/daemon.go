@@ -16,6 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/asked"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/authorization"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
@@ -65,6 +66,7 @@ type daemon struct {
 	// localhost serves node ports on loopback; nil if they are not.
 	localhost *localhost.Server
 	accounts  *accounting.Accounting // nil unless traffic is counted
+	asked     *asked.Counter         // nil unless the page that says what it counts is served
 	files     []filewatch.File
 
 	changes chan model.Change
@@ -129,6 +131,7 @@ func newDaemon(options *Options, to reach, stdout io.Writer, log *slog.Logger) (
 		d.readers = append(d.readers, d.localhost)
 	}
 	d.accounts = d.newAccounting(to.table, looks, of)
+	d.newAsked()
 	d.observer = &observer{
 		node: options.Node, stdout: stdout, log: log, status: d.status, recorder: recorder, findings: d.findings,
 		names: d.names, condition: d.condition,
@@ -217,6 +220,7 @@ func (d *daemon) run(ctx context.Context) error {
 		d.mesh.run,
 		d.serveLocalhost,
 		d.account,
+		d.countAsked,
 		d.lookForOtherProxies,
 		d.serveHealthChecks,
 		func(ctx context.Context) error {

@@ -38,7 +38,8 @@ type Options struct {
 	// Flags are the values of all flags, as /flagz shows them.
 	Flags map[string]string
 
-	// SecureMetricsAddress is where the metrics are served over TLS to whom the API server allows; empty for nowhere.
+	// SecureMetricsAddress is where the metrics and the page of demand are served over TLS to whom the API server allows;
+	// empty for nowhere.
 	SecureMetricsAddress string
 	// DNSAddress is where answering DNS for headless Services with topology keys; not valid for nowhere. DNSZone says
 	// of what domain, and for how long.

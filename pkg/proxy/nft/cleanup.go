@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// Cleanup deletes our tables and nothing else, and returns the families that had one. A table that belongs to a living
-// process stays, and the error says whose it is.
+// Cleanup deletes our tables, those that count too, and nothing else, and returns the families that had one. A table that
+// belongs to a living process stays, and the error says whose it is.
 func Cleanup(ctx context.Context) (deleted []model.Family, err error) {
 	c, err := Dial(Options{})
 	if err != nil {
@@ -44,6 +44,16 @@ func (c *Conn) deleteTables(ctx context.Context) ([]model.Family, error) {
 		if state.exists {
 			present = append(present, family)
 			batch.Ops = append(batch.Ops, ruleset.Op{Verb: ruleset.Delete, Family: family, Object: ruleset.TableObject{}})
+		}
+		counts, err := c.HasAsked(ctx, family)
+		if err != nil {
+			return nil, err
+		}
+		if counts {
+			batch.Ops = append(batch.Ops, ruleset.DeleteAsked(family).Ops...)
+			if !state.exists {
+				present = append(present, family)
+			}
 		}
 	}
 	if err := c.Commit(ctx, batch); err != nil {

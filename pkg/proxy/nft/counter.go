@@ -31,7 +31,7 @@ func (e *encoder) counterOp(op ruleset.Op, name string) error {
 // counter starts a message about a counter.
 func (m *messages) counter(kind, flags uint16, family model.Family, name string) {
 	m.table(kind, flags, number(family))
-	m.text(unix.NFTA_OBJ_TABLE, ruleset.TableName)
+	m.text(unix.NFTA_OBJ_TABLE, m.inTable())
 	m.text(unix.NFTA_OBJ_NAME, name)
 	m.number(unix.NFTA_OBJ_TYPE, unix.NFT_OBJECT_COUNTER)
 }

@@ -3,6 +3,7 @@
 package nft
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -12,7 +13,7 @@ import (
 // describe says what an operation does, in the words of an error: "adding map ip vicinity services".
 func describe(op ruleset.Op) string {
 	verb := map[ruleset.Verb]string{ruleset.Add: "adding", ruleset.Delete: "deleting", ruleset.Flush: "flushing"}[op.Verb]
-	table := tableText(op.Family)
+	table := ruleset.Keyword(op.Family) + " " + cmp.Or(op.Table, ruleset.TableName)
 	switch object := op.Object.(type) {
 	case ruleset.TableObject:
 		return fmt.Sprintf("%s table %s", verb, table)

@@ -84,7 +84,7 @@ func (w *elementWriter) add(element *ruleset.Element) error {
 
 func (w *elementWriter) begin() {
 	w.table(w.kind, w.flags, number(w.family))
-	w.text(unix.NFTA_SET_ELEM_LIST_TABLE, ruleset.TableName)
+	w.text(unix.NFTA_SET_ELEM_LIST_TABLE, w.inTable())
 	w.text(unix.NFTA_SET_ELEM_LIST_SET, w.set.Name)
 	w.list = w.nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS)
 	w.open = true

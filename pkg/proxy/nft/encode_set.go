@@ -22,6 +22,8 @@ const (
 	datatypeClassID  uint32 = 23
 	// bitsPerType is the room of one field's number in the number of a concatenation.
 	bitsPerType = 6
+	// setExpression is NFTA_SET_EXPR (5.7 and newer).
+	setExpression = 17
 )
 
 func (e *encoder) setOp(op ruleset.Op, set ruleset.Set) error {
@@ -44,7 +46,7 @@ func (e *encoder) addSet(family model.Family, set ruleset.Set) error {
 	}
 	e.sets++
 	e.table(unix.NFT_MSG_NEWSET, unix.NLM_F_CREATE, number(family))
-	e.text(unix.NFTA_SET_TABLE, ruleset.TableName)
+	e.text(unix.NFTA_SET_TABLE, e.inTable())
 	e.text(unix.NFTA_SET_NAME, set.Name)
 	e.number(unix.NFTA_SET_FLAGS, setFlags(set))
 	e.number(unix.NFTA_SET_KEY_TYPE, datatypes(family, set.Key))
@@ -54,6 +56,12 @@ func (e *encoder) addSet(family model.Family, set ruleset.Set) error {
 	}
 	e.number(unix.NFTA_SET_ID, e.sets)
 	e.bytes(unix.NFTA_SET_USERDATA, description)
+	if set.Counts { // each element gets a counter like this one
+		counter := e.nest(setExpression)
+		e.text(unix.NFTA_EXPR_NAME, "counter")
+		e.endNest(e.nest(unix.NFTA_EXPR_DATA))
+		e.endNest(counter)
+	}
 	e.end()
 	return nil
 }

@@ -15,10 +15,10 @@ import (
 func (e *encoder) tableOp(op ruleset.Op) error {
 	switch op.Verb {
 	case ruleset.Add:
-		e.addTable(number(op.Family), ruleset.TableName, wantedFlags(e.owned))
+		e.addTable(number(op.Family), e.inTable(), wantedFlags(e.owned))
 	case ruleset.Delete:
 		e.table(unix.NFT_MSG_DELTABLE, 0, number(op.Family))
-		e.text(unix.NFTA_TABLE_NAME, ruleset.TableName)
+		e.text(unix.NFTA_TABLE_NAME, e.inTable())
 		e.end()
 	case ruleset.Flush:
 		return errNoSuchOperation
@@ -30,7 +30,7 @@ func (e *encoder) tableOp(op ruleset.Op) error {
 // the first one of every such message.
 func (m *messages) naming(kind uint16, family byte, object uint16, name string) {
 	m.table(kind, 0, family)
-	m.text(unix.NFTA_CHAIN_TABLE, ruleset.TableName)
+	m.text(unix.NFTA_CHAIN_TABLE, m.inTable())
 	m.text(object, name)
 	m.end()
 }
@@ -57,7 +57,7 @@ func (e *encoder) chainOp(op ruleset.Op, chain ruleset.Chain) error {
 
 func (e *encoder) addChain(family byte, chain ruleset.Chain) {
 	e.table(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE, family)
-	e.text(unix.NFTA_CHAIN_TABLE, ruleset.TableName)
+	e.text(unix.NFTA_CHAIN_TABLE, e.inTable())
 	e.text(unix.NFTA_CHAIN_NAME, chain.Name)
 	if chain.Hook != ruleset.NoHook {
 		hook := e.nest(unix.NFTA_CHAIN_HOOK)
@@ -84,7 +84,7 @@ func (e *encoder) rulesOp(op ruleset.Op, chain ruleset.Chain) error {
 
 func (e *encoder) addRule(family model.Family, chain string, rule ruleset.Rule) error {
 	e.table(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, number(family))
-	e.text(unix.NFTA_RULE_TABLE, ruleset.TableName)
+	e.text(unix.NFTA_RULE_TABLE, e.inTable())
 	e.text(unix.NFTA_RULE_CHAIN, chain)
 	list := e.nest(unix.NFTA_RULE_EXPRESSIONS)
 	if err := e.expressions(family, rule); err != nil {

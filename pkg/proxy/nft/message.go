@@ -3,9 +3,12 @@
 package nft
 
 import (
+	"cmp"
 	"encoding/binary"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
 const (
@@ -19,7 +22,11 @@ type messages struct {
 	b        []byte
 	sequence uint32 // of the next message
 	at       int    // where the newest message begins
+	in       string // the table that objects are in; empty: TableName
 }
+
+// inTable is the name of the table that objects are in.
+func (m *messages) inTable() string { return cmp.Or(m.in, ruleset.TableName) }
 
 // begin starts a message. The resource id matters in the frame of a batch only.
 func (m *messages) begin(kind, flags uint16, family byte, resource uint16) {

@@ -35,6 +35,8 @@ type Op struct {
 	Verb   Verb
 	Family model.Family
 	Object Object
+	// Table is the name of the table that the object is, or is in; empty: TableName.
+	Table string
 }
 
 // Object is what an operation works on.
@@ -44,7 +46,7 @@ type Object interface {
 
 // The objects.
 type (
-	// TableObject is our table of the family.
+	// TableObject is the table of the family.
 	TableObject struct{}
 	// CounterObject is a named counter. It has no Flush, and goes on counting when the rules that name it are written anew.
 	CounterObject struct{ Name string }

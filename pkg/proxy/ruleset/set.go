@@ -35,6 +35,8 @@ type Set struct {
 	Value []Type
 	// Dynamic sets are filled by the packet path. Their elements expire.
 	Dynamic bool
+	// Counts: each element counts the packets that rules find it for. Add of an element that is there leaves its count.
+	Counts bool
 	// static is what holds of a set that every table has; nil of any other.
 	static *static
 }

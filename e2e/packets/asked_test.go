@@ -1,0 +1,211 @@
+package packets_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/asked"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// asking is a node that counts what is asked, and a reader of its page.
+type asking struct {
+	t       *testing.T
+	node    *node
+	counter *asked.Counter
+	cursor  string
+}
+
+// bounded bounds the load of a Service.
+func bounded(s *model.Service) {
+	topologyKeys(policy.Zone, policy.AnyNode)(s)
+	maxLoad(120)(s)
+}
+
+// countAsked restarts the proxy of a node with one that can count what is asked.
+func (c *cluster) countAsked(n *node) *asking {
+	c.t.Helper()
+	reader := asked.NewReader()
+	n.readers = append(n.readers, reader)
+	c.restart(n)
+	c.sync(n)
+	a := &asking{t: c.t, node: n}
+	a.counter = asked.NewCounter(reader, n.conn, c.setup.config, slog.New(slog.DiscardHandler), time.Now)
+	return a
+}
+
+// read reads the page, and returns the counts since the last reading.
+func (a *asking) read() demandpage.Page {
+	a.t.Helper()
+	answer := httptest.NewRecorder()
+	a.counter.ServeHTTP(answer, httptest.NewRequest("GET", demandpage.Path+"?"+demandpage.After+"="+a.cursor, nil))
+	if answer.Code != 200 {
+		a.t.Fatalf("the page of %s: %d %s", a.node.Name, answer.Code, answer.Body)
+	}
+	page, err := demandpage.Parse(answer.Body.Bytes())
+	if err != nil {
+		a.t.Fatalf("the page of %s: %v", a.node.Name, err)
+	}
+	a.cursor = page.Cursor
+	return page
+}
+
+// expect reads the page and compares the counts.
+func (a *asking) expect(why string, want map[string]uint64) {
+	a.t.Helper()
+	if diff := cmp.Diff(want, a.read().Counts); diff != "" {
+		a.t.Errorf("%s: counts of %s (-want +got):\n%s", why, a.node.Name, diff)
+	}
+}
+
+// tables returns what nft lists of the tables that count.
+func (a *asking) tables() string {
+	a.t.Helper()
+	listed, err := a.node.Run(exec.Command("nft", "list", "tables"))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	var found []string
+	for line := range strings.Lines(listed) {
+		if strings.Contains(line, ruleset.AskedTableName) {
+			found = append(found, strings.TrimSpace(line))
+		}
+	}
+	return strings.Join(found, "; ")
+}
+
+// runUntil runs the counter until something holds.
+func (a *asking) runUntil(holds func() bool) {
+	a.t.Helper()
+	ctx, stop := context.WithCancel(a.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.counter.Run(ctx) }()
+	wait.Until(a.t, "what the counter does", holds)
+	stop()
+	if err := <-done; err != nil {
+		a.t.Error(err)
+	}
+}
+
+// dialEach dials each path from each client, so many times.
+func dialEach(t *testing.T, clients []*fabric.Namespace, to []path, times int, should expectation) uint64 {
+	t.Helper()
+	for range times {
+		expect(t, "while it is counted", clients, to, should)
+	}
+	return uint64(len(clients) * len(to) * times)
+}
+
+var cart = app{name: "cart", number: 11}
+
+// TestWhatClientsAskCountsOnce: pods, the node and machines outside dial by every kind of frontend, protocol and family. What
+// each node counts is what was dialled there, wherever it went.
+func TestWhatClientsAskCountsOnce(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2)
+	server, client := c.addServer(c.nodes[1], "server"), c.addPod(c.nodes[0], "client")
+	host := c.addHost("host", c.nodes[0])
+	near, far := c.countAsked(c.nodes[0]), c.countAsked(c.nodes[1])
+	c.apply(web.service(web.withEverything, bounded).Then(web.endpoints(server)))
+	c.apply(cart.service(cart.withEverything).Then(cart.endpoints(server))) // nobody bounds its load
+	if page := near.read(); page.Took != 0 || len(page.Counts) != 0 {
+		t.Errorf("a first reader gets %+v, want a cursor and nothing else", page)
+	}
+	far.read()
+	inside := []*fabric.Namespace{client.Namespace, c.nodes[0].Namespace}
+	count := dialEach(t, inside, web.paths(c.nodes[0], allKinds...), 3, answered)
+	count += dialEach(t, []*fabric.Namespace{host}, web.paths(c.nodes[0], externalKinds...), 3, answered)
+	dialEach(t, inside, cart.paths(c.nodes[0], allKinds...), 1, answered)
+	near.expect("after all were dialled", map[string]uint64{"default/web": count})
+	far.expect("nobody dials there", map[string]uint64{})
+
+	count = dialEach(t, inside, paths, 1, answered)
+	near.counter.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", demandpage.Path+"?"+demandpage.After+"="+near.cursor, nil))
+	near.expect("after an answer got lost", map[string]uint64{"default/web": count})
+
+	c.apply(web.endpoints())
+	count = dialEach(t, inside, only(paths, "tcp"), 2, refused)
+	near.expect("while connections are refused", map[string]uint64{"default/web": count})
+}
+
+// TestSyncsLeaveWhatWasCounted: endpoints, other Services and complete syncs change the tables, not the counts; what begins
+// or ends to be counted does, and nothing else.
+func TestSyncsLeaveWhatWasCounted(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	n := c.nodes[0]
+	servers := []*pod{c.addServer(n, "one"), c.addServer(n, "two")}
+	clients := []*fabric.Namespace{c.addPod(n, "client").Namespace}
+	a := c.countAsked(n)
+	c.apply(web.service(bounded, affinity(time.Hour)).Then(web.endpoints(servers[0])))
+	a.read()
+	count := dialEach(t, clients, paths, 1, answered)
+	c.apply(web.endpoints(servers...))
+	count += dialEach(t, clients, paths, 1, answered)
+	c.apply(cart.service(bounded).Then(cart.endpoints(servers...)))
+	count += dialEach(t, clients, paths, 1, answered)
+	n.proxy.Apply(model.Change{})
+	c.restart(n)
+	c.sync(n)
+	count += dialEach(t, clients, paths, 1, answered)
+	a.expect("after syncs, with session affinity", map[string]uint64{"default/web": count})
+
+	// The page of before had the second Service counted.
+	dialEach(t, clients, cart.paths(n, model.ClusterIP), 1, answered)
+	count = dialEach(t, clients, paths, 1, answered)
+	c.apply(cart.gone())
+	a.expect("after a Service went", map[string]uint64{"default/web": count})
+
+	c.apply(web.service())
+	a.read()
+	dialEach(t, clients, paths, 1, answered)
+	a.expect("without a bound", map[string]uint64{})
+}
+
+// TestNothingIsThereWhileNobodyReads: the table comes with the first reader, and goes with the process. One that was deleted
+// comes back, and what it had counted is lost, nothing else.
+func TestNothingIsThereWhileNobodyReads(t *testing.T) {
+	t.Parallel()
+	c := setUp(t, setup{nodes: 1, config: clusterCIDR(), notOwned: true})
+	n := c.nodes[0]
+	server, clients := c.addServer(n, "server"), []*fabric.Namespace{c.addPod(n, "client").Namespace}
+	a := c.countAsked(n)
+	c.apply(web.service(bounded).Then(web.endpoints(server)))
+	if tables := a.tables(); tables != "" {
+		t.Errorf("before anybody reads there is %s", tables)
+	}
+	a.read()
+	if tables := a.tables(); tables != "table ip vicinity-asked; table ip6 vicinity-asked" {
+		t.Errorf("while somebody reads there is %q", tables)
+	}
+	for _, family := range []string{"ip", "ip6"} {
+		if _, err := n.Run(exec.Command("nft", "delete", "table", family, ruleset.AskedTableName)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dialEach(t, clients, paths, 1, answered)
+	a.expect("after the table was deleted", map[string]uint64{})
+	count := dialEach(t, clients, paths, 1, answered)
+	a.expect("after it came back", map[string]uint64{"default/web": count})
+
+	// What a process leaves that was killed, the next one deletes; and that one what it made, when it ends.
+	next := c.countAsked(n)
+	next.runUntil(func() bool { return next.tables() == "" })
+	next.read()
+	next.runUntil(func() bool { return true })
+	if tables := next.tables(); tables != "" {
+		t.Errorf("after the end there is %s", tables)
+	}
+}

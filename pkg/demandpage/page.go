@@ -1,0 +1,109 @@
+// Package demandpage is the page on which a proxy tells how many connections its node's clients asked of Services: how it is
+// written and read.
+//
+// It is text: lines of a word and a value, then one for each Service of which something was asked:
+//
+//	cursor 6f1c0e93b2a4d715-42
+//	seconds 30.012
+//	left-out 0
+//	shop/web 6024
+//
+// Counts are differences since the cursor that the client handed in, so that an answer which gets lost loses nothing. A client
+// without a cursor, or with one that the proxy does not know, gets a cursor and no counts: `seconds` is 0.
+package demandpage
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	// Path is where the page is served.
+	Path = "/demand"
+	// After is the parameter that has the cursor.
+	After = "after"
+	// MaxServices is of how many Services a proxy counts what is asked.
+	MaxServices = 1000
+	// MaxSize is how many bytes a page has at most: that many Services, with the longest names and numbers.
+	MaxSize = MaxServices*(63+1+63+1+20+1) + 1<<10
+)
+
+// Page is what a proxy tells.
+type Page struct {
+	// Cursor is what to ask with next time.
+	Cursor string
+	// Took is the time in which the counts were counted; 0: there are none, for the cursor was not known.
+	Took time.Duration
+	// LeftOut is of how many Services nothing is counted, because there are too many.
+	LeftOut int
+	// Counts are new connections by Service, as namespace/name. Services of which nothing was asked may be missing.
+	Counts map[string]uint64
+}
+
+// Text returns the page as it is served. Services are sorted.
+func (p Page) Text() []byte {
+	text := fmt.Appendf(nil, "cursor %s\nseconds %.3f\nleft-out %d\n", p.Cursor, p.Took.Seconds(), p.LeftOut)
+	names := make([]string, 0, len(p.Counts))
+	for name, count := range p.Counts {
+		if count > 0 {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		text = fmt.Appendf(text, "%s %d\n", name, p.Counts[name])
+	}
+	return text
+}
+
+// mostSeconds is the longest time that a page may say it counted.
+const mostSeconds = 24 * 60 * 60
+
+// Parse reads a page. It comes from whoever answers at a node's address: what is wrong about it is an error, and the rest is
+// checked by whoever uses it. Words that it does not know are passed over, for they are a newer proxy's.
+func Parse(text []byte) (Page, error) {
+	page := Page{Counts: map[string]uint64{}}
+	for number, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
+		word, value, _ := strings.Cut(line, " ")
+		if err := page.take(word, value); err != nil {
+			return Page{}, fmt.Errorf("line %d: %w", number+1, err)
+		}
+		if len(page.Counts) > MaxServices {
+			return Page{}, fmt.Errorf("it has more than %d Services", MaxServices)
+		}
+	}
+	if page.Cursor == "" {
+		return Page{}, fmt.Errorf("it has no cursor")
+	}
+	return page, nil
+}
+
+func (p *Page) take(word, value string) (err error) {
+	switch {
+	case word == "cursor":
+		if value == "" || len(value) > 64 {
+			return fmt.Errorf("the cursor has %d bytes, want 1 to 64", len(value))
+		}
+		p.Cursor = value
+	case word == "seconds":
+		seconds, err := strconv.ParseFloat(value, 64)
+		if err != nil || !(seconds >= 0 && seconds <= mostSeconds) { // which is false for no number, too
+			return fmt.Errorf("seconds %q is no time of a day at most", value)
+		}
+		p.Took = time.Duration(seconds * float64(time.Second))
+	case word == "left-out":
+		if p.LeftOut, err = strconv.Atoi(value); err != nil || p.LeftOut < 0 {
+			return fmt.Errorf("left-out %q is no number of Services", value)
+		}
+	case strings.Contains(word, "/"):
+		count, err := strconv.ParseUint(value, 10, 64)
+		if err != nil {
+			return fmt.Errorf("%q is no number of connections", value)
+		}
+		p.Counts[word] = count
+	}
+	return nil
+}

@@ -1,0 +1,268 @@
+//go:build linux
+
+package asked
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+const (
+	// keepFor is how long is counted after somebody read the page: for a few intervals of any reader.
+	keepFor = 10 * time.Minute
+	// keptCursors is how many cursors are known: of two readers, a lost answer each.
+	keptCursors = 4
+	// endPatience bounds the deletion of the table at the end.
+	endPatience = 2 * time.Second
+)
+
+// Kernel is what counts.
+type Kernel interface {
+	Commit(ctx context.Context, batch ruleset.Batch) error
+	HasAsked(ctx context.Context, family model.Family) (bool, error)
+	Asked(ctx context.Context, family model.Family, each func(frontend model.Frontend, count uint64)) error
+}
+
+// Counter answers what was asked. Only a request for the page makes it count, and read what was counted.
+type Counter struct {
+	reader *Reader
+	kernel Kernel
+	config ruleset.Config
+	log    *slog.Logger
+	now    func() time.Time
+
+	mutex sync.Mutex // guards what follows
+	// isCounting: the table is there. Before that, tables may be there that an earlier process left.
+	isCounting bool
+	lastRead   time.Time
+	owners     map[model.Frontend]model.ObjectName // of what the table holds
+	addrs      []netip.Addr                        // where it looks for node ports
+	seen       map[model.Frontend]uint64           // what each element had counted
+	totals     map[model.ObjectName]uint64
+	leftOut    int
+	cursors    []cursor // the oldest one first
+	number     int
+	process    string
+	saidFailed bool
+}
+
+// cursor is what had been counted when it was handed out.
+type cursor struct {
+	name   string
+	at     time.Time
+	totals map[model.ObjectName]uint64
+}
+
+// NewCounter returns a counter that counts nothing until it is asked.
+func NewCounter(reader *Reader, kernel Kernel, config ruleset.Config, log *slog.Logger, now func() time.Time) *Counter {
+	process := make([]byte, 8)
+	_, _ = rand.Read(process) // which never fails
+	return &Counter{reader: reader, kernel: kernel, config: config, log: log, now: now, process: hex.EncodeToString(process)}
+}
+
+// Run deletes the table when nobody has read the page for long, and one that an earlier process left. When ctx ends it
+// deletes it, too: without a reader its counts say nothing.
+func (c *Counter) Run(ctx context.Context) error {
+	c.end(ctx, 0)
+	ticks := time.NewTicker(keepFor / 10)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endPatience)
+			defer cancel()
+			c.end(ctx, 0)
+			return nil
+		case <-ticks.C:
+			c.end(ctx, keepFor)
+		}
+	}
+}
+
+// end deletes the table unless the page was read so lately.
+func (c *Counter) end(ctx context.Context, unlessWithin time.Duration) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if unlessWithin > 0 && (!c.isCounting || c.now().Sub(c.lastRead) < unlessWithin) {
+		return
+	}
+	if err := c.deleteTables(ctx); err != nil {
+		c.log.Warn("the tables that count what is asked could not be deleted", "error", err)
+	}
+}
+
+func (c *Counter) deleteTables(ctx context.Context) error {
+	c.isCounting, c.owners, c.addrs, c.seen, c.totals, c.cursors = false, nil, nil, nil, nil, nil
+	for _, family := range c.config.Families {
+		has, err := c.kernel.HasAsked(ctx, family)
+		if err != nil {
+			return err
+		}
+		if has {
+			if err := c.kernel.Commit(ctx, ruleset.DeleteAsked(family)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+var errNotSynced = errors.New("the proxy has not synced yet")
+
+// ServeHTTP answers with the page.
+func (c *Counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	page, err := c.page(r.Context(), r.URL.Query().Get(demandpage.After))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_, _ = w.Write(page.Text()) // a client that has gone reads no error
+}
+
+// page reads what was counted, has the table count what is to be counted from now on, and returns what is new.
+func (c *Counter) page(ctx context.Context, after string) (demandpage.Page, error) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	// A request that is cancelled must not leave half of a change.
+	err := c.update(context.WithoutCancel(ctx))
+	if err != nil && !errors.Is(err, errNotSynced) && !c.saidFailed {
+		c.log.Warn("what clients ask of Services is not counted; trying again with the next request", "error", err)
+	}
+	c.saidFailed = err != nil
+	if err != nil {
+		return demandpage.Page{}, err
+	}
+	now := c.now()
+	c.lastRead = now
+	page := demandpage.Page{LeftOut: c.leftOut, Counts: map[string]uint64{}}
+	for _, known := range c.cursors {
+		if known.name == after {
+			page.Took = now.Sub(known.at)
+			for service, total := range c.totals {
+				page.Counts[service.String()] = total - min(known.totals[service], total)
+			}
+		}
+	}
+	c.number++
+	page.Cursor = fmt.Sprintf("%s-%d", c.process, c.number)
+	c.cursors = append(c.cursors, cursor{page.Cursor, now, maps.Clone(c.totals)})
+	if len(c.cursors) > keptCursors {
+		c.cursors = c.cursors[1:]
+	}
+	return page, nil
+}
+
+// update reads what was counted for whom the table knew, and then has it know what is so now.
+func (c *Counter) update(ctx context.Context) error {
+	wanted, addrs, leftOut, isKnown := c.reader.wanted()
+	if !isKnown {
+		return errNotSynced
+	}
+	if c.isCounting {
+		err := c.read(ctx)
+		switch {
+		case errors.Is(err, nft.ErrNoTable): // somebody deleted it, with what it counted since the last reading
+			c.isCounting = false
+		case err != nil:
+			return err
+		}
+	}
+	if !c.isCounting {
+		if err := c.begin(ctx); err != nil {
+			return err
+		}
+	}
+	if err := c.change(ctx, wanted, addrs); err != nil {
+		c.isCounting = false // it is unknown what it holds
+		return err
+	}
+	c.leftOut = leftOut
+	return nil
+}
+
+// begin makes the tables anew. Cursors stay: what was counted before is known.
+func (c *Counter) begin(ctx context.Context) error {
+	totals, cursors := c.totals, c.cursors
+	if err := c.deleteTables(ctx); err != nil {
+		return err
+	}
+	for _, family := range c.config.Families {
+		if err := c.kernel.Commit(ctx, ruleset.AddAsked(family, c.config)); err != nil {
+			return err
+		}
+	}
+	c.isCounting, c.seen = true, map[model.Frontend]uint64{}
+	c.totals, c.cursors = totals, cursors
+	if c.totals == nil {
+		c.totals = map[model.ObjectName]uint64{}
+	}
+	return nil
+}
+
+// read adds what was counted since the last reading. An element that counted less than before was made anew.
+func (c *Counter) read(ctx context.Context) error {
+	for _, family := range c.config.Families {
+		err := c.kernel.Asked(ctx, family, func(frontend model.Frontend, count uint64) {
+			before := c.seen[frontend]
+			if count < before {
+				before = 0
+			}
+			c.seen[frontend] = count
+			if owner, has := c.owners[frontend]; has {
+				c.totals[owner] += count - before
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// change has the tables count other frontends.
+func (c *Counter) change(ctx context.Context, wanted map[model.Frontend]model.ObjectName, addrs []netip.Addr) error {
+	for _, family := range c.config.Families {
+		have := ruleset.AskedElements{Frontends: frontendsOf(c.owners, family), NodePortAddrs: c.addrs}
+		want := ruleset.AskedElements{Frontends: frontendsOf(wanted, family), NodePortAddrs: addrs}
+		if err := c.kernel.Commit(ctx, ruleset.ChangeAsked(family, have, want)); err != nil {
+			return err
+		}
+	}
+	c.owners, c.addrs = wanted, addrs
+	maps.DeleteFunc(c.seen, func(frontend model.Frontend, _ uint64) bool { _, has := wanted[frontend]; return !has })
+	isThere := map[model.ObjectName]bool{}
+	for _, service := range wanted {
+		isThere[service] = true
+	}
+	maps.DeleteFunc(c.totals, func(service model.ObjectName, _ uint64) bool { return !isThere[service] })
+	for service := range isThere {
+		c.totals[service] += 0 // it is there, with whatever was counted
+	}
+	return nil
+}
+
+func frontendsOf(owners map[model.Frontend]model.ObjectName, family model.Family) map[model.Frontend]bool {
+	frontends := map[model.Frontend]bool{}
+	for frontend := range owners {
+		if model.FamilyOf(frontend.Addr) == family {
+			frontends[frontend] = true
+		}
+	}
+	return frontends
+}

@@ -1,0 +1,26 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/asked"
+)
+
+// newAsked makes what counts connections to Services whose load is bounded, where its page is served.
+func (d *daemon) newAsked() {
+	if d.options.SecureMetricsAddress == "" {
+		return
+	}
+	reader := asked.NewReader()
+	d.readers = append(d.readers, reader)
+	d.asked = asked.NewCounter(reader, d.conn, d.config, d.log, time.Now)
+}
+
+// countAsked deletes what counts when nobody reads the page any more, or ctx ends.
+func (d *daemon) countAsked(ctx context.Context) error {
+	if d.asked == nil {
+		return nil
+	}
+	return d.asked.Run(ctx)
+}

@@ -1,0 +1,68 @@
+//go:build linux
+
+package nft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// ErrNoTable says that a table is not there.
+var ErrNoTable = errors.New("the table is not there")
+
+// HasAsked reports whether a family has the table that counts what is asked.
+func (c *Conn) HasAsked(ctx context.Context, family model.Family) (bool, error) {
+	state, err := c.reader.tableNamed(ctx, family, ruleset.AskedTableName)
+	return state.exists, err
+}
+
+// Asked calls each with the frontends that are counted in a family, and with how often each was asked since its element
+// was added. A frontend may be told twice, or be missing, if elements change meanwhile.
+func (c *Conn) Asked(ctx context.Context, family model.Family, each func(frontend model.Frontend, count uint64)) error {
+	for _, set := range []ruleset.Set{ruleset.Asked, ruleset.AskedNodePorts} {
+		_, err := retried(func() (struct{}, error) { return struct{}{}, c.reader.asked(ctx, family, set, each) })
+		switch {
+		case errors.Is(err, unix.ENOENT):
+			return fmt.Errorf("reading %s: %w", setText(askedText(family), set), ErrNoTable)
+		case err != nil:
+			return fmt.Errorf("reading %s: %w", setText(askedText(family), set), err)
+		}
+	}
+	return nil
+}
+
+func askedText(family model.Family) string {
+	return ruleset.Keyword(family) + " " + ruleset.AskedTableName
+}
+
+func (r *reader) asked(
+	ctx context.Context, family model.Family, set ruleset.Set, each func(frontend model.Frontend, count uint64),
+) error {
+	return r.ask(ctx, func(m *messages) {
+		m.table(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, number(family))
+		m.text(unix.NFTA_SET_ELEM_LIST_TABLE, ruleset.AskedTableName)
+		m.text(unix.NFTA_SET_ELEM_LIST_SET, set.Name)
+		m.end()
+	}, func(m message) error {
+		_, body := m.family()
+		for _, b := range attributes(attribute(body, unix.NFTA_SET_ELEM_LIST_ELEMENTS)) {
+			element, err := parseElement(b, family, set)
+			if err != nil {
+				return err
+			}
+			frontend := model.Frontend{Addr: element.Key.Addr, Protocol: element.Key.Proto, Port: element.Key.Port}
+			if !frontend.Addr.IsValid() {
+				frontend.Addr = model.AnyAddr(family)
+			}
+			counter := attribute(attribute(b, unix.NFTA_SET_ELEM_EXPR), unix.NFTA_EXPR_DATA)
+			each(frontend, longOf(counter, unix.NFTA_COUNTER_PACKETS))
+		}
+		return nil
+	})
+}

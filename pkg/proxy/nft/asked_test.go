@@ -1,0 +1,136 @@
+//go:build linux
+
+package nft
+
+import (
+	"errors"
+	"maps"
+	"net/netip"
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+var askedConfig = ruleset.Config{NodePorts: model.NodePortAddresses{Primary: true}}
+
+// askedOf are a frontend with an address and a node port.
+func askedOf(family model.Family) ruleset.AskedElements {
+	return ruleset.AskedElements{
+		Frontends: map[model.Frontend]bool{
+			{Addr: addressesOf(family).service, Protocol: model.TCP, Port: 80}: true,
+			{Addr: model.AnyAddr(family), Protocol: model.UDP, Port: 30080}:    true,
+		},
+		NodePortAddrs: []netip.Addr{addressesOf(family).endpoint},
+	}
+}
+
+// counts reads what is counted.
+func counts(t *testing.T, c *Conn, family model.Family) map[model.Frontend]uint64 {
+	t.Helper()
+	found := map[model.Frontend]uint64{}
+	if err := c.Asked(t.Context(), family, func(f model.Frontend, count uint64) { found[f] = count }); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestTheTableThatCountsIsListedAndLoadsAgain(t *testing.T) {
+	want := `table ip vicinity-asked {
+	set asked {
+		type ipv4_addr . inet_proto . inet_service
+		counter
+		elements = { 10.96.0.1 . 6 . 80 counter packets N bytes N }
+	}
+
+	set asked-nodeports {
+		type inet_proto . inet_service
+		counter
+		elements = { 17 . 30080 counter packets N bytes N }
+	}
+
+	set nodeport-ips {
+		type ipv4_addr
+		elements = { 10.244.0.2 }
+	}
+
+	chain asked {
+		ip daddr . meta l4proto . th dport @asked return
+		ip daddr @nodeport-ips meta l4proto . th dport @asked-nodeports
+	}
+
+	chain nat-prerouting {
+		type nat hook prerouting priority -101; policy accept;
+		jump asked
+	}
+
+	chain nat-output {
+		type nat hook output priority -101; policy accept;
+		jump asked
+	}
+}
+`
+	namespace, other := netns.New(t), netns.New(t)
+	c := dial(t, namespace, Options{})
+	commit(t, c, ruleset.AddAsked(model.IPv4, askedConfig))
+	commit(t, c, ruleset.ChangeAsked(model.IPv4, ruleset.AskedElements{}, askedOf(model.IPv4)))
+	listed := namespace.NFT("-n", "list", "ruleset")
+	numbers := regexp.MustCompile(`(packets|bytes) \d+`)
+	if diff := cmp.Diff(want, numbers.ReplaceAllString(listed, "$1 N")); diff != "" {
+		t.Errorf("nft lists something else (-want +got):\n%s", diff)
+	}
+	other.Load(listed)
+}
+
+func TestConnectionsAreCountedAndChangesLeaveTheCounts(t *testing.T) {
+	for _, family := range model.Families {
+		t.Run(family.String(), func(t *testing.T) {
+			namespace := netns.New(t)
+			serve(t, namespace, family)
+			c := dial(t, namespace, Options{Owned: true})
+			commit(t, c, learning(family, time.Hour))
+			if has, err := c.HasAsked(t.Context(), family); has || err != nil {
+				t.Errorf("the table is there: %v, error %v", has, err)
+			}
+			err := c.Asked(t.Context(), family, func(model.Frontend, uint64) {})
+			if !errors.Is(err, ErrNoTable) {
+				t.Errorf("without a table the error is %v, want %v", err, ErrNoTable)
+			}
+			commit(t, c, ruleset.AddAsked(family, askedConfig))
+			have, want := ruleset.AskedElements{}, askedOf(family)
+			commit(t, c, ruleset.ChangeAsked(family, have, want))
+			for range 3 {
+				connect(t, namespace, family)
+			}
+			dialled := model.Frontend{Addr: addressesOf(family).service, Protocol: model.TCP, Port: 80}
+			if got := counts(t, c, family)[dialled]; got != 3 {
+				t.Errorf("%d of 3 connections are counted", got)
+			}
+
+			more := ruleset.AskedElements{Frontends: maps.Clone(want.Frontends)}
+			delete(more.Frontends, model.Frontend{Addr: model.AnyAddr(family), Protocol: model.UDP, Port: 30080})
+			more.Frontends[model.Frontend{Addr: addressesOf(family).endpoint, Protocol: model.SCTP, Port: 7}] = true
+			commit(t, c, ruleset.ChangeAsked(family, want, more))
+			commit(t, c, ruleset.ChangeAsked(family, ruleset.AskedElements{}, ruleset.AskedElements{Frontends: want.Frontends}))
+			connect(t, namespace, family)
+			found := counts(t, c, family)
+			if len(found) != 3 || found[dialled] != 4 {
+				t.Errorf("counted are %v, want three frontends, and four connections to %v", found, dialled)
+			}
+
+			var deleted []model.Family
+			if err := c.Close(); err != nil {
+				t.Fatal(err)
+			}
+			namespace.Do(func() { deleted, err = Cleanup(t.Context()) })
+			if err != nil || len(deleted) != 1 || namespace.NFT("list", "ruleset") != "" {
+				t.Errorf("cleanup deleted %v, error %v; left is\n%s", deleted, err, namespace.NFT("list", "ruleset"))
+			}
+		})
+	}
+}

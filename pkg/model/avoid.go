@@ -1,6 +1,7 @@
 package model
 
 import (
+	"strings"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -19,8 +20,51 @@ const (
 	Whys = iota
 )
 
-// String is the word for an endpoint on such a node.
-func (w Why) String() string { return [Whys]string{Evacuated: "evacuated"}[w] }
+// whys describes them. Whatever selects, watches or speaks of them reads it here.
+var whys = [Whys]struct {
+	// name is the word for an endpoint on such a node, capitalized: it is part of the names of reasons, too.
+	name string
+	// only ends a sentence on endpoints that all run on such nodes, and spared one on an endpoint on such a node in whose
+	// place others serve. {until} and {since} stand for what an Avoid says.
+	only, spared string
+	// label on a Node gives the reason, and read reads its value. Without a label somebody observes the node.
+	label string
+	read  func(value string) (isGiven bool, until *time.Time, err error)
+}{
+	Evacuated: {
+		name: "Evacuated", only: "is being evacuated, and goes on serving", spared: "is being evacuated{until}",
+		label: policy.EvacuateLabel, read: policy.ParseEvacuate,
+	},
+	Unreachable: {
+		name: "Unreachable", only: "does not answer this one, and is tried all the same",
+		spared: "has not answered this node{since}",
+	},
+}
+
+// Name is the word for an endpoint on such a node, capitalized, and String in lower case.
+func (w Why) Name() string   { return whys[w].name }
+func (w Why) String() string { return strings.ToLower(whys[w].name) }
+
+// Only ends "every endpoint runs on a node that", and Spared "the endpoint runs on a node, which".
+func (w Why) Only() string   { return whys[w].only }
+func (w Why) Spared() string { return whys[w].spared }
+
+// Label is the label that gives the reason; empty if none does.
+func (w Why) Label() string { return whys[w].label }
+
+// Read returns what the labels of a node hold against it for this reason; nil if they say nothing, or something that cannot
+// be read. What has ended counts until somebody who knows the time lifts it.
+func (w Why) Read(labels map[string]string) *Avoid {
+	value, isLabelled := labels[whys[w].label]
+	if !isLabelled || whys[w].read == nil {
+		return nil
+	}
+	isGiven, until, err := whys[w].read(value)
+	if err != nil || !isGiven {
+		return nil
+	}
+	return &Avoid{Why: w, Until: until}
+}
 
 // Avoid takes the endpoints on a node out of new connections, as long as others may serve in their place.
 type Avoid struct {

@@ -6,11 +6,25 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// avoided are the reasons for each model.Why: of a choice that has nothing else, and of an endpoint in whose place others
-// serve.
-var avoided = [model.Whys]struct{ only, spared Code }{
-	model.Evacuated:   {only: OnlyEvacuated, spared: NodeEvacuated},
-	model.Unreachable: {only: OnlyUnreachable, spared: NodeUnreachable},
+// avoided are the codes for each model.Why: of a choice that has nothing else, as OnlyEvacuated, and of an endpoint in whose
+// place others serve, as NodeEvacuated.
+var avoided = func() (codes [model.Whys]struct{ only, spared Code }) {
+	for why := range codes {
+		name := model.Why(why).Name()
+		codes[why].only, codes[why].spared = Code("Only"+name), Code("Node"+name)
+	}
+	return codes
+}()
+
+// avoidedSentences are what these codes say.
+func avoidedSentences() (all []sentence) {
+	for i, codes := range avoided {
+		why := model.Why(i)
+		all = append(all,
+			sentence{codes.only, "Every endpoint that may be used runs on a node that " + why.Only() + "."},
+			sentence{codes.spared, "The endpoint runs on node {value}, which " + why.Spared() + ", and others serve in its place."})
+	}
+	return all
 }
 
 // preferOthers chooses among the endpoints against whose nodes there is nothing, and among those of each next level, too,

@@ -48,9 +48,6 @@ const (
 
 	OnThisNode            Code = "OnThisNode"
 	OnThisNodeTerminating Code = "OnThisNodeTerminating"
-
-	OnlyEvacuated   Code = "OnlyEvacuated"
-	OnlyUnreachable Code = "OnlyUnreachable"
 )
 
 // Why a choice has no endpoints. NodeHasNoTopologyLabel is also why an endpoint was left out.
@@ -76,17 +73,19 @@ const (
 	NotOnThisNode              Code = "NotOnThisNode"
 	BelowOneSlot               Code = "BelowOneSlot"
 	NotNeededHere              Code = "NotNeededHere"
-	NodeEvacuated              Code = "NodeEvacuated"
-	NodeUnreachable            Code = "NodeUnreachable"
 	EndpointIsClusterIP        Code = "EndpointIsClusterIP"
 	EndpointInServiceCIDR      Code = "EndpointInServiceCIDR"
 )
 
-// sentences says every code in plain English. {key}, {value} and {endpoint} stand for what a Reason carries.
-var sentences = []struct {
+// sentence is what a code says.
+type sentence struct {
 	code     Code
 	sentence string
-}{
+}
+
+// sentences says every code in plain English. {key}, {value} and {endpoint} stand for what a Reason carries. Those of nodes
+// that are avoided are made in avoid.go.
+var sentences = append([]sentence{
 	{MatchedTopologyKey, "The ready endpoints that share this node's {key}, {value}, are used."},
 	{MatchedTopologyKeyTerminating, "No ready endpoint matches a topology key, so the ones that share this node's {key}, {value}, " +
 		"and still serve while terminating are used."},
@@ -122,9 +121,6 @@ var sentences = []struct {
 	{OnThisNodeTerminating, "The endpoints on this node that still serve while terminating are used because {key} is Local and " +
 		"none on this node is ready."},
 
-	{OnlyEvacuated, "Every endpoint that may be used runs on a node that is being evacuated, and goes on serving."},
-	{OnlyUnreachable, "Every endpoint that may be used runs on a node that does not answer this one, and is tried all the same."},
-
 	{NoEndpoints, "The Service port has no endpoints."},
 	{NoUsableEndpoints, "No endpoint is ready, and none still serves while terminating."},
 	{OnlyVirtualIPs, "Every endpoint is a ClusterIP or in a ServiceCIDR, and nothing can be sent on to a ClusterIP."},
@@ -144,12 +140,10 @@ var sentences = []struct {
 	{HintedElsewhere, "The endpoint's {key} hints name {value}, and so not this node."},
 	{NotOnThisNode, "{key} is Local, and the endpoint is not on this node."},
 	{BelowOneSlot, "The endpoint's part of this node's connections is {kept}, less than a slot, and other nodes have taken it."},
-	{NodeEvacuated, "The endpoint runs on node {value}, which is being evacuated{until}, and others serve in its place."},
-	{NodeUnreachable, "The endpoint runs on node {value}, which has not answered this node{since}, and others serve in its place."},
 	{EndpointIsClusterIP, "{key} is the ClusterIP of Service {value}, and nothing can be sent on to a ClusterIP."},
 	{EndpointInServiceCIDR, "{key} is in the ServiceCIDR {value}, and nothing can be sent on to a ClusterIP."},
 	{NotNeededHere, "Other endpoints take all of this node's connections."},
-}
+}, avoidedSentences()...)
 
 // Sentence says the reason in plain English; it is empty for the zero Reason.
 func (r Reason) Sentence() string {

@@ -29,7 +29,7 @@ func change(t *testing.T, objects convert.Objects) model.Change {
 	change.Avoid = map[model.Against]*model.Avoid{}
 	for _, node := range objects.Nodes {
 		put(convert.Nodes, node)
-		change.Avoid[model.Against{Node: node.Name}] = convert.Evacuation(node.Labels)
+		change.Avoid[model.Against{Node: node.Name}] = model.Evacuated.Read(node.Labels)
 	}
 	for _, service := range objects.Services {
 		put(convert.Services, service)

@@ -12,7 +12,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 	"github.com/vicinity-proxy/vicinity/pkg/selection/fleet"
 )
@@ -38,7 +37,7 @@ func (w *asking) steps(decision selection.Decision, endpoint *model.PortEndpoint
 		add(setReady{w.service, map[netip.Addr]bool{endpoint.Addr.Addr(): true}, true}, 1, true, "make %s ready", name)
 	}
 	if endpoint.Avoid != nil {
-		label := nodes.LabelOf(endpoint.Avoid.Why)
+		label := endpoint.Avoid.Why.Label()
 		add(relabel{endpoint.Node, label, ""}, 1, true, "take the label %s from %s", label, endpoint.Node)
 	}
 	w.labelSteps(decision, endpoint, add)

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
@@ -80,7 +81,7 @@ func (c *county) watcher(options Options) *Watcher {
 		}
 		return list
 	}
-	a.byKind[convert.Evacuations] = watched(a.byKind[convert.Evacuations], c.evacuated)
+	a.byKind[convert.Avoided[model.Evacuated]] = watched(a.byKind[convert.Avoided[model.Evacuated]], c.evacuated)
 	a.byKind[convert.EndpointSlices] = watched(a.byKind[convert.EndpointSlices], c.slices)
 	return a.watcher(options)
 }

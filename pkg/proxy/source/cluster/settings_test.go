@@ -86,9 +86,9 @@ func fromAPIServer(t *testing.T, view convert.View, kind *convert.Kind, versions
 		if kind == convert.Nodes {
 			evacuated := &metav1.PartialObjectMetadata{ObjectMeta: *version.(*corev1.Node).ObjectMeta.DeepCopy()}
 			if _, labelled := evacuated.Labels[policy.EvacuateLabel]; labelled {
-				_ = streams[convert.Evacuations].Update(evacuated)
+				_ = streams[convert.Avoided[model.Evacuated]].Update(evacuated)
 			} else {
-				_ = streams[convert.Evacuations].Delete(evacuated)
+				_ = streams[convert.Avoided[model.Evacuated]].Delete(evacuated)
 			}
 		}
 		w.state.wait(time.Hour) // what another proxy serves goes a moment later

@@ -3,6 +3,7 @@ package convert
 import (
 	"net/netip"
 	"reflect"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -12,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
 // Kinds are the kinds that the proxy reads, in the order in which they are listed. Another one is described here, has
@@ -99,31 +99,42 @@ var OtherNodes = describe(
 			return Selector{Fields: fields.OneTermNotEqualSelector(metav1.ObjectNameField, view.Node).String()}
 		},
 	},
-	func(node *metav1.PartialObjectMetadata, _ View) (*model.Node, field.ErrorList) {
-		return &model.Node{Name: node.Name, Labels: node.Labels}, nil
-	},
-	nodesOf, plainName,
+	labelsOf, nodesOf, plainName,
 )
 
-// Evacuations are the nodes with the label that evacuates them, this one or others, as their metadata. An API server
-// sends nothing of nodes without the label: to a client that selects by label, one that gets it is added, and one that
-// loses it is deleted.
-var Evacuations = describe(
-	Kind{
-		Name: NodeKind, Group: corev1.SchemeGroupVersion, Resource: "nodes", IsClusterScoped: true, IsMetadataOnly: true,
-		Select: func(View) Selector { return Selector{Labels: policy.EvacuateLabel} },
-		Optional: &Optional{
-			Missing:   "this API server has no Nodes, so that none is evacuated",
-			Forbidden: "Nodes may not be listed by label; starting without: none is evacuated until they may",
+// Avoided are, for each reason that a label of a Node gives, the nodes with that label, this one or others, as their
+// metadata; nil for other reasons. An API server sends nothing of nodes without the label: to a client that selects by
+// label, one that gets it is added, and one that loses it is deleted.
+var Avoided = func() (kinds [model.Whys]*Kind) {
+	for why := range kinds {
+		if why := model.Why(why); why.Label() != "" {
+			kinds[why] = avoidedFor(why)
+		}
+	}
+	return kinds
+}()
+
+func avoidedFor(why model.Why) *Kind {
+	settings := slices.DeleteFunc(slices.Clone(nodeSettings), func(s Setting) bool { return s.Key != why.Label() })
+	return describe(
+		Kind{
+			Name: NodeKind, Group: corev1.SchemeGroupVersion, Resource: "nodes", IsClusterScoped: true, IsMetadataOnly: true,
+			Select: func(View) Selector { return Selector{Labels: why.Label()} },
+			Optional: &Optional{
+				Missing:   "this API server has no Nodes, so that none is " + why.String(),
+				Forbidden: "Nodes may not be listed by label; starting without: none is " + why.String() + " until they may",
+			},
+			Settings: settings,
+			Ignored:  ignoredOfOthers(settings),
 		},
-		Settings: evacuateSettings,
-		Ignored:  ignoredEvacuation,
-	},
-	func(node *metav1.PartialObjectMetadata, _ View) (*model.Node, field.ErrorList) {
-		return &model.Node{Name: node.Name, Labels: node.Labels}, nil
-	},
-	nodesOf, plainName,
-)
+		labelsOf, nodesOf, plainName,
+	)
+}
+
+// labelsOf are the name and the labels of a node.
+func labelsOf(node *metav1.PartialObjectMetadata, _ View) (*model.Node, field.ErrorList) {
+	return &model.Node{Name: node.Name, Labels: node.Labels}, nil
+}
 
 func nodesOf(change *model.Change) *map[string]*model.Node { return &change.Nodes }
 

@@ -32,8 +32,6 @@ var (
 	serviceSettings = append([]Setting{{Key: policy.ServiceProxyNameLabel}}, annotations()...)
 	sliceSettings   = []Setting{serviceName, {Key: corev1.IsHeadlessService}, triggeredAt}
 	nodeSettings    = nodeLabels(policy.NodeLabels[:]...)
-	// evacuateSettings are what is read of other Nodes for their evacuation.
-	evacuateSettings = slices.DeleteFunc(slices.Clone(nodeSettings), func(s Setting) bool { return s.Key != policy.EvacuateLabel })
 )
 
 func annotations() []Setting {
@@ -171,10 +169,12 @@ func whyWithoutKeys(ignored []policy.Ignored) string {
 	return ""
 }
 
-// ignoredEvacuation returns what is wrong with the evacuation of another node. That of this one is said of Nodes.
-func ignoredEvacuation(object Object, view View) field.ErrorList {
-	if object.GetName() == view.Node {
-		return nil
+// ignoredOfOthers returns what is wrong with some settings of another node. Those of this one are said of Nodes.
+func ignoredOfOthers(settings []Setting) func(Object, View) field.ErrorList {
+	return func(object Object, view View) field.ErrorList {
+		if object.GetName() == view.Node {
+			return nil
+		}
+		return ignored(settings, object)
 	}
-	return ignored(evacuateSettings, object)
 }

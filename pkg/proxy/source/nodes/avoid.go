@@ -98,7 +98,7 @@ func (a *avoided) clone(endpoints iter.Seq[*model.EndpointSlice]) avoided {
 func (a *avoided) hold(from *provider, name string, node *model.Node, now time.Time) {
 	var avoid *model.Avoid
 	if node != nil {
-		if avoid = from.avoid(node.Labels); avoid != nil && avoid.IsOver(now) {
+		if avoid = from.why.Read(node.Labels); avoid != nil && avoid.IsOver(now) {
 			avoid = nil
 		}
 	}

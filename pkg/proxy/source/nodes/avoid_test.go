@@ -45,7 +45,7 @@ func (s *site) label(node, value string) {
 	if value != "" {
 		now = &model.Node{Name: node, Labels: map[string]string{policy.EvacuateLabel: value, string(policy.Hostname): "host-of-" + node}}
 	}
-	s.Put(convert.Evacuations, model.ObjectName{Name: node}, now, s.now)
+	s.Put(convert.Avoided[model.Evacuated], model.ObjectName{Name: node}, now, s.now)
 }
 
 // slice puts a version of a slice; the phases of its endpoints are by node and address.

@@ -33,14 +33,12 @@ type provider struct {
 	leavesOut bool
 	// isFinal: labels that a complete list does not have will not be published.
 	isFinal bool
-	// why is the reason, label the one that gives it, and avoid what a node's labels hold against it for that reason.
-	why   model.Why
-	label string
-	avoid func(labels map[string]string) *model.Avoid
+	// why is the reason.
+	why model.Why
 }
 
-// providers are all of them, by what they say.
-var providers = []provider{
+// providers are all of them, by what they say. Reasons that labels give are rows of model.Why.
+var providers = append([]provider{
 	{kind: convert.Nodes, role: whole},
 	{kind: convert.OtherNodes, role: single, source: model.FromNodes, resource: model.FromNodes, leavesOut: true},
 	{
@@ -51,10 +49,16 @@ var providers = []provider{
 	{kind: convert.ProxySlices, role: several, source: model.FromProxySlices, resource: model.FromProxySlices},
 	{kind: convert.NodesWithDemand, role: added, source: model.FromProxySlices, resource: "nodes/demand"},
 	{kind: convert.ControlPlaneNodes, role: added, source: model.FromProxySlices, resource: "nodes/control-plane"},
-	{
-		kind: convert.Evacuations, role: reason, resource: "nodes/evacuated",
-		why: model.Evacuated, label: policy.EvacuateLabel, avoid: convert.Evacuation,
-	},
+}, reasons()...)
+
+func reasons() (rows []provider) {
+	for why, kind := range convert.Avoided {
+		if kind != nil {
+			why := model.Why(why)
+			rows = append(rows, provider{kind: kind, role: reason, resource: "nodes/" + why.String(), why: why})
+		}
+	}
+	return rows
 }
 
 // Kinds yields all kinds that say something of nodes.
@@ -86,16 +90,6 @@ func Reasons(yield func(kind *convert.Kind, resource string) bool) {
 			return
 		}
 	}
-}
-
-// LabelOf returns the label that is a reason to avoid a node; empty if none is.
-func LabelOf(why model.Why) string {
-	for _, provider := range providers {
-		if provider.role == reason && provider.why == why {
-			return provider.label
-		}
-	}
-	return ""
 }
 
 func providerOf(kind *convert.Kind) *provider {

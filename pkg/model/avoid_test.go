@@ -66,17 +66,18 @@ func TestWhatHasEndedIsOver(t *testing.T) {
 func TestSeveralReasonsTogether(t *testing.T) {
 	cluster := startingCluster()
 	unreachable := Against{Node: "node-2", Why: Unreachable}
+	const evacuated, silent = 1 + Rank(Evacuated), 1 + Rank(Unreachable)
 	for _, step := range []struct {
 		title       string
 		change      Change
 		want        string
 		level, seen Rank
 	}{
-		{"it is evacuated", evacuating("node-2"), "racks zones", 1, 1},
-		{"it does not answer", Change{Avoid: map[Against]*Avoid{unreachable: {Why: Unreachable}}}, "racks zones", 2, 1},
-		{"the evacuation is over", Change{Avoid: map[Against]*Avoid{{Node: "node-2"}: nil}}, "racks zones", 2, 0},
-		{"it is evacuated again", evacuating("node-2"), "racks zones", 2, 1},
-		{"it answers", Change{Avoid: map[Against]*Avoid{unreachable: nil}}, "racks zones", 1, 1},
+		{"it is evacuated", evacuating("node-2"), "racks zones", evacuated, evacuated},
+		{"it does not answer", Change{Avoid: map[Against]*Avoid{unreachable: {Why: Unreachable}}}, "racks zones", silent, evacuated},
+		{"the evacuation is over", Change{Avoid: map[Against]*Avoid{{Node: "node-2"}: nil}}, "racks zones", silent, 0},
+		{"it is evacuated again", evacuating("node-2"), "racks zones", silent, evacuated},
+		{"it answers", Change{Avoid: map[Against]*Avoid{unreachable: nil}}, "racks zones", evacuated, evacuated},
 	} {
 		if got := words(cluster.Apply(step.change)); got != step.want {
 			t.Errorf("%s: decided anew are %q, want %q", step.title, got, step.want)

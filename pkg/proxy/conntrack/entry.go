@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"net/netip"
 
 	"github.com/vishvananda/netlink/nl"
@@ -124,12 +125,7 @@ func (e *Entry) parse(message []byte) error {
 	}
 	*e = Entry{}
 	var original, reply parsedTuple
-	for b := message[nl.SizeofNfgenmsg:]; ; {
-		kind, value, rest, more := nextAttribute(b)
-		if !more {
-			break
-		}
-		b = rest
+	for kind, value := range attributes(message[nl.SizeofNfgenmsg:]) {
 		switch kind {
 		case nl.CTA_TUPLE_ORIG:
 			original = parseTuple(value)
@@ -184,12 +180,7 @@ func (t *parsedTuple) tuple() Tuple {
 }
 
 func parseTuple(b []byte) (t parsedTuple) {
-	for {
-		kind, value, rest, more := nextAttribute(b)
-		if !more {
-			return t
-		}
-		b = rest
+	for kind, value := range attributes(b) {
 		switch kind {
 		case nl.CTA_TUPLE_IP:
 			t.parseAddrs(value)
@@ -199,15 +190,11 @@ func parseTuple(b []byte) (t parsedTuple) {
 			t.zone = bigEndian16(value)
 		}
 	}
+	return t
 }
 
 func (t *parsedTuple) parseAddrs(b []byte) {
-	for {
-		kind, value, rest, more := nextAttribute(b)
-		if !more {
-			return
-		}
-		b = rest
+	for kind, value := range attributes(b) {
 		switch kind {
 		case nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC:
 			t.source, _ = netip.AddrFromSlice(value)
@@ -218,12 +205,7 @@ func (t *parsedTuple) parseAddrs(b []byte) {
 }
 
 func (t *parsedTuple) parsePorts(b []byte) {
-	for {
-		kind, value, rest, more := nextAttribute(b)
-		if !more {
-			return
-		}
-		b = rest
+	for kind, value := range attributes(b) {
 		switch {
 		case kind == nl.CTA_PROTO_NUM && len(value) == 1:
 			t.protocol = model.Protocol(value[0])
@@ -236,12 +218,7 @@ func (t *parsedTuple) parsePorts(b []byte) {
 }
 
 func parseCounter(b []byte) (c Counter) {
-	for {
-		kind, value, rest, more := nextAttribute(b)
-		if !more {
-			return c
-		}
-		b = rest
+	for kind, value := range attributes(b) {
 		switch kind {
 		case nl.CTA_COUNTERS_PACKETS:
 			c.Packets = bigEndian64(value)
@@ -249,22 +226,19 @@ func parseCounter(b []byte) (c Counter) {
 			c.Bytes = bigEndian64(value)
 		}
 	}
+	return c
 }
 
 func parseState(b []byte) uint8 {
 	protocol, states, _, _ := nextAttribute(b)
-	for {
-		kind, value, rest, more := nextAttribute(states)
-		if !more {
-			return 0
-		}
-		states = rest
+	for kind, value := range attributes(states) {
 		isState := protocol == nl.CTA_PROTOINFO_TCP && kind == nl.CTA_PROTOINFO_TCP_STATE ||
 			protocol == nl.CTA_PROTOINFO_SCTP && kind == attrSCTPState
 		if isState && len(value) == 1 {
 			return value[0]
 		}
 	}
+	return 0
 }
 
 func bigEndian16(b []byte) uint16 {
@@ -286,6 +260,19 @@ func bigEndian64(b []byte) uint64 {
 		return 0
 	}
 	return binary.BigEndian.Uint64(b)
+}
+
+// attributes yields the netlink attributes that lie behind each other in b.
+func attributes(b []byte) iter.Seq2[uint16, []byte] {
+	return func(yield func(kind uint16, value []byte) bool) {
+		for {
+			kind, value, rest, more := nextAttribute(b)
+			if !more || !yield(kind, value) {
+				return
+			}
+			b = rest
+		}
+	}
 }
 
 // nextAttribute takes the first of the netlink attributes that lie behind each other in b. It reports false if none is

@@ -135,10 +135,10 @@ func runFlows(
 			}
 			next = now.Add(objectsEvery)
 		}
-		report, err := readConnections(ctx, table, reading, like.node)
-		if err != nil {
+		if err := reading.AddAll(ctx, table); err != nil {
 			return err
 		}
+		report := reading.Report(like.node)
 		if err := flags.print(stdout, &report, query); err != nil || !flags.watch {
 			return errors.Join(err, incomplete(like.refused, query))
 		}
@@ -164,18 +164,6 @@ func (f *runFlags) reading(ctx context.Context, stderr io.Writer, query explain.
 		return nil, explain.NotFound(seen, query, f.origin())
 	}
 	return connections.NewReading(seen, model.Families, query.Covers), nil
-}
-
-// readConnections reads the table once.
-func readConnections(
-	ctx context.Context, table conntrack.Table, reading *connections.Reading, node string,
-) (connections.Report, error) {
-	translated := conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT}
-	_, err := table.Dump(ctx, translated, func(e *conntrack.Entry) bool { reading.Add(e); return true })
-	if err != nil && !errors.Is(err, conntrack.ErrInterrupted) { // then some may be missing, as at any moment
-		return connections.Report{}, fmt.Errorf("read the connection table: %w", err)
-	}
-	return reading.Report(node), nil
 }
 
 func (f *flowsFlags) print(to io.Writer, report *connections.Report, query explain.Query) error {

@@ -4,6 +4,9 @@ package connections
 
 import (
 	"cmp"
+	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -156,6 +159,16 @@ func (r *Reading) Add(e *conntrack.Entry) {
 		}
 	}
 	of[at].add(countsOf(e))
+}
+
+// AddAll takes in the connections of a table.
+func (r *Reading) AddAll(ctx context.Context, table conntrack.Table) error {
+	translated := conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT}
+	_, err := table.Dump(ctx, translated, func(e *conntrack.Entry) bool { r.Add(e); return true })
+	if err != nil && !errors.Is(err, conntrack.ErrInterrupted) { // then some may be missing, as at any moment
+		return fmt.Errorf("read the connection table: %w", err)
+	}
+	return nil
 }
 
 // Report returns what was taken in, and begins anew.

@@ -41,12 +41,16 @@ var whys = [Whys]struct {
 	},
 }
 
-// Name is the word for an endpoint on such a node, capitalized, and String in lower case.
-func (w Why) Name() string   { return whys[w].name }
+// Name is the word for an endpoint on such a node, capitalized.
+func (w Why) Name() string { return whys[w].name }
+
+// String is the same word in lower case.
 func (w Why) String() string { return strings.ToLower(whys[w].name) }
 
-// Only ends "every endpoint runs on a node that", and Spared "the endpoint runs on a node, which".
-func (w Why) Only() string   { return whys[w].only }
+// Only ends "every endpoint runs on a node that".
+func (w Why) Only() string { return whys[w].only }
+
+// Spared ends "the endpoint runs on a node, which".
 func (w Why) Spared() string { return whys[w].spared }
 
 // Label is the label that gives the reason; empty if none does.

@@ -30,10 +30,12 @@ func Objects(ctx context.Context, config *rest.Config, read func(resource string
 	}
 	var objects convert.Objects
 	lists := map[*convert.Kind][]listOf{
-		convert.Nodes:          {{convert.Nodes.Resource, all.allNodes}},
-		convert.ServiceCIDRs:   {{convert.ServiceCIDRs.Resource, all.byKind[convert.ServiceCIDRs]}},
-		convert.Services:       {{convert.Services.Resource, all.byKind[convert.Services]}},
-		convert.EndpointSlices: {{convert.EndpointSlices.Resource, all.byKind[convert.EndpointSlices]}, {headlessSlices, all.byKind[convert.HeadlessSlices]}},
+		convert.Nodes:        {{convert.Nodes.Resource, all.allNodes}},
+		convert.ServiceCIDRs: {{convert.ServiceCIDRs.Resource, all.byKind[convert.ServiceCIDRs]}},
+		convert.Services:     {{convert.Services.Resource, all.byKind[convert.Services]}},
+		convert.EndpointSlices: {
+			{convert.EndpointSlices.Resource, all.byKind[convert.EndpointSlices]}, {headlessSlices, all.byKind[convert.HeadlessSlices]},
+		},
 	}
 	for _, kind := range convert.WholeKinds {
 		for _, list := range lists[kind] {

@@ -68,7 +68,7 @@ func serveUpdates(input io.Reader) error {
 		}
 		if next.Name == "" {
 			s = made
-			s.socket = strings.TrimPrefix(next.Listen, xds.SocketPrefix)
+			s.address = next.Listen
 			s.start()
 			s.open()
 			continue
@@ -99,21 +99,24 @@ func serveUpdates(input io.Reader) error {
 func BenchmarkCrowd(b *testing.B) {
 	built, err := programs()
 	must.Succeed(b, err)
-	self, err := os.Executable()
-	must.Succeed(b, err)
-	ours := func() *exec.Cmd {
-		cmd := exec.Command(self)
-		cmd.Env = append(os.Environ(), ourServer+"=1")
-		return cmd
-	}
 	theirs := func() *exec.Cmd { return exec.Command(built.Path(binaries.XDS, "xds"), "cache") }
-	for name, server := range map[string]func() *exec.Cmd{"vicinity": ours, "go-control-plane": theirs} {
+	for name, server := range map[string]func() *exec.Cmd{"vicinity": func() *exec.Cmd { return ours(b) }, "go-control-plane": theirs} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
 				benchmarkCrowd(b, server(), exec.Command(built.Path(binaries.XDS, "xds"), "crowd"))
 			}
 		})
 	}
+}
+
+// ours is our server, as a process of its own.
+func ours(t testing.TB) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	must.Succeed(t, err)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), ourServer+"=1")
+	return cmd
 }
 
 func benchmarkCrowd(b *testing.B, server, crowd *exec.Cmd) {
@@ -197,7 +200,7 @@ func arrivals(b *testing.B, decoder *json.Decoder, sent map[uint32]time.Time) []
 }
 
 // startPiped starts a program that ends when its input does.
-func startPiped(b *testing.B, cmd *exec.Cmd) (io.WriteCloser, io.Reader) {
+func startPiped(b testing.TB, cmd *exec.Cmd) (io.WriteCloser, io.Reader) {
 	b.Helper()
 	cmd.Stderr = os.Stderr
 	input, err := cmd.StdinPipe()
@@ -212,7 +215,7 @@ func startPiped(b *testing.B, cmd *exec.Cmd) (io.WriteCloser, io.Reader) {
 	return input, output
 }
 
-func waitForSocket(b *testing.B, path string) {
+func waitForSocket(b testing.TB, path string) {
 	b.Helper()
 	for range 1000 {
 		if _, err := os.Stat(path); err == nil {
@@ -225,7 +228,7 @@ func waitForSocket(b *testing.B, path string) {
 }
 
 // memoryOf is what a process has resident, in MiB.
-func memoryOf(b *testing.B, pid int) float64 {
+func memoryOf(b testing.TB, pid int) float64 {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	must.Succeed(b, err)
@@ -236,7 +239,7 @@ func memoryOf(b *testing.B, pid int) float64 {
 }
 
 // cpuOf is the processor time that a process has used.
-func cpuOf(b *testing.B, pid int) time.Duration {
+func cpuOf(b testing.TB, pid int) time.Duration {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	must.Succeed(b, err)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/xds"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
@@ -69,7 +70,7 @@ func TestEnvoy(t *testing.T) {
 	s.open()
 	admin, listener := freePort(t), freePort(t)
 	config := filepath.Join(t.TempDir(), "envoy.yaml")
-	must.Succeed(t, os.WriteFile(config, []byte(fmt.Sprintf(envoyConfig, admin, listener, s.socket)), 0o600))
+	must.Succeed(t, os.WriteFile(config, []byte(fmt.Sprintf(envoyConfig, admin, listener, strings.TrimPrefix(s.address, xds.SocketPrefix))), 0o600))
 	cmd := exec.Command(program, "--config-path", config, "--disable-hot-restart", "--concurrency", "1")
 	log := logs.New(t, "Envoy")
 	cmd.Stdout, cmd.Stderr = log, log

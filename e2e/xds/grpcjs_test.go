@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/xds"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
@@ -20,7 +19,7 @@ func (s *stage) byGRPCJS(calls, servers int) answer {
 	cmd := exec.Command("node", "client.js", webTarget, fmt.Sprint(calls), fmt.Sprint(servers))
 	cmd.Dir = "grpc-js"
 	cmd.Env = append(os.Environ(), fmt.Sprintf(`GRPC_XDS_BOOTSTRAP_CONFIG={"xds_servers":[{"server_uri":%q,`+
-		`"channel_creds":[{"type":"insecure"}],"server_features":["xds_v3"]}],"node":{"id":"js","locality":{}}}`, xds.SocketPrefix+s.socket))
+		`"channel_creds":[{"type":"insecure"}],"server_features":["xds_v3"]}],"node":{"id":"js","locality":{}}}`, s.address))
 	cmd.Stderr = os.Stderr
 	output, err := cmd.Output()
 	must.Succeed(s.t, err)

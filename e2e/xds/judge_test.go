@@ -19,7 +19,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/xds"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
@@ -83,7 +82,7 @@ const (
 
 func (s *stage) dial(method string) *plain {
 	s.t.Helper()
-	conn, err := grpc.NewClient(xds.SocketPrefix+s.socket, grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesCodec{})))
 	must.Succeed(s.t, err)
 	p := &plain{t: s.t, conn: conn}

@@ -39,7 +39,7 @@ type stage struct {
 	cluster  *model.Cluster
 	planner  *selection.Planner
 	table    *xds.Table
-	socket   string
+	address  string // of the server
 	counts   *counts
 	stop     func()
 	backends map[netip.AddrPort]*grpc.Server
@@ -49,7 +49,7 @@ type stage struct {
 func newStage(t *testing.T) *stage {
 	t.Helper()
 	s := newCluster()
-	s.t, s.socket = t, filepath.Join(t.TempDir(), "xds.sock")
+	s.t, s.address = t, xds.SocketPrefix+filepath.Join(t.TempDir(), "xds.sock")
 	s.start()
 	t.Cleanup(func() { s.stop() })
 	return s
@@ -76,7 +76,7 @@ func (s *stage) start() {
 		IsOfNode: func(netip.Addr) (bool, error) { return true, nil },
 	}
 	var running sync.WaitGroup
-	running.Go(func() { _ = server.Run(ctx, []string{xds.SocketPrefix + s.socket}) }) // it fails never
+	running.Go(func() { _ = server.Run(ctx, []string{s.address}) }) // it fails never
 	s.stop = func() { cancel(); running.Wait() }
 	for _, name := range s.cluster.ServiceNames() {
 		s.accept(name)
@@ -255,7 +255,7 @@ type answer struct {
 
 func (s *stage) client() *client {
 	s.t.Helper()
-	return startClient(s.t, xds.SocketPrefix+s.socket)
+	return startClient(s.t, s.address)
 }
 
 // startClient starts a process of clients of a server: on a machine, if one is given.

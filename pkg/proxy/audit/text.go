@@ -1,8 +1,11 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -81,6 +84,7 @@ func (p printer) proxy(node *Node) {
 		p.line("other nodes", "their labels come from %s", explain.SourceInWords(says.NodeTopology))
 	}
 	p.reachability(says.Reachability)
+	p.xds(says.XDS)
 }
 
 // reachability writes which nodes do not answer.
@@ -101,6 +105,39 @@ func (p printer) reachability(says *status.Reachability) {
 		}
 		return fmt.Sprintf("node %s has not answered since %s; %s", node.Node, ago(node.LastAnswer), becomes)
 	})
+}
+
+// xds writes who is told endpoints by xDS.
+func (p printer) xds(says *status.XDS) {
+	if says == nil {
+		return
+	}
+	p.list("xDS", len(says.Addresses), func(i int) string {
+		if address := says.Addresses[i]; address.Error != "" {
+			return fmt.Sprintf("not answered at %s: %s", address.Address, address.Error)
+		}
+		return "answered at " + says.Addresses[i].Address
+	})
+	p.line("", "clients: %d, with streams: %d, which ask for names: %d", len(says.Clients), says.Streams, says.Names)
+	p.list("", len(says.Clients), func(i int) string {
+		client := says.Clients[i]
+		words := fmt.Sprintf("%s: streams: %d, names: %d", cmp.Or(client.Address, "all clients of the socket"), client.Streams, client.Names)
+		if client.UnreadBytes > 0 {
+			words += fmt.Sprintf("; bytes without an answer: %d", client.UnreadBytes)
+		}
+		return words
+	})
+	refused := 0
+	var reasons []string
+	for _, why := range slices.Sorted(maps.Keys(says.Refused)) {
+		refused += says.Refused[why]
+		reasons = append(reasons, fmt.Sprintf("%s %d", why, says.Refused[why]))
+	}
+	words := fmt.Sprintf("since the start: refused: %d", refused)
+	if len(reasons) > 0 {
+		words += " (" + strings.Join(reasons, ", ") + ")"
+	}
+	p.line("", "%s; unknown names: %d; responses that clients did not take: %d", words, says.UnknownNames, says.RejectedResponses)
 }
 
 // kernel writes what differs.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/xds"
 )
 
@@ -70,6 +71,34 @@ func (m *mesh) run(ctx context.Context) error {
 	}
 	defer m.routes.Close()
 	return m.server.Run(ctx, m.addresses)
+}
+
+// summary is what the page /summary says of it.
+func (m *mesh) summary() *status.XDS {
+	if m == nil {
+		return nil
+	}
+	now := m.server.Status()
+	s := &status.XDS{
+		Clients: []status.XDSClient{}, Refused: map[string]int{}, UnknownNames: now.Unknown, RejectedResponses: now.Rejected,
+	}
+	for _, address := range m.addresses {
+		s.Addresses = append(s.Addresses, status.XDSAddress{Address: address, Error: now.Addresses[address]})
+	}
+	for _, client := range now.Clients {
+		address := ""
+		if client.Addr.IsValid() {
+			address = client.Addr.String()
+		}
+		s.Streams, s.Names = s.Streams+client.Streams, s.Names+client.Names
+		s.Clients = append(s.Clients, status.XDSClient{
+			Address: address, Streams: client.Streams, Names: client.Names, UnreadBytes: client.Unread,
+		})
+	}
+	for why, count := range now.Refused {
+		s.Refused[string(why)] = count
+	}
+	return s
 }
 
 // meshObserver counts what the server does.

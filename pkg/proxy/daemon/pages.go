@@ -79,6 +79,7 @@ func (d *daemon) pages() http.Handler {
 		Summary: func() status.Summary {
 			summary := d.observer.syncs.Summary(d.options.Node, d.options.Build.Version, began, d.status.Verdict(time.Now()))
 			summary.Reachability = d.watch.summary()
+			summary.XDS = d.mesh.summary()
 			return summary
 		},
 		Build:     status.Build{Name: "vicinity-proxy", Version: d.options.Build.Version, GoVersion: d.options.Build.GoVersion},

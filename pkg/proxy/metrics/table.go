@@ -93,7 +93,8 @@ var families = []string{"IPv4", "IPv6"}
 
 // xdsRefusals are the values of the label reason of clients of xDS.
 var xdsRefusals = []string{
-	"not-of-this-node", "too-many-connections", "too-many-streams", "too-many-names", "malformed-request", "does-not-read",
+	"not-of-this-node", "too-many-connections", "too-many-streams", "too-many-names", "malformed-request",
+	"too-large-request", "does-not-read",
 }
 
 // xdsTypes are the values of the label type of resources of xDS.

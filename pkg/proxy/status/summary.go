@@ -34,6 +34,8 @@ type Summary struct {
 	NodeTopology string `json:"nodeTopology"`
 	// Reachability is which nodes do not answer this one; null if nobody is dialled.
 	Reachability *Reachability `json:"reachability"`
+	// XDS is who is told endpoints by xDS; null if nobody is, because --xds-bind-address is not set.
+	XDS *XDS `json:"xds"`
 	// Interruptions are the resources whose watches are interrupted; never null.
 	Interruptions []Interruption `json:"interruptions"`
 }
@@ -57,6 +59,35 @@ type UnreachableNode struct {
 	Since      time.Time `json:"since"`
 	LastAnswer time.Time `json:"lastAnswer"`
 	NextDial   time.Time `json:"nextDial"`
+}
+
+// XDS is what a proxy knows of clients that choose endpoints themselves.
+type XDS struct {
+	Addresses []XDSAddress `json:"addresses"`
+	// Clients are those that are connected, the one with the most streams first; never null. Streams and Names are of all of
+	// them: a client has a stream for each Service that it dials by gRPC, and asks for a name of each kind of resource.
+	Clients []XDSClient `json:"clients"`
+	Streams int         `json:"streams"`
+	Names   int         `json:"names"`
+	// Since the process began: Refused counts what was not served, by reason; UnknownNames those that were no TCP port of a
+	// Service, and RejectedResponses those that clients did not take. Never null.
+	Refused           map[string]int `json:"refused"`
+	UnknownNames      int            `json:"unknownNames"`
+	RejectedResponses int            `json:"rejectedResponses"`
+}
+
+// XDSAddress is where xDS is answered. Error says why it is not; empty if it is.
+type XDSAddress struct {
+	Address string `json:"address"`
+	Error   string `json:"error"`
+}
+
+// XDSClient is a client by its address; empty for all clients of the socket together.
+type XDSClient struct {
+	Address     string `json:"address"`
+	Streams     int    `json:"streams"`
+	Names       int    `json:"names"`
+	UnreadBytes int    `json:"unreadBytes"`
 }
 
 // Sync is one sync.

@@ -1,9 +1,14 @@
 package xds
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"sync"
+
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/peer"
 
 	"github.com/vicinity-proxy/vicinity/pkg/httpserve"
 )
@@ -58,4 +63,33 @@ type admitted struct {
 func (c *admitted) Close() error {
 	c.leave()
 	return c.Conn.Close()
+}
+
+// knowing has the streams of a connection know it, to close it.
+type knowing struct {
+	credentials.TransportCredentials
+}
+
+func newKnowing() knowing { return knowing{insecure.NewCredentials()} }
+
+// ServerHandshake sends nothing.
+func (k knowing) ServerHandshake(connection net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	_, info, err := k.TransportCredentials.ServerHandshake(connection)
+	return connection, known{info, connection}, err
+}
+
+// known is what a stream knows of its connection.
+type known struct {
+	credentials.AuthInfo
+	connection net.Conn
+}
+
+// closeConnection closes the connection of a stream. What gRPC holds for its streams ends with it: a stream that ends by
+// itself stays in memory until its client has read all of it.
+func closeConnection(of context.Context) {
+	if from, ok := peer.FromContext(of); ok {
+		if info, ok := from.AuthInfo.(known); ok {
+			_ = info.connection.Close() // it may be closed
+		}
+	}
 }

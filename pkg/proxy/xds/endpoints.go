@@ -3,6 +3,7 @@ package xds
 import (
 	"cmp"
 	"encoding/binary"
+	"hash/maphash"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -11,10 +12,28 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// service is what is kept of the decisions about a Service: its TCP ports, each with its localities. It is one text, so
-// that 10,000 Services take two megabytes, and so that two are compared at once: a length and a port's number, then the
-// port, again and again.
-type service string
+// service is what is kept of the decisions about a Service: its TCP ports, by number.
+type service []port
+
+// port is one of them. Its localities are packed into one text, so that 10,000 Services take three megabytes.
+type port struct {
+	number     uint16
+	localities packed
+	// sum is that of the localities. A stream remembers it instead of the text: what a stream costs does not depend on how
+	// many endpoints there are, or on how often they change.
+	sum uint64
+}
+
+// packed is localities as appendLocalities writes them.
+type packed string
+
+// seed is of this process: nobody else can make two texts of the same sum.
+var seed = maphash.MakeSeed()
+
+func newPort(number uint16, localities []locality) port {
+	text := packed(appendLocalities(nil, localities))
+	return port{number: number, localities: text, sum: maphash.String(seed, string(text))}
+}
 
 // locality is endpoints of one zone and one weight, in one tier. It is what a client spreads over evenly.
 type locality struct {
@@ -29,18 +48,16 @@ type locality struct {
 
 // newService keeps what the decisions about a Service say. An assignment has one family: the Service's first.
 func newService(decisions []selection.Decision) service {
-	var all []byte
+	var all service
 	for i := range decisions {
 		decision := &decisions[i]
 		if decision.IsOfAddresses || decision.Port.Protocol != model.TCP || decision.Family != firstFamily(decisions) {
 			continue
 		}
-		port := appendLocalities(nil, localitiesOf(decision.Tiers()))
-		all = binary.AppendUvarint(all, uint64(decision.Port.Port))
-		all = binary.AppendUvarint(all, uint64(len(port)))
-		all = append(all, port...)
+		all = append(all, newPort(decision.Port.Port, localitiesOf(decision.Tiers())))
 	}
-	return service(all)
+	slices.SortFunc(all, func(a, b port) int { return cmp.Compare(a.number, b.number) })
+	return all
 }
 
 // firstFamily is the family of the Service's first address; of a headless one, which has none, the first in which it has
@@ -121,25 +138,17 @@ func appendLocalities(all []byte, localities []locality) []byte {
 	return all
 }
 
-// port is one port of a service.
-type port string
-
 // port returns a port, and whether there is one of this number.
 func (s service) port(number uint16) (port, bool) {
-	for len(s) > 0 {
-		var of, length uint64
-		of, s = uvarint(s)
-		length, s = uvarint(s)
-		if of == uint64(number) {
-			return port(s[:length]), true
-		}
-		s = s[length:]
+	at, is := slices.BinarySearchFunc(s, number, func(p port, number uint16) int { return cmp.Compare(p.number, number) })
+	if !is {
+		return port{}, false
 	}
-	return "", false
+	return s[at], true
 }
 
-// localities returns what a port has.
-func (p port) localities() []locality {
+// unpack returns what appendLocalities wrote.
+func (p packed) unpack() []locality {
 	var all []locality
 	for len(p) > 0 {
 		var numbers [5]uint64

@@ -40,7 +40,7 @@ func TestSharesAreTheKernels(t *testing.T) {
 			}
 			tiers = append(tiers, tierOf(slots, zones...))
 		}
-		localities := port(appendLocalities(nil, localitiesOf(tiers))).localities()
+		localities := newPort(80, localitiesOf(tiers)).localities.unpack()
 		checkShares(t, tiers, localities)
 	}
 }
@@ -98,14 +98,14 @@ func TestAnAssignmentHasTheFirstFamilyAndTCP(t *testing.T) {
 	for _, families := range [][]model.Family{model.Families, {model.IPv6}} {
 		made := newService(selection.NewPlanner(cluster).Decide(name, families))
 		port, ok := made.port(53)
-		localities := port.localities()
+		localities := port.localities.unpack()
 		if !ok || len(localities) != 1 || localities[0].endpoints[0] != netip.MustParseAddrPort("[fd00::a]:3") {
 			t.Errorf("%t, %+v", ok, localities)
 		}
 	}
 	made := newService(selection.NewPlanner(cluster).Decide(name, []model.Family{model.IPv4}))
-	if port, _ := made.port(53); port.localities()[0].endpoints[0] != netip.MustParseAddrPort("10.0.0.1:2") {
-		t.Errorf("a node without IPv6 has %+v", port.localities())
+	if port, _ := made.port(53); port.localities.unpack()[0].endpoints[0] != netip.MustParseAddrPort("10.0.0.1:2") {
+		t.Errorf("a node without IPv6 has %+v", port.localities.unpack())
 	}
 }
 
@@ -127,5 +127,5 @@ func TestABoundedServiceHasItsSlots(t *testing.T) {
 		t.Fatalf("the kernel has one slot for each: %+v", decision.Selection.Cluster)
 	}
 	port, _ := town.table.find(portOf{service.Name, 80})
-	checkShares(t, decision.Tiers(), port.localities())
+	checkShares(t, decision.Tiers(), port.localities.unpack())
 }

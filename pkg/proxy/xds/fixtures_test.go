@@ -215,7 +215,7 @@ type client struct {
 // session is one of a client of the socket.
 func (t *town) session(only string) *session {
 	t.admission.enter(netip.Addr{})
-	return newSession(t.table, &t.admission, netip.Addr{}, only)
+	return newSession(t.table, &t.admission, netip.Addr{}, only, func() {})
 }
 
 func (t *town) client(test *testing.T) *client {

@@ -16,10 +16,7 @@ import (
 // TestFloodsHoldNobodyUp: one address opens connections without end, sends what is no HTTP, opens streams, and asks for
 // other names all the time. A client at another address is told of changes all the while, and afterwards nothing is left.
 func TestFloodsHoldNobodyUp(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must.Succeed(t, err)
-	address := listener.Addr().String()
-	must.Succeed(t, listener.Close())
+	address := freeAddress(t, "127.0.0.1")
 	s := serveTown(t, address, everybody)
 	reader := open(t, s.socket(t))
 	must.Succeed(t, reader.SendMsg(requestOf(assignments, "", web)))

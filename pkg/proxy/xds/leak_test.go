@@ -16,8 +16,10 @@ import (
 
 // TestReconnectsLeaveNothingBehind: after 10,000 connections, half of which begin to speak HTTP/2, the process has as many
 // files and goroutines as before, and a client is served.
-func TestReconnectsLeaveNothingBehind(t *testing.T) {
-	s := serveTown(t, socketOf(t), everybody)
+func TestReconnectsLeaveNothingBehind(t *testing.T) { atEachAddress(t, testReconnects) }
+
+func testReconnects(t *testing.T, address string) {
+	s := serveTown(t, address, everybody)
 	conn := s.socket(t)
 	reader := open(t, conn)
 	must.Succeed(t, reader.SendMsg(requestOf(assignments, "", web)))
@@ -25,7 +27,7 @@ func TestReconnectsLeaveNothingBehind(t *testing.T) {
 	files, goroutines := openFiles(t), runtime.NumGoroutine()
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	for i := range 10_000 {
-		one := dialSocket(t, strings.TrimPrefix(s.address, SocketPrefix))
+		one := dial(t, address)
 		if i%2 == 0 {
 			_, _ = one.Write([]byte(preface)) // the server may have closed it
 		}
@@ -43,11 +45,16 @@ func TestReconnectsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// dialSocket waits for a place in the socket's queue: connect(2) says EAGAIN while there is none.
-func dialSocket(t *testing.T, path string) (conn net.Conn) {
+// dial waits for a place in a socket's queue: connect(2) says EAGAIN while there is none.
+func dial(t *testing.T, address string) (conn net.Conn) {
 	t.Helper()
+	network := "tcp"
+	path, isSocket := strings.CutPrefix(address, SocketPrefix)
+	if isSocket {
+		network = "unix"
+	}
 	wait.Success(t, "a place in the socket's queue", func() (err error) {
-		if conn, err = net.Dial("unix", path); err != nil && !errors.Is(err, syscall.EAGAIN) {
+		if conn, err = net.Dial(network, path); err != nil && !errors.Is(err, syscall.EAGAIN) {
 			t.Fatal(err)
 		}
 		return err

@@ -68,6 +68,9 @@ func parseRequest(message []byte) (request, error) {
 				return nil
 			})
 		case 3:
+			if len(value) > longestName { // nobody keeps what means nothing
+				return errLongName
+			}
 			if r.names = append(r.names, string(value)); len(r.names) > maxNames {
 				return errTooManyNames
 			}
@@ -156,7 +159,7 @@ func (m message) head(of kind, version, nonce string) message {
 }
 
 // resource writes one of a DiscoveryResponse's resources.
-func (m message) resource(of kind, name string, port port) message {
+func (m message) resource(of kind, name string, localities packed) message {
 	return m.any(2, typeURLs[of], func(m message) message {
 		switch of {
 		case clusters:
@@ -164,7 +167,7 @@ func (m message) resource(of kind, name string, port port) message {
 		case listeners:
 			return m.listener(name)
 		default:
-			return m.assignment(name, port)
+			return m.assignment(name, localities)
 		}
 	})
 }
@@ -205,9 +208,9 @@ func (m message) cluster(name string) message {
 }
 
 // assignment writes a ClusterLoadAssignment. A port without endpoints has no localities: its clients fail at once.
-func (m message) assignment(name string, port port) message {
+func (m message) assignment(name string, of packed) message {
 	m = m.text(1, name) // cluster_name
-	localities := port.localities()
+	localities := of.unpack()
 	for i := range localities {
 		m = m.nested(2, localities[i].write)
 	}

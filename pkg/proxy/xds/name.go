@@ -18,18 +18,15 @@ func (p portOf) name(domain string) string {
 	return p.service.Name + "." + p.service.Namespace + ".svc." + domain + ":" + strconv.Itoa(int(p.number))
 }
 
-// longestName is how long the name of a resource may be: those of a Service, a namespace and a domain, and what is
+// longestName is how long the name of a resource may be, in bytes: those of a Service, a namespace and a domain, and what is
 // between them.
-const longestName = 63 + 63 + 253 + 32
+const longestName = longestLabel + longestLabel + 253 + 32
 
 // parseName returns the Service port that a resource's name means, in the forms that clients of Istio and of plain gRPC
 // write: SERVICE.NAMESPACE:PORT, with or without .svc and the cluster's domain behind the namespace, and
 // outbound|PORT||SERVICE.NAMESPACE.svc.DOMAIN. The name of a Service alone would need the client's namespace, which
 // nobody says.
 func parseName(name, domain string) (portOf, bool) {
-	if len(name) > longestName {
-		return portOf{}, false
-	}
 	host, port, ok := cutPort(name)
 	if !ok {
 		return portOf{}, false
@@ -51,10 +48,13 @@ func parseName(name, domain string) (portOf, bool) {
 	return portOf{model.ObjectName{Namespace: namespace, Name: service}, uint16(number)}, true
 }
 
+// longestLabel is how long the name of a Service or a namespace may be.
+const longestLabel = 63
+
 // isLabel reports whether a text may name a Service or a namespace.
 func isLabel(text string) bool {
 	isOther := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' }
-	return text != "" && strings.IndexFunc(text, isOther) < 0
+	return text != "" && len(text) <= longestLabel && strings.IndexFunc(text, isOther) < 0
 }
 
 // cutPort separates a name into host and port.

@@ -36,6 +36,7 @@ type Server struct {
 	Log      *slog.Logger
 
 	admission admission
+	record    record
 	heard     heard
 	serving   sync.WaitGroup
 	reporting sync.Mutex
@@ -59,16 +60,16 @@ type Observer interface {
 const (
 	// maxRequest is how large a request may be, in bytes.
 	maxRequest = 64 << 10
-	// requestsPerSecond is how many requests a stream may send in the long run, and requestsAtOnce how many at once: each
-	// answer makes one. Those behind it wait.
-	requestsPerSecond = 100
-	requestsAtOnce    = 1000
+	// windowSize is how many bytes of requests a stream may send before they are read. It does not grow, as gRPC's own does.
+	windowSize = 64 << 10
 	// restTime is how long a stream rests after what it was told. Changes meet in it.
 	restTime = 20 * time.Millisecond
 	// keepaliveTime is how long a client may be silent until it is asked whether it is still there.
 	keepaliveTime = 30 * time.Second
 	idleTime      = 5 * time.Minute
-	bufferSize    = 4 << 10
+	// patience is how long a client may take to say what it thinks of a response. Those that read do it at once.
+	patience   = time.Minute
+	bufferSize = 4 << 10
 )
 
 // listenAgain is how long after an address could not be listened on it is tried again: another process may have it.
@@ -84,6 +85,7 @@ func (s *Server) Run(ctx context.Context, addresses []string) error {
 	for _, address := range addresses {
 		running.Go(func() { s.runAt(ctx, address) })
 	}
+	running.Go(func() { s.endSilence(ctx) })
 	running.Wait()
 	return nil
 }
@@ -95,6 +97,7 @@ func (s *Server) runAt(ctx context.Context, address string) {
 		if err == nil {
 			return
 		}
+		s.notAnswering(address, err.Error())
 		if text := err.Error(); text != logged { // once, and not with every try
 			logged = text
 			s.Log.Error("xDS is not answered; trying again", "error", err, "retry-in", listenAgain)
@@ -111,6 +114,7 @@ func (s *Server) serve(ctx context.Context, address string) error {
 	if err != nil {
 		return fmt.Errorf("listening on --xds-bind-address %s: %w", address, err)
 	}
+	s.notAnswering(address, "")
 	s.Log.Info("xDS is answered", "address", address, "domain", s.Table.domain)
 	server := s.newServer()
 	stop := context.AfterFunc(ctx, server.Stop) // clients keep what they know
@@ -163,26 +167,35 @@ func (s *Server) admitsConnection(connection net.Conn, open, all int) bool {
 		most = maxPerClient
 		client := httpserve.ClientOf(connection.RemoteAddr().String())
 		if is, err := s.IsOfNode(client); !is {
-			s.Observer.Refused(NotOfThisNode)
+			s.refuse(NotOfThisNode)
 			if s.heard.isNew(client.String()) {
-				s.Log.Warn("a client of xDS is not of this node: its route leaves by a gateway", "client", client, "error", err)
+				s.Log.Warn("a client of xDS is not of this node, and is not answered", "client", client, "why", whyNotOfNode(err))
 			}
 			return false
 		}
 	}
 	if open >= most || all >= maxStreams {
-		s.Observer.Refused(TooManyConnections)
+		s.refuse(TooManyConnections)
 		return false
 	}
 	return true
 }
 
+func whyNotOfNode(err error) string {
+	if err != nil {
+		return err.Error()
+	}
+	return "the route to it leaves by a gateway"
+}
+
 // The methods that clients call: aggregated discovery, and the same for endpoints alone.
 func (s *Server) newServer() *grpc.Server {
 	server := grpc.NewServer(
+		grpc.Creds(newKnowing()),
 		grpc.WaitForHandlers(true),
 		grpc.ForceServerCodecV2(bytesCodec{}),
 		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.StaticStreamWindowSize(windowSize), grpc.StaticConnWindowSize(windowSize),
 		grpc.MaxConcurrentStreams(maxPerSocket),
 		grpc.MaxHeaderListSize(bufferSize),
 		grpc.ReadBufferSize(bufferSize), grpc.WriteBufferSize(bufferSize),
@@ -225,23 +238,49 @@ func (s *Server) handle(stream grpc.ServerStream, only string) error {
 	if from, ok := peer.FromContext(stream.Context()); ok {
 		client = httpserve.ClientOf(from.Addr.String())
 	}
-	if !s.admission.enter(client) {
-		s.Observer.Refused(TooManyStreams)
+	limiter := s.admission.enter(client)
+	if limiter == nil {
+		s.refuse(TooManyStreams)
 		return status.Errorf(codes.ResourceExhausted, "there are %d streams of one client, or %d in all", maxPerClient, maxStreams)
 	}
-	session := newSession(s.Table, &s.admission, client, only)
+	hangUp := func() { closeConnection(stream.Context()) }
+	session := newSession(s.Table, &s.admission, client, only, hangUp)
 	s.serving.Add(1)
 	s.report()
 	ended := make(chan error, 1)
 	go func() {
 		defer s.serving.Done()
-		reader := requests{server: s, stream: stream, session: session}
+		reader := requests{server: s, stream: stream, session: session, limiter: limiter}
 		err := reader.run()
-		session.end()
+		if isRead := session.end(); !isRead && stream.Context().Err() == nil {
+			hangUp() // the client has not cancelled it, and what it does not read would stay
+		}
 		s.report()
 		ended <- err
 	}()
 	return s.tell(stream, session, ended)
+}
+
+// endSilence closes connections of clients that are silent, now and then.
+func (s *Server) endSilence(ctx context.Context) {
+	ticker := time.NewTicker(patience / 6)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			s.hangUp(now.Add(-patience))
+		}
+	}
+}
+
+// hangUp closes the connections of clients that were told something before then, and have not answered.
+func (s *Server) hangUp(before time.Time) {
+	for _, session := range s.Table.silentSince(before) {
+		s.refuse(DoesNotRead)
+		session.hangUp()
+	}
 }
 
 // tell sends what there is to tell, one response after the other. It waits for a client that does not read: no other
@@ -255,12 +294,11 @@ func (s *Server) tell(stream grpc.ServerStream, session *session, ended <-chan e
 		}
 		for {
 			of, response, hasRoom := session.next()
+			if !hasRoom {
+				session.awake() // it tries again soon
+			}
 			if response == nil {
 				break
-			}
-			if !hasRoom {
-				s.Observer.Refused(DoesNotRead)
-				return status.Errorf(codes.ResourceExhausted, "the client leaves more than %d kB unread", maxUnread>>10)
 			}
 			if err := stream.SendMsg(response); err != nil {
 				return err
@@ -287,20 +325,25 @@ type requests struct {
 	server  *Server
 	stream  grpc.ServerStream
 	session *session
+	limiter *rate.Limiter
 	node    string // the client's own name for itself
 }
 
 // run reads requests until the stream ends. The error is for the client.
 func (r *requests) run() error {
-	limiter := rate.NewLimiter(requestsPerSecond, requestsAtOnce)
+	if err := r.limiter.WaitN(r.stream.Context(), namesOfStream); err != nil {
+		return err
+	}
 	for {
 		var message []byte
-		if err := r.stream.RecvMsg(&message); errors.Is(err, io.EOF) {
+		err := r.stream.RecvMsg(&message)
+		switch {
+		case errors.Is(err, io.EOF):
 			return nil
-		} else if err != nil {
+		case status.Code(err) == codes.ResourceExhausted: // gRPC's word for a message that is too large
+			r.server.refuse(TooLargeRequest)
 			return err
-		}
-		if err := limiter.Wait(r.stream.Context()); err != nil {
+		case err != nil:
 			return err
 		}
 		if err := r.take(message); err != nil {
@@ -312,12 +355,15 @@ func (r *requests) run() error {
 func (r *requests) take(message []byte) error {
 	s := r.server
 	request, err := parseRequest(message)
+	if waited := r.limiter.WaitN(r.stream.Context(), 1+len(request.names)); waited != nil {
+		return waited
+	}
 	switch {
 	case errors.Is(err, errTooManyNames):
-		s.Observer.Refused(TooManyNames)
+		s.refuse(TooManyNames)
 		return status.Error(codes.ResourceExhausted, err.Error())
 	case err != nil:
-		s.Observer.Refused(MalformedRequest)
+		s.refuse(MalformedRequest)
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
 	if r.node == "" { // it is in the first request, and later ones may leave it out
@@ -326,7 +372,7 @@ func (r *requests) take(message []byte) error {
 	result, hasRoom := r.session.take(request)
 	r.tellOf(result, request)
 	if !hasRoom {
-		s.Observer.Refused(TooManyNames)
+		s.refuse(TooManyNames)
 		return status.Errorf(codes.ResourceExhausted, "there are %d resources that one client asks for, or %d that all do",
 			maxClientNames, maxAllNames)
 	}
@@ -340,14 +386,14 @@ func (r *requests) take(message []byte) error {
 func (r *requests) tellOf(result effect, request request) {
 	s := r.server
 	for _, name := range result.wrong {
-		s.Observer.Unknown()
+		s.foundUnknown()
 		if name = printable.Short(name); s.heard.isNew(name) {
 			s.Log.Warn("a client asks by xDS for what is no TCP port of a Service: SERVICE.NAMESPACE.svc.DOMAIN:PORT would be one",
 				"name", name, "client", r.session.client, "node-id", r.node)
 		}
 	}
 	if result.isRefusal {
-		s.Observer.Rejected(result.refused.String())
+		s.wasRejected(result.refused)
 		complaint := printable.Short(request.complaint)
 		if s.heard.isNew(result.refused.String() + complaint) {
 			s.Log.Warn("a client does not take what it was told, and keeps what it knows",

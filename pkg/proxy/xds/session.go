@@ -3,6 +3,7 @@ package xds
 import (
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
@@ -12,23 +13,25 @@ type session struct {
 	table     *Table
 	admission *admission
 	client    netip.Addr
+	hangUp    func() // closes the client's connection
 	// news holds a signal that there may be something to tell. Changes meet in it: a client that does not read has one
 	// response of each kind made for it, and no queue.
 	news chan struct{}
 
 	mutex    sync.Mutex
 	stream   stream
-	names    int // that the stream asks for
+	names    int              // that the stream asks for
+	sent     [kinds]time.Time // when the last response of each kind was sent
 	hasEnded bool
 	// waits counts the names of each Service, over all kinds.
 	waits map[model.ObjectName]int
 }
 
 // newSession begins a session of a client that was admitted. Who made it ends it.
-func newSession(table *Table, admission *admission, client netip.Addr, only string) *session {
+func newSession(table *Table, admission *admission, client netip.Addr, only string, hangUp func()) *session {
 	s := &session{
 		table: table, admission: admission, client: client, news: make(chan struct{}, 1), waits: map[model.ObjectName]int{},
-		stream: stream{domain: table.domain, only: only},
+		stream: stream{domain: table.domain, only: only}, hangUp: hangUp,
 	}
 	table.enter(s)
 	return s
@@ -62,39 +65,57 @@ func (s *session) take(r request) (effect, bool) {
 	before := s.names
 	s.names = s.stream.names()
 	hasRoom := s.admission.ask(s.client, before, s.names)
-	s.admission.send(s.client, -result.read)
+	s.admission.read(s.client, result.read)
 	s.awake()
 	return result, hasRoom
 }
 
-// next returns the next response, and what kind of resources it has; nil if there is nothing to tell. A client may leave
-// too much unread: then the session is to end.
+// next returns the next response, and what kind of resources it has; nil if there is nothing to tell, or no room for it:
+// too much is unread.
 func (s *session) next() (of kind, response []byte, hasRoom bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.hasEnded {
 		return 0, nil, true
 	}
-	if of, response = s.tell(); response == nil {
-		return 0, nil, true
+	if !s.admission.reserve(s.client) {
+		return 0, nil, false
 	}
-	return of, response, s.admission.send(s.client, len(response))
+	of, response = s.tell()
+	s.admission.settle(s.client, len(response))
+	if response != nil {
+		s.sent[of] = time.Now()
+	}
+	return of, response, true
+}
+
+// silentSince returns when the oldest response was sent that the client has not answered; zero if there is none.
+func (s *session) silentSince() (since time.Time) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for of, sent := range s.sent {
+		if s.stream.asked[of].unread > 0 && (since.IsZero() || sent.Before(since)) {
+			since = sent
+		}
+	}
+	return since
 }
 
 func (s *session) tell() (kind, []byte) {
-	s.table.mutex.RLock()
-	defer s.table.mutex.RUnlock()
-	if !s.table.isOpen {
+	version, isOpen := s.table.version()
+	if !isOpen {
 		return 0, nil
 	}
-	return s.stream.next(s.table.find, s.table.version())
+	return s.stream.next(s.table.find, version)
 }
 
-// end ends it, and gives back what the client had.
-func (s *session) end() {
+// end ends it, gives back what the client had, and reports whether the client has answered everything.
+func (s *session) end() (isRead bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.hasEnded = true
 	s.table.leave(s)
-	s.admission.leave(s.client, s.names, s.stream.unread())
+	unread := s.stream.unread()
+	s.admission.leave(s.client, s.names, unread)
+	return unread == 0
 }

@@ -3,6 +3,7 @@ package xds
 import (
 	"errors"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 )
@@ -14,7 +15,10 @@ const maxNames = 1000
 // it takes. Clients of gRPC take four megabytes, and one assignment has less than two.
 const maxResponse = 64 << 10
 
-var errTooManyNames = errors.New("a stream may ask for " + strconv.Itoa(maxNames) + " resources of a kind")
+var (
+	errTooManyNames = errors.New("a stream may ask for " + strconv.Itoa(maxNames) + " resources of a kind")
+	errLongName     = errors.New("the name of a resource may have " + strconv.Itoa(longestName) + " bytes")
+)
 
 // stream is what one client asked for, and what it was told.
 type stream struct {
@@ -22,14 +26,12 @@ type stream struct {
 	// only is what the stream is about, if it says no type.
 	only  string
 	asked [kinds]asked
-	// nonces counts the responses.
-	nonces uint64
 }
 
 // asked is what a client asked of one kind.
 type asked struct {
 	names map[string]*told
-	// nonce is that of the last response; zero before it.
+	// nonce is that of the last response; zero before it. Nobody knows it who has not read the response.
 	nonce uint64
 	// isDue: the client waits for an answer, whatever it has in it.
 	isDue bool
@@ -38,13 +40,12 @@ type asked struct {
 	unread int
 }
 
-// told is what a client knows of one name. A port and the text of it that was sent last are one string in the table as
-// long as nothing changes, so that they take no memory and are compared at once.
+// told is what a client knows of one name.
 type told struct {
 	of      portOf
-	isKnown bool // it means a Service port at all
-	is      bool // the client knows the resource
-	port    port
+	isKnown bool   // it means a Service port at all
+	is      bool   // the client knows the resource
+	sum     uint64 // of the port that it was told of last; zero for none
 }
 
 // effect is what became of a request.
@@ -154,8 +155,7 @@ func (s *stream) next(look lookup, version string) (kind, []byte) {
 			continue
 		}
 		a.isDue = false
-		s.nonces++
-		a.nonce = s.nonces
+		a.nonce = max(1, rand.Uint64())
 		response := append(message(nil).head(of, version, strconv.FormatUint(a.nonce, 10)), resources...)
 		a.unread = len(response)
 		return of, response
@@ -187,7 +187,7 @@ func (a *asked) all(of kind, look lookup) (resources message, isNews bool) {
 func (a *asked) assignments(look lookup) (resources message, isNews bool) {
 	var news []string
 	for name, t := range a.names {
-		if now, is := t.find(look); now != t.port || is && !t.is {
+		if now, is := t.find(look); now.sum != t.sum || is && !t.is {
 			news = append(news, name)
 		}
 	}
@@ -195,21 +195,21 @@ func (a *asked) assignments(look lookup) (resources message, isNews bool) {
 	for _, name := range news {
 		t := a.names[name]
 		now, _ := t.find(look)
-		if len(resources) > 0 && len(resources)+sizeOf(now) > maxResponse {
+		if len(resources) > 0 && len(resources)+sizeOf(now.localities) > maxResponse {
 			break // the rest is news in the next one
 		}
-		resources = resources.resource(assignments, name, now)
-		t.is, t.port = true, now
+		resources = resources.resource(assignments, name, now.localities)
+		t.is, t.sum = true, now.sum
 	}
 	return resources, len(news) > 0
 }
 
 func (t *told) find(look lookup) (port, bool) {
 	if !t.isKnown {
-		return "", false
+		return port{}, false
 	}
 	return look(t.of)
 }
 
 // sizeOf is about how large the assignment of a port is.
-func sizeOf(of port) int { return 8 * len(of) }
+func sizeOf(of packed) int { return 8 * len(of) }

@@ -1,6 +1,8 @@
 package xds
 
 import (
+	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -38,7 +40,7 @@ func NewTable(domain string) *Table {
 
 // Digest returns what clients may be told of a Service; nil if it has no TCP port.
 func (t *Table) Digest(decisions []selection.Decision) any {
-	if made := newService(decisions); made != "" {
+	if made := newService(decisions); len(made) > 0 {
 		return made
 	}
 	return nil
@@ -49,10 +51,10 @@ func (t *Table) Accept(name model.ObjectName, digest any) {
 	now, _ := digest.(service)
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	if t.services[name] == now {
+	if slices.Equal(t.services[name], now) {
 		return // a complete sync hands over everything, and mostly nothing is new
 	}
-	if t.services[name] = now; now == "" {
+	if t.services[name] = now; len(now) == 0 {
 		delete(t.services, name)
 	}
 	t.changes++
@@ -97,6 +99,17 @@ func (t *Table) leave(who *session) {
 	}
 }
 
+// silentSince returns the sessions that were told something before then, and have not answered.
+func (t *Table) silentSince(before time.Time) []*session {
+	t.mutex.RLock()
+	sessions := slices.Collect(maps.Keys(t.sessions)) // the mutex of a session comes before that of the table
+	t.mutex.RUnlock()
+	return slices.DeleteFunc(sessions, func(s *session) bool {
+		since := s.silentSince()
+		return since.IsZero() || since.After(before)
+	})
+}
+
 // Len returns how many Services clients may ask for.
 func (t *Table) Len() int {
 	t.mutex.RLock()
@@ -104,26 +117,34 @@ func (t *Table) Len() int {
 	return len(t.services)
 }
 
-// find is a lookup. The caller holds the mutex.
+// find is a lookup. It holds the mutex for itself alone: whoever makes a large response must not keep a sync waiting.
 func (t *Table) find(of portOf) (port, bool) {
-	return t.services[of.service].port(of.number)
+	t.mutex.RLock()
+	service := t.services[of.service] // it never changes, it is only replaced
+	t.mutex.RUnlock()
+	return service.port(of.number)
 }
 
 // missing returns those of some Service ports that are not there, as clients may write them.
 func (t *Table) missing(ports []portOf) []string {
-	t.mutex.RLock()
-	defer t.mutex.RUnlock()
+	if _, isOpen := t.version(); !isOpen {
+		return nil
+	}
 	var names []string
 	for _, of := range ports {
-		if _, is := t.find(of); !is && t.isOpen {
+		if _, is := t.find(of); !is {
 			names = append(names, of.name(t.domain))
 		}
 	}
 	return names
 }
 
-// version names what is in the table. The caller holds the mutex.
-func (t *Table) version() string { return t.epoch + "-" + strconv.FormatUint(t.changes, 10) }
+// version names what is in the table, and says whether clients may be told of it.
+func (t *Table) version() (version string, isOpen bool) {
+	t.mutex.RLock()
+	defer t.mutex.RUnlock()
+	return t.epoch + "-" + strconv.FormatUint(t.changes, 10), t.isOpen
+}
 
 // wait has a session be awoken when a Service changes, or no more.
 func (t *Table) wait(who *session, name model.ObjectName, waits bool) {

@@ -1,0 +1,218 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	kit "github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+const xdsMetrics = "127.0.0.1:10549"
+
+// TestWhoDoesNotAskForXDSPaysNothing: without the flag a daemon that runs listens nowhere for it, has no goroutine of it, and
+// nothing on its heap. With it, and without clients, it needs less than 4 MiB more.
+func TestWhoDoesNotAskForXDSPaysNothing(t *testing.T) {
+	folder := goodManifests(t)
+	socket := filepath.Join(t.TempDir(), "xds.sock")
+	start := func(flags ...string) *daemonUnderTest {
+		return startDaemon(t, netns.New(t), append([]string{
+			"--manifests", folder, "--own-tables", "never", "--profiling", "--metrics-bind-address", xdsMetrics,
+		}, flags...)...)
+	}
+	off, on := start(), start("--xds-bind-address", "127.0.0.1:18000,unix://"+socket)
+	defer func() { off.end(t); on.end(t) }()
+	dump := func(d *daemonUnderTest, profile string) string {
+		status, text := d.get(t, xdsMetrics, "/debug/pprof/"+profile)
+		if status != 200 {
+			t.Fatalf("%s: %d", profile, status)
+		}
+		return text
+	}
+	wait.Until(t, "both addresses answer", func() bool {
+		return slices.Contains(on.listening(t), "TCP port 18000") && slices.Contains(on.listening(t), socket)
+	})
+	var more []string
+	for _, at := range on.listening(t) {
+		if !slices.Contains(off.listening(t), at) {
+			more = append(more, at)
+		}
+	}
+	if want := []string{socket, "TCP port 18000"}; !slices.Equal(more, want) || len(off.listening(t)) != len(on.listening(t))-2 {
+		t.Errorf("with the flag the daemon listens at %q, too, want %q", more, want)
+	}
+	for _, of := range []string{"/proxy/xds.", "google.golang.org/grpc."} {
+		if goroutines := dump(off, "goroutine?debug=2"); strings.Contains(goroutines, of) {
+			t.Errorf("without the flag there is a goroutine of %s:\n%s", of, goroutines)
+		}
+		if goroutines := dump(on, "goroutine?debug=2"); !strings.Contains(goroutines, of) {
+			t.Errorf("with the flag there is no goroutine of %s: the test looks for the wrong thing", of)
+		}
+	}
+	heap := func(d *daemonUnderTest) int {
+		text := dump(d, "heap?gc=1&debug=1")
+		if d == off && strings.Contains(text, "/proxy/xds.") {
+			t.Error("without the flag something of xDS is on the heap")
+		}
+		_, rest, _ := strings.Cut(text, "# HeapAlloc = ")
+		bytes, err := strconv.Atoi(strings.Fields(rest)[0])
+		kit.Succeed(t, err)
+		return bytes
+	}
+	without, with := heap(off), heap(on)
+	t.Logf("heap without xDS %d kB, with it %d kB", without>>10, with>>10)
+	if with-without > 4<<20 {
+		t.Errorf("without a client it costs %d kB", (with-without)>>10)
+	}
+}
+
+// listening returns where a daemon listens, from what the kernel says.
+func (d *daemonUnderTest) listening(t *testing.T) []string {
+	t.Helper()
+	const listens = "0A"
+	seen := map[string]bool{}
+	for _, table := range []string{"tcp", "tcp6"} {
+		d.rows(t, table, func(fields []string) {
+			if len(fields) > 3 && fields[3] == listens {
+				_, port, _ := strings.Cut(fields[1], ":")
+				number, err := strconv.ParseUint(port, 16, 16)
+				kit.Succeed(t, err)
+				seen[fmt.Sprintf("TCP port %d", number)] = true
+			}
+		})
+	}
+	d.rows(t, "unix", func(fields []string) {
+		if path := fields[len(fields)-1]; strings.HasPrefix(path, "/") {
+			seen[path] = true
+		}
+	})
+	return slices.Sorted(maps.Keys(seen)) // paths come first
+}
+
+// rows hands over what a table in /proc/net has of the daemon's namespace.
+func (d *daemonUnderTest) rows(t *testing.T, table string, take func(fields []string)) {
+	t.Helper()
+	file, err := os.Open(fmt.Sprintf("/proc/%d/net/%s", d.process.Pid, table))
+	kit.Succeed(t, err)
+	defer func() { _ = file.Close() }()
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if fields := strings.Fields(lines.Text()); len(fields) > 0 {
+			take(fields)
+		}
+	}
+}
+
+// TestStatusTellsWhoIsConnectedByXDS, how many names they ask for, what was refused, and where nothing is answered and why.
+func TestStatusTellsWhoIsConnectedByXDS(t *testing.T) {
+	namespace, folder := netns.New(t), goodManifests(t)
+	socket := filepath.Join(t.TempDir(), "xds.sock")
+	const at = "--metrics-bind-address=" + xdsMetrics
+	args := []string{"--manifests", folder, "--own-tables", "never", at}
+	plain := startDaemon(t, namespace, args...)
+	if node, _ := nodeStatusIn(t, namespace, at); node.Proxy == nil || node.Proxy.XDS != nil {
+		t.Errorf("without the flag %+v", node.Proxy)
+	}
+	if text := statusIn(t, namespace, at).stdout; strings.Contains(text, "xDS") {
+		t.Errorf("without the flag the status has a line about xDS:\n%s", text)
+	}
+	plain.end(t)
+
+	var taken net.Listener
+	var err error
+	namespace.Do(func() { taken, err = net.Listen("tcp", "127.0.0.1:18001") })
+	kit.Succeed(t, err)
+	defer func() { _ = taken.Close() }()
+	addresses := "--xds-bind-address=127.0.0.1:18000,127.0.0.1:18001,unix://" + socket
+	daemon := startDaemon(t, namespace, append(args, addresses)...)
+	defer func() { daemon.end(t) }()
+	dial := func(_ context.Context, address string) (conn net.Conn, err error) {
+		namespace.Do(func() { conn, err = net.Dial("tcp", address) })
+		return conn, err
+	}
+	name, typo := "web.shop.svc.cluster.local:80", "wep.shop:80"
+	byPort := askXDS(t, "passthrough:///127.0.0.1:18000", grpc.WithContextDialer(dial))
+	kit.Succeed(t, byPort.SendMsg(xdsRequest(name, typo)))
+	bySocket := askXDS(t, "unix://"+socket)
+	kit.Succeed(t, bySocket.SendMsg(xdsRequest(name)))
+	malformed := askXDS(t, "unix://"+socket)
+	kit.Succeed(t, malformed.SendMsg([]byte{0xff}))
+	wait.Success(t, "the page /summary", func() error {
+		node, _ := nodeStatusIn(t, namespace, at)
+		got := fmt.Sprintf("%+v", *node.Proxy.XDS)
+		for _, want := range []string{
+			"{Address:127.0.0.1:18000 Error:}", "{Address:127.0.0.1:18001 Error:listening on --xds-bind-address",
+			"{Address:unix://" + socket + " Error:}", "{Address: Streams:1 Names:1", "{Address:127.0.0.1 Streams:1 Names:2",
+			"Streams:2 Names:3", "Refused:map[malformed-request:1]", "UnknownNames:1", "RejectedResponses:0",
+		} {
+			if !strings.Contains(got, want) {
+				return fmt.Errorf("%s lacks %s", got, want)
+			}
+		}
+		return nil
+	})
+	text := statusIn(t, namespace, at).stdout
+	for _, want := range []string{
+		"answered at 127.0.0.1:18000\n", "not answered at 127.0.0.1:18001: ", "clients: 2, with streams: 2, which ask for names: 3",
+		"127.0.0.1: streams: 1, names: 2", "all clients of the socket: streams: 1, names: 1",
+		"since the start: refused: 1 (malformed-request 1); unknown names: 1; responses that clients did not take: 0",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the text lacks %q:\n%s", want, text)
+		}
+	}
+	t.Log(text)
+}
+
+// askXDS opens a stream of bytes.
+func askXDS(t *testing.T, target string, options ...grpc.DialOption) grpc.ClientStream {
+	t.Helper()
+	conn, err := grpc.NewClient(target, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(bytesAreBytes{})))...)
+	kit.Succeed(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
+		"/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources", grpc.WaitForReady(true))
+	kit.Succeed(t, err)
+	return stream
+}
+
+// bytesAreBytes leaves messages as they are.
+type bytesAreBytes struct{}
+
+func (bytesAreBytes) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
+}
+
+func (bytesAreBytes) Unmarshal(data mem.BufferSlice, v any) error {
+	*v.(*[]byte) = data.Materialize()
+	return nil
+}
+
+func (bytesAreBytes) Name() string { return "proto" }
+
+// xdsRequest asks for the endpoints of some names.
+func xdsRequest(names ...string) []byte {
+	var m []byte
+	for _, name := range names {
+		m = protowire.AppendString(protowire.AppendTag(m, 3, protowire.BytesType), name)
+	}
+	return protowire.AppendString(protowire.AppendTag(m, 4, protowire.BytesType),
+		"type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment")
+}

@@ -1,0 +1,138 @@
+package xds
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// What manifests/xds/README.md says that all clients of a node can cost together, in MiB, and what each of them may have.
+const (
+	worstMemory     = 1024
+	worstClients    = 64
+	streamsOfClient = 64
+	namesOfClient   = 3000
+)
+
+// TestAllClientsTogetherHaveABound: clients at 64 addresses take all streams that there are, each on a connection of its
+// own. Each stream asks for as many names as its client may, reads no response, and begins a request of the largest size
+// without ending it.
+func TestAllClientsTogetherHaveABound(t *testing.T) {
+	server := ours(t)
+	updates, _ := startPiped(t, server)
+	encoder := json.NewEncoder(updates)
+	const services = 1000
+	domain := ".shop.svc.cluster.local:80"
+	nameOf := func(i int) string { return fmt.Sprintf("web-%d", i) }
+	for i := range services {
+		one := updateOf(i, nameOf(i)+".shop:80", 80)
+		for e := range 240 { // with which a response of some 60 kB has few of them
+			one.Addrs = append(one.Addrs, fmt.Sprintf("10.%d.%d.%d", 11+e, i>>8, i&255))
+		}
+		must.Succeed(t, encoder.Encode(one))
+	}
+	address := freeLoopback(t)
+	must.Succeed(t, encoder.Encode(update{Listen: address}))
+	wait.Success(t, "the server listens", func() error {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			err = conn.Close()
+		}
+		return err
+	})
+	time.Sleep(time.Second)
+	before := memoryOf(t, server.Process.Pid)
+	var attack sync.WaitGroup
+	for client := range worstClients {
+		attack.Go(func() {
+			for stream := range streamsOfClient {
+				var names []string
+				for i := range namesOfClient / streamsOfClient {
+					names = append(names, nameOf((client*7+stream*namesOfClient/streamsOfClient+i)%services)+domain)
+				}
+				if err := greedy(t, address, netip.AddrFrom4([4]byte{127, 0, 1, byte(1 + client)}), names); err != nil {
+					t.Errorf("client %d, stream %d: %v", client, stream, err)
+					return
+				}
+			}
+		})
+	}
+	attack.Wait()
+	time.Sleep(3 * time.Second)
+	after := memoryOf(t, server.Process.Pid)
+	t.Logf("%d streams that use all they may cost %.0f MiB, and the server had %.0f before", worstClients*streamsOfClient, after-before, before)
+	if after-before > worstMemory {
+		t.Errorf("they cost %.0f MiB, want at most %d", after-before, worstMemory)
+	}
+	conn, err := net.Dial("tcp", address)
+	must.Succeed(t, err)
+	defer func() { _ = conn.Close() }()
+	if n, err := conn.Read(make([]byte, 1)); n > 0 || err == nil {
+		t.Error("one more is served")
+	}
+}
+
+// greedy opens a stream by hand, on a connection of its own that stays until the test ends, and reads nothing.
+func greedy(t *testing.T, server string, from netip.Addr, names []string) error {
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
+	conn, err := dialer.Dial("tcp", server)
+	if err != nil {
+		return err
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
+		return err
+	}
+	framer := http2.NewFramer(conn, nil)
+	if err := framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}); err != nil {
+		return err
+	}
+	var fields strings.Builder
+	encoder := hpack.NewEncoder(&fields)
+	for _, field := range [][2]string{
+		{":method", "POST"}, {":scheme", "http"}, {":path", adsMethod}, {":authority", "xds"},
+		{"content-type", "application/grpc"}, {"te", "trailers"},
+	} {
+		if err := encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}); err != nil {
+			return err
+		}
+	}
+	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte(fields.String()), EndHeaders: true}); err != nil {
+		return err
+	}
+	request := requestOf(assignmentType, "", names...)
+	head := []byte{0, 0, 0, byte(len(request) >> 8), byte(len(request) & 0xff)}
+	if err := framer.WriteData(1, false, append(head, request...)); err != nil {
+		return err
+	}
+	const longest = 64<<10 - 1
+	if err := framer.WriteData(1, false, []byte{0, 0, byte(longest >> 16), byte(longest >> 8 & 0xff), byte(longest & 0xff)}); err != nil {
+		return err
+	}
+	for range 6 {
+		if err := framer.WriteData(1, false, make([]byte, 10<<10)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func freeLoopback(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	must.Succeed(t, err)
+	defer func() { must.Succeed(t, listener.Close()) }()
+	return listener.Addr().String()
+}

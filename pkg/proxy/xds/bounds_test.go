@@ -1,0 +1,220 @@
+package xds
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// TestAFloodOfStreams: of one client so many are served, those behind them are told why they are not, and when some end
+// there is room again.
+func TestAFloodOfStreams(t *testing.T) { atEachAddress(t, testStreams) }
+
+func testStreams(t *testing.T, address string) {
+	s := serveTown(t, address, everybody)
+	most := maxPerClient
+	if strings.HasPrefix(address, SocketPrefix) {
+		most = maxPerSocket
+	}
+	conn := s.socket(t)
+	other := s.socket(t) // gRPC waits by itself for a stream behind so many on one connection
+	served := open(t, conn)
+	must.Succeed(t, served.SendMsg(requestOf(assignments, "", web)))
+	take(t, served)
+	for range most - 1 {
+		open(t, conn)
+	}
+	wait.Equal(t, "streams and names", fmt.Sprint(most, " 1"), s.clients)
+	const more = 20
+	for range more {
+		var response []byte
+		if err := open(t, other).RecvMsg(&response); status.Code(err) != codes.ResourceExhausted {
+			t.Fatalf("a stream more than %d: %v", most, err)
+		}
+	}
+	if got := s.count(string(TooManyStreams)); got != more {
+		t.Errorf("%d streams are counted as refused, want %d", got, more)
+	}
+	s.serve("web", "", []uint16{80}, "9@node-1/a")
+	if got := take(t, served); got.tiers != "9 (a, 1)" {
+		t.Errorf("told %+v", got)
+	}
+	must.Succeed(t, conn.Close())
+	wait.Equal(t, "streams and names", "0 0", s.clients)
+	again := open(t, other)
+	must.Succeed(t, again.SendMsg(requestOf(assignments, "", web)))
+	receive(t, again)
+}
+
+// TestRequestsWithoutEndCostTheirSize: a client begins as many as it has streams, each as large as one may be, and ends
+// none.
+func TestRequestsWithoutEndCostTheirSize(t *testing.T) { atEachAddress(t, testRequestsWithoutEnd) }
+
+func testRequestsWithoutEnd(t *testing.T, address string) {
+	s := serveTown(t, address, everybody)
+	reader := open(t, s.socket(t))
+	must.Succeed(t, reader.SendMsg(requestOf(assignments, "", web)))
+	take(t, reader)
+	before := heap()
+	const streams = maxPerClient - 1
+	for range streams {
+		r := dialRaw(t, address)
+		r.open(1, web)
+		r.beginRequest(1)
+	}
+	wait.Equal(t, "streams and names", fmt.Sprint(streams+1, " ", streams+1), s.clients)
+	if grown := heap() - before; grown > streams*256<<10 {
+		t.Errorf("%d requests without an end cost %d kB", streams, grown>>10)
+	} else {
+		t.Logf("a stream with a request without an end costs %d kB, with its connection", grown>>10/streams)
+	}
+	s.serve("web", "", []uint16{80}, "9@node-1/a")
+	if got := receive(t, reader); got.tiers != "9 (a, 1)" {
+		t.Errorf("told %+v", got)
+	}
+}
+
+// raw is a client that speaks HTTP/2 by hand, and lets the server send as much of a response as it says in its settings.
+type raw struct {
+	t      *testing.T
+	conn   net.Conn
+	framer *http2.Framer
+	fields strings.Builder
+	hpack  *hpack.Encoder
+}
+
+func dialRaw(t *testing.T, address string, settings ...http2.Setting) *raw {
+	t.Helper()
+	r := &raw{t: t, conn: dial(t, address)}
+	t.Cleanup(func() { _ = r.conn.Close() })
+	go func() { _, _ = io.Copy(io.Discard, r.conn) }() // until it is closed
+	_, err := io.WriteString(r.conn, http2.ClientPreface)
+	must.Succeed(t, err)
+	r.framer, r.hpack = http2.NewFramer(r.conn, nil), hpack.NewEncoder(&r.fields)
+	must.Succeed(t, r.framer.WriteSettings(settings...))
+	return r
+}
+
+// open opens a stream and asks for names; it reports whether the server still takes anything.
+func (r *raw) open(stream uint32, names ...string) bool {
+	r.t.Helper()
+	r.fields.Reset()
+	for _, field := range [][2]string{
+		{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "xds"},
+		{"content-type", "application/grpc"}, {"te", "trailers"},
+	} {
+		must.Succeed(r.t, r.hpack.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}))
+	}
+	if r.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: []byte(r.fields.String()), EndHeaders: true}) != nil {
+		return false
+	}
+	request := requestOf(assignments, "", names...)
+	head := []byte{0, 0, 0, byte(len(request) >> 8), byte(len(request) & 0xff)}
+	return r.framer.WriteData(stream, false, append(head, request...)) == nil
+}
+
+// beginRequest sends as much of a long request as the server takes, and not its end.
+func (r *raw) beginRequest(stream uint32) {
+	r.t.Helper()
+	const long = maxRequest - 1
+	must.Succeed(r.t, r.framer.WriteData(stream, false, []byte{0, 0, byte(long >> 16), byte(long >> 8 & 0xff), byte(long & 0xff)}))
+	for range 3 {
+		must.Succeed(r.t, r.framer.WriteData(stream, false, make([]byte, 16<<10)))
+	}
+	must.Succeed(r.t, r.framer.WriteData(stream, false, make([]byte, 14<<10)))
+}
+
+// serveWide has Services with 250 endpoints each, and returns their names.
+func (s *served) serveWide(services int) []string {
+	var wide strings.Builder
+	for i := range 250 {
+		fmt.Fprintf(&wide, "%d@node-1/a ", i)
+	}
+	var names []string
+	for i := range services {
+		name := fmt.Sprint("wide-", i)
+		s.serve(name, "", []uint16{80}, wide.String())
+		names = append(names, name+".shop:80")
+	}
+	return names
+}
+
+// TestStreamsThatEndUnreadLeaveNothingBehind: a client lets the server send nothing, asks, and ends its stream, again and
+// again. gRPC keeps a response until it can be sent, though the stream has ended.
+func TestStreamsThatEndUnreadLeaveNothingBehind(t *testing.T) { atEachAddress(t, testUnreadEnds) }
+
+func testUnreadEnds(t *testing.T, address string) {
+	s := serveTown(t, address, everybody)
+	names := s.serveWide(20)
+	before := heap()
+	const ends = 400
+	r, stream := (*raw)(nil), uint32(1)
+	for range ends {
+		answered := s.count("answered EDS")
+		if r == nil || !r.open(stream, names...) {
+			r, stream = dialRaw(t, address, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}), 1
+			r.open(stream, names...)
+		}
+		for range 20 { // the connection may be closed meanwhile
+			if s.count("answered EDS") > answered {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		_ = r.framer.WriteData(stream, true, nil) // likewise
+		stream += 2
+	}
+	wait.Success(t, "no more than a client may leave unread", func() error {
+		if grown := heap() - before; grown > 8<<20 {
+			return fmt.Errorf("%d streams that ended unread cost %d kB", ends, grown>>10)
+		}
+		return nil
+	})
+	if told := s.count("answered EDS"); told < ends/4 {
+		t.Errorf("only %d responses were made: it was no attack", told)
+	}
+}
+
+// TestWhoIsSilentForTooLongIsHungUpOn, and who answers is not.
+func TestWhoIsSilentForTooLongIsHungUpOn(t *testing.T) { atEachAddress(t, testHangUp) }
+
+func testHangUp(t *testing.T, address string) {
+	s := serveTown(t, address, everybody)
+	reader := open(t, s.socket(t))
+	must.Succeed(t, reader.SendMsg(requestOf(assignments, "", web)))
+	take(t, reader)
+	silent := open(t, s.socket(t))
+	must.Succeed(t, silent.SendMsg(requestOf(assignments, "", web)))
+	wait.Equal(t, "responses", 2, func() int { return s.count("answered EDS") })
+	s.server.hangUp(time.Now().Add(-time.Hour))
+	if got := s.count(string(DoesNotRead)); got != 0 {
+		t.Errorf("%d are hung up on at once", got)
+	}
+	s.server.hangUp(time.Now())
+	var response []byte
+	err := silent.RecvMsg(&response) // what was sent before
+	if err == nil {
+		err = silent.RecvMsg(&response)
+	}
+	if status.Code(err) != codes.Unavailable {
+		t.Errorf("a client that is silent is told %v", err)
+	}
+	if got := s.count(string(DoesNotRead)); got != 1 {
+		t.Errorf("%d are hung up on, want one", got)
+	}
+	s.serve("web", "", []uint16{80}, "9@node-1/a")
+	if got := receive(t, reader); got.tiers != "9 (a, 1)" {
+		t.Errorf("told %+v", got)
+	}
+}

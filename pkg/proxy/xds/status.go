@@ -1,0 +1,82 @@
+package xds
+
+import (
+	"maps"
+	"net/netip"
+	"sync"
+)
+
+// Status is what a server does at present, and what it has refused since it began.
+type Status struct {
+	// Addresses are where it is to answer, each with the reason why it does not; empty if it does.
+	Addresses map[string]string
+	// Clients are those that have a stream, the one with the most streams first.
+	Clients []Client
+	// Refused counts by reason, Unknown the names that meant no Service port, and Rejected the responses that clients did
+	// not take.
+	Refused           map[Refusal]int
+	Unknown, Rejected int
+}
+
+// Client is an address with its streams, the resources that it asks for, and how many bytes it has not read. The zero
+// address stands for all clients of the socket.
+type Client struct {
+	Addr                   netip.Addr
+	Streams, Names, Unread int
+}
+
+// record is what a Status has that nothing else remembers.
+type record struct {
+	mutex             sync.Mutex
+	addresses         map[string]string
+	refused           map[Refusal]int
+	unknown, rejected int
+}
+
+// Status says it.
+func (s *Server) Status() Status {
+	r := &s.record
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return Status{
+		Addresses: maps.Clone(r.addresses), Clients: s.admission.connected(),
+		Refused: maps.Clone(r.refused), Unknown: r.unknown, Rejected: r.rejected,
+	}
+}
+
+// notAnswering says why an address does not answer; empty if it does.
+func (s *Server) notAnswering(address, why string) {
+	s.record.mutex.Lock()
+	defer s.record.mutex.Unlock()
+	if s.record.addresses == nil {
+		s.record.addresses = map[string]string{}
+	}
+	s.record.addresses[address] = why
+}
+
+// refuse counts a client that is not served.
+func (s *Server) refuse(why Refusal) {
+	s.Observer.Refused(why)
+	s.record.mutex.Lock()
+	defer s.record.mutex.Unlock()
+	if s.record.refused == nil {
+		s.record.refused = map[Refusal]int{}
+	}
+	s.record.refused[why]++
+}
+
+// foundUnknown counts a name that means no Service port.
+func (s *Server) foundUnknown() {
+	s.Observer.Unknown()
+	s.record.mutex.Lock()
+	defer s.record.mutex.Unlock()
+	s.record.unknown++
+}
+
+// wasRejected counts a response that a client did not take.
+func (s *Server) wasRejected(of kind) {
+	s.Observer.Rejected(of.String())
+	s.record.mutex.Lock()
+	defer s.record.mutex.Unlock()
+	s.record.rejected++
+}

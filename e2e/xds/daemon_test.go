@@ -37,7 +37,7 @@ const (
 	serverPort  = 8080
 )
 
-// town is two nodes, node-1 with the daemon, with servers on both, and clients.
+// town is nodes with servers, of which node-1 and others have the daemon, and clients.
 type town struct {
 	t         *testing.T
 	manifests string
@@ -47,9 +47,6 @@ type town struct {
 	near, far *fabric.Pod // clients
 	socket    string
 }
-
-// manyServers is how many there are: every other one on node-1.
-const manyServers = 4
 
 // server is a pod that answers, on a node in a zone. It says who it is.
 type server struct {
@@ -67,17 +64,24 @@ func (s *town) places(which ...int) []place {
 	return all
 }
 
+// newTown has two nodes, and every other server on node-1.
 func newTown(t *testing.T) *town {
+	t.Helper()
+	return newTownOf(t, 2, 0, 1, 0, 1)
+}
+
+// newTownOf has so many nodes, and a server on each node that is listed.
+func newTownOf(t *testing.T, nodes int, servers ...int) *town {
 	t.Helper()
 	network := fabrictest.New(t)
 	s := &town{t: t, manifests: t.TempDir(), socket: filepath.Join(t.TempDir(), "run", "xds.sock")}
-	for i := range 2 {
+	for i := range nodes {
 		node, err := network.AddNode(fmt.Sprintf("node-%d", i+1))
 		must.Succeed(t, err)
 		s.nodes = append(s.nodes, node)
 	}
-	for i := range manyServers {
-		pod, err := s.nodes[i%2].AddPod(fmt.Sprintf("server-%d", i))
+	for i, on := range servers {
+		pod, err := s.nodes[on].AddPod(fmt.Sprintf("server-%d", i))
 		must.Succeed(t, err)
 		listener, err := pod.Listen("tcp", net.JoinHostPort(pod.IPv4.String(), fmt.Sprint(serverPort)))
 		must.Succeed(t, err)
@@ -85,7 +89,7 @@ func newTown(t *testing.T) *town {
 		answers := answering(name)
 		go func() { _ = answers.Serve(listener) }() // until it is stopped
 		t.Cleanup(answers.Stop)
-		s.servers = append(s.servers, server{pod, i % 2, name})
+		s.servers = append(s.servers, server{pod, on, name})
 	}
 	var err error
 	s.near, err = s.nodes[0].AddPod("near")
@@ -100,14 +104,21 @@ func newTown(t *testing.T) *town {
 // start starts the daemon, and waits for its first sync.
 func (s *town) start() {
 	s.t.Helper()
-	s.daemon = site.Start(s.t, s.nodes[0].Namespace, exec.Command(site.Program(s.t, "proxy"), "run", "--node", "node-1",
-		"--manifests", s.manifests, "--xds-bind-address", fmt.Sprintf("0.0.0.0:%d,unix://%s", xdsPort, s.socket)))
-	s.daemon.Await(s.t, "the first sync", func() error {
-		if !strings.Contains(s.daemon.Log.String(), "the first sync is in the kernel") {
+	s.daemon = s.startOn(0, fmt.Sprintf("0.0.0.0:%d,unix://%s", xdsPort, s.socket))
+}
+
+// startOn starts a daemon on a node.
+func (s *town) startOn(node int, addresses string) *site.Process {
+	s.t.Helper()
+	daemon := site.Start(s.t, s.nodes[node].Namespace, exec.Command(site.Program(s.t, "proxy"), "run",
+		"--node", fmt.Sprintf("node-%d", node+1), "--manifests", s.manifests, "--xds-bind-address", addresses))
+	daemon.Await(s.t, "the first sync", func() error {
+		if !strings.Contains(daemon.Log.String(), "the first sync is in the kernel") {
 			return fmt.Errorf("not yet")
 		}
 		return nil
 	})
+	return daemon
 }
 
 func (s *town) node(name, zone, evacuate string) runtime.Object {
@@ -128,9 +139,13 @@ func (s *town) itself() []runtime.Object {
 	must.Succeed(s.t, yaml.UnmarshalStrict(text, service))
 	service.Spec.ClusterIP = xdsService
 	service.Spec.ClusterIPs = []string{xdsService}
-	slice := s.slice("vicinity-xds", "kube-system", s.nodes[0].IPv4, service.Spec.Ports[0].Name, xdsPort, true)
-	slice.Endpoints[0].NodeName = new("node-1")
-	return []runtime.Object{service, slice}
+	objects := []runtime.Object{service}
+	for i, node := range s.nodes {
+		slice := s.slice("vicinity-xds", "kube-system", node.IPv4, service.Spec.Ports[0].Name, xdsPort, true)
+		slice.Endpoints[0].NodeName = new(fmt.Sprintf("node-%d", i+1))
+		objects = append(objects, slice)
+	}
+	return objects
 }
 
 func (s *town) slice(service, namespace string, addr netip.Addr, port string, number int32, ready bool) *discoveryv1.EndpointSlice {

@@ -1,0 +1,128 @@
+package xds
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+// TestAHundredChannelsOnThreeNodes, each with a stream of its own to the daemon of its node, call the servers that plain
+// connections from the same pod reach, in the same shares: evenly. Zones have five, three and one servers.
+func TestAHundredChannelsOnThreeNodes(t *testing.T) {
+	s := newTownOf(t, 3, 0, 0, 0, 0, 0, 1, 1, 1, 2)
+	kinds := []string{"kubernetes.io/hostname, *", "topology.kubernetes.io/zone", ""}
+	const channels = 102 // 34 on each node
+	s.serveAlike(channels/len(s.nodes), kinds)
+	answered := 0
+	for i, node := range s.nodes {
+		daemon := s.startOn(i, fmt.Sprintf("0.0.0.0:%d", xdsPort))
+		pod, err := node.AddPod(fmt.Sprintf("client-%d", i))
+		must.Succeed(t, err)
+		c := startClient(t, fmt.Sprintf("dns:///%s:%d", xdsService, xdsPort), pod.Namespace)
+		for k := range channels / len(s.nodes) {
+			var want []place
+			for j := range s.servers {
+				if kinds[k%len(kinds)] == "" || s.servers[j].node == i {
+					want = append(want, s.places(j)...)
+				}
+			}
+			what := fmt.Sprintf("channel %d on node-%d", k, i+1)
+			on := command{Channel: what, Target: fmt.Sprintf("xds:///web-%d.shop:80", k)}
+			connect := on
+			connect.Until, connect.Calls, connect.Timeout, connect.Wait = addrs(want), 10*len(want), 60_000, true
+			if got := c.do(connect); got.Wrong != "" || len(got.Errors) > 0 || got.Last > 0 {
+				t.Fatalf("%s: %s; errors %s, answers %s", what, got.Wrong, inShort(got.Errors), inShort(got.Answers))
+			}
+			on.Calls = 40 * len(want)
+			got := c.do(on)
+			checkEven(t, what, addrs(want), got.Answers)
+			answered += on.Calls
+			if k < len(kinds) {
+				checkEven(t, what+", by the kernel", addrs(want), s.connections(c, clusterIP(k), 60*len(want)))
+			}
+		}
+		streams, err := daemon.Metric(metricsAt, "vicinity_xds_streams")
+		must.Succeed(t, err)
+		rejected, err := daemon.Metric(metricsAt, "vicinity_xds_rejected_responses_total")
+		must.Succeed(t, err)
+		if streams != channels/3 || rejected > 0 {
+			t.Errorf("node-%d has %v streams, and rejected %v responses", i+1, streams, rejected)
+		}
+	}
+	t.Logf("%d calls by %d channels", answered, channels)
+}
+
+func clusterIP(number int) string { return fmt.Sprintf("10.96.1.%d", 1+number) }
+
+// serveAlike has so many Services with all servers behind them. Their keys alternate.
+func (s *town) serveAlike(services int, keys []string) {
+	var objects []runtime.Object
+	for i := range s.nodes {
+		objects = append(objects, s.node(fmt.Sprintf("node-%d", i+1), string(rune('a'+i)), ""))
+	}
+	for k := range services {
+		name := fmt.Sprintf("web-%d", k)
+		service := &corev1.Service{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Service"},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop"},
+			Spec: corev1.ServiceSpec{
+				ClusterIP: clusterIP(k), ClusterIPs: []string{clusterIP(k)},
+				Ports: []corev1.ServicePort{{Name: "grpc", Protocol: corev1.ProtocolTCP, Port: 80}},
+			},
+		}
+		if key := keys[k%len(keys)]; key != "" {
+			service.Annotations = map[string]string{policy.TopologyKeysAnnotation: key}
+		}
+		objects = append(objects, service)
+		for _, one := range s.servers {
+			slice := s.slice(name, "shop", one.pod.IPv4, "grpc", serverPort, true)
+			slice.Endpoints[0].NodeName = new(fmt.Sprintf("node-%d", one.node+1))
+			slice.Endpoints[0].Zone = new(string(rune('a' + one.node)))
+			objects = append(objects, slice)
+		}
+	}
+	s.write("node", objects...)
+}
+
+// connections counts who answers so many plain connections to an address.
+func (s *town) connections(c *client, clusterIP string, count int) map[string]int {
+	answers := map[string]int{}
+	for range count {
+		got := c.do(command{Channel: "plain", Target: "passthrough:///" + clusterIP + ":80", Calls: 1, Timeout: 10_000, Close: true})
+		for name := range got.Answers {
+			answers[name]++
+		}
+	}
+	return answers
+}
+
+// checkEven wants exactly some servers to have answered, each as often as a fair draw lets it: the sum of squares exceeds
+// the bound less than once in a million draws among nine.
+func checkEven(t *testing.T, what string, want []string, answers map[string]int) {
+	t.Helper()
+	want = slices.Sorted(slices.Values(want))
+	if got := slices.Sorted(maps.Keys(answers)); !slices.Equal(got, want) {
+		t.Errorf("%s: %s answer, want %s", what, strings.Join(got, " "), strings.Join(want, " "))
+		return
+	}
+	sum, chi := 0, 0.0
+	for _, count := range answers {
+		sum += count
+	}
+	expected := float64(sum) / float64(len(want))
+	for _, count := range answers {
+		chi += (float64(count) - expected) * (float64(count) - expected) / expected
+	}
+	if chi > 43 {
+		t.Errorf("%s: chi-square is %.1f: %s", what, chi, inShort(answers))
+	}
+}

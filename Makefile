@@ -1,7 +1,7 @@
 # All commands for this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help build lab-program programs installed check test demo lint bench xds-grpc-js xds-envoy e2e e2e-kind e2e-upstream release test-arm64 lab lab-down lab-build root
+.PHONY: help build lab-program programs installed check test demo lint bench xds-grpc-js xds-envoy xds-lab e2e e2e-kind e2e-upstream release test-arm64 lab lab-down lab-build root
 
 # Debian keeps nft in /usr/sbin, which is not on every user's PATH.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -82,7 +82,7 @@ bench: root ## Measure syncs, whole daemons, idle ones too, accounting, the webh
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/dns
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/xds
 
-# Judges of xDS that CI does not have: it runs neither.
+# Judges of xDS that CI does not have, and one that takes a cluster of its own: it runs none of them.
 xds-grpc-js: ## Dial by xDS with grpc-js, which npm installs first (needs node)
 	cd e2e/xds/grpc-js && npm ci --ignore-scripts --no-audit --no-fund
 	go test -count=1 -tags grpcjs -run GRPCJS ./e2e/xds
@@ -90,6 +90,10 @@ xds-grpc-js: ## Dial by xDS with grpc-js, which npm installs first (needs node)
 xds-envoy: ## Have an Envoy take its endpoints by xDS: ENVOY=/path/to/envoy
 	@test -x "$(ENVOY)" || { echo 'ENVOY="$(ENVOY)" is no program: make xds-envoy ENVOY=/path/to/envoy' >&2; exit 2; }
 	ENVOY='$(ENVOY)' go test -count=1 -tags envoy -run Envoy ./e2e/xds
+
+# It takes the lab down, whatever comes of it.
+xds-lab: root build lab-program ## Install manifests/xds in a lab of three nodes, and have pods dial by the bootstrap in its README (needs root)
+	go test -count=1 -tags lab -run InALab -timeout 15m -v ./e2e/xds
 
 # The lab goes whatever the suites say, and also if it did not come up.
 e2e: root build lab-program ## Run the suites in e2e/suites in a lab of six nodes (needs root; KEEP=1 leaves the lab for a look)

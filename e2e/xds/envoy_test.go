@@ -20,44 +20,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// envoyConfig takes the ports of the administration and of the listener, and the path of the socket.
-const envoyConfig = `
-node: {id: envoy, cluster: test}
-admin: {address: {socket_address: {address: 127.0.0.1, port_value: %d}}}
-dynamic_resources:
-  ads_config: {api_type: GRPC, transport_api_version: V3, grpc_services: [{envoy_grpc: {cluster_name: xds}}]}
-static_resources:
-  listeners:
-  - address: {socket_address: {address: 127.0.0.1, port_value: %d}}
-    filter_chains:
-    - filters:
-      - name: envoy.filters.network.http_connection_manager
-        typed_config:
-          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
-          stat_prefix: in
-          route_config: {virtual_hosts: [{name: all, domains: ["*"], routes: [{match: {prefix: /}, route: {cluster: web}}]}]}
-          http_filters:
-          - name: envoy.filters.http.router
-            typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router}
-  clusters:
-  - name: web
-    type: EDS
-    connect_timeout: 1s
-    eds_cluster_config:
-      service_name: outbound|80||web.shop.svc.cluster.local
-      eds_config: {resource_api_version: V3, ads: {}}
-    common_lb_config: {locality_weighted_lb_config: {}}
-    outlier_detection: {consecutive_gateway_failure: 1, enforcing_consecutive_gateway_failure: 100, max_ejection_percent: 100}
-    typed_extension_protocol_options: &http2
-      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
-        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-        explicit_http_config: {http2_protocol_options: {}}
-  - name: xds
-    type: STATIC
-    typed_extension_protocol_options: *http2
-    load_assignment: {cluster_name: xds, endpoints: [{lb_endpoints: [{endpoint: {address: {pipe: {path: %s}}}}]}]}
-`
-
 // TestEnvoy takes its endpoints from here, in their priorities, and goes on to the next one by outlier detection.
 func TestEnvoy(t *testing.T) {
 	program := os.Getenv("ENVOY")

@@ -1,6 +1,6 @@
 // Command xds is what others wrote for xDS, as judges of what the proxy serves. `xds judge` holds responses against Envoy's
-// own types, and `xds client` is applications that dial with grpc-go. For benchmarks `xds crowd` is many streams, and `xds
-// cache` is go-control-plane's own server.
+// own types, `xds bootstrap` an Envoy's configuration, and `xds client` is applications that dial with grpc-go. For benchmarks `xds crowd` is many streams, and `xds
+// cache` is go-control-plane's own server. In pods `xds serve` answers calls, and `xds call` makes them.
 package main
 
 import (
@@ -12,12 +12,13 @@ import (
 
 // roles are what the program can be. Each reads standard input to its end.
 var roles = map[string]func(io.Reader, io.Writer) error{
-	"judge": judgeAll, "client": dialAll, "crowd": watchAll, "cache": serveCache,
+	"judge": judgeAll, "client": dialAll, "crowd": watchAll, "cache": serveCache, "serve": serveCalls, "call": callAgain,
+	"bootstrap": judgeBootstrap,
 }
 
 func main() {
 	role := roles[os.Args[len(os.Args)-1]]
-	err := errors.New("want one argument: judge, client, crowd or cache")
+	err := errors.New("want one argument: judge, client, bootstrap, crowd, cache, serve or call")
 	if role != nil {
 		err = role(os.Stdin, os.Stdout)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 const (
@@ -179,6 +180,32 @@ func TestEnvoysTypesTakeEveryResponse(t *testing.T) {
 	}
 	if len(responses) < 3 {
 		t.Errorf("%d responses", len(responses))
+	}
+}
+
+// TestGRPCTakesEveryResponse: a real client dials random Services, and refuses nothing that it is told of them. Nobody answers
+// its calls.
+func TestGRPCTakesEveryResponse(t *testing.T) {
+	s := newStage(t)
+	random := rand.New(rand.NewPCG(36, 2))
+	const services = 200
+	for i := range services {
+		service, places := randomService(random, i)
+		s.serveAs(service, places...)
+	}
+	s.open()
+	c := s.client()
+	for i := range services {
+		target := fmt.Sprintf("xds:///web-%d.shop:80", i)
+		c.do(command{Channel: target, Target: target, Calls: 1, Timeout: 1})
+	}
+	for _, of := range []string{"LDS", "CDS", "EDS"} {
+		wait.Until(t, fmt.Sprintf("%s of %d Services is answered", of, services), func() bool {
+			return s.counts.get("answered "+of) >= services
+		})
+		if rejected := s.counts.get("rejected " + of); rejected > 0 {
+			t.Errorf("gRPC does not take %d responses of %s", rejected, of)
+		}
 	}
 }
 

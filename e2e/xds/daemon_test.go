@@ -317,7 +317,7 @@ func TestClientsOfTheNodeReachTheDaemon(t *testing.T) {
 	s.wantsMetric("vicinity_xds_streams", 3)
 	s.wantsMetric("vicinity_xds_rejected_responses_total", 0)
 	s.daemon.Await(t, "a line about the stranger", func() error {
-		if log := s.daemon.Log.String(); strings.Count(log, "a client of xDS is not of this node") != 1 {
+		if log := s.daemon.Log.String(); strings.Count(log, "reason=not-of-this-node") != 1 {
 			return fmt.Errorf("the log says %s", log)
 		}
 		return nil

@@ -125,7 +125,7 @@ func bootstrapOf(t *testing.T) string {
 	var env strings.Builder
 	env.WriteString("    - name: GRPC_XDS_BOOTSTRAP_CONFIG\n")
 	for line := range strings.Lines(lines) {
-		env.WriteString("   " + line)
+		env.WriteString(" " + line) // its list is one column further to the left
 	}
 	return env.String()
 }

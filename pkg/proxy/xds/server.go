@@ -162,20 +162,16 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 // admitsConnection admits clients of this node, with as many connections as they may have streams: each channel of gRPC
 // has its own.
 func (s *Server) admitsConnection(connection net.Conn, open, all int) bool {
-	most := maxPerSocket
+	most, client := maxPerSocket, httpserve.ClientOf(connection.RemoteAddr().String())
 	if connection.RemoteAddr().Network() != "unix" {
 		most = maxPerClient
-		client := httpserve.ClientOf(connection.RemoteAddr().String())
 		if is, err := s.IsOfNode(client); !is {
-			s.refuse(NotOfThisNode)
-			if s.heard.isNew(client.String()) {
-				s.Log.Warn("a client of xDS is not of this node, and is not answered", "client", client, "why", whyNotOfNode(err))
-			}
+			_ = s.refuse(NotOfThisNode, client, whyNotOfNode(err))
 			return false
 		}
 	}
 	if open >= most || all >= maxStreams {
-		s.refuse(TooManyConnections)
+		_ = s.refuse(TooManyConnections, client, fmt.Sprintf("it has %d, and all have %d", open, all))
 		return false
 	}
 	return true
@@ -240,8 +236,8 @@ func (s *Server) handle(stream grpc.ServerStream, only string) error {
 	}
 	limiter := s.admission.enter(client)
 	if limiter == nil {
-		s.refuse(TooManyStreams)
-		return status.Errorf(codes.ResourceExhausted, "there are %d streams of one client, or %d in all", maxPerClient, maxStreams)
+		return s.refuse(TooManyStreams, client, fmt.Sprintf("a client may have %d, those of the socket %d, and all %d",
+			maxPerClient, maxPerSocket, maxStreams))
 	}
 	hangUp := func() { closeConnection(stream.Context()) }
 	session := newSession(s.Table, &s.admission, client, only, hangUp)
@@ -278,7 +274,7 @@ func (s *Server) endSilence(ctx context.Context) {
 // hangUp closes the connections of clients that were told something before then, and have not answered.
 func (s *Server) hangUp(before time.Time) {
 	for _, session := range s.Table.silentSince(before) {
-		s.refuse(DoesNotRead)
+		_ = s.refuse(DoesNotRead, session.client, "a response has had no answer for "+patience.String())
 		session.hangUp()
 	}
 }
@@ -341,8 +337,7 @@ func (r *requests) run() error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case status.Code(err) == codes.ResourceExhausted: // gRPC's word for a message that is too large
-			r.server.refuse(TooLargeRequest)
-			return err
+			return r.server.refuse(TooLargeRequest, r.session.client, fmt.Sprintf("a request may have %d bytes", maxRequest))
 		case err != nil:
 			return err
 		}
@@ -360,11 +355,9 @@ func (r *requests) take(message []byte) error {
 	}
 	switch {
 	case errors.Is(err, errTooManyNames):
-		s.refuse(TooManyNames)
-		return status.Error(codes.ResourceExhausted, err.Error())
+		return s.refuse(TooManyNames, r.session.client, err.Error())
 	case err != nil:
-		s.refuse(MalformedRequest)
-		return status.Error(codes.InvalidArgument, err.Error())
+		return s.refuse(MalformedRequest, r.session.client, err.Error())
 	}
 	if r.node == "" { // it is in the first request, and later ones may leave it out
 		r.node = printable.Short(request.node)
@@ -372,9 +365,8 @@ func (r *requests) take(message []byte) error {
 	result, hasRoom := r.session.take(request)
 	r.tellOf(result, request)
 	if !hasRoom {
-		s.refuse(TooManyNames)
-		return status.Errorf(codes.ResourceExhausted, "there are %d resources that one client asks for, or %d that all do",
-			maxClientNames, maxAllNames)
+		return s.refuse(TooManyNames, r.session.client, fmt.Sprintf("a client may ask for %d resources, and all for %d",
+			maxClientNames, maxAllNames))
 	}
 	if len(result.added)+len(result.removed)+len(result.wrong) > 0 {
 		s.report()

@@ -203,6 +203,11 @@ func testRefusals(t *testing.T, address string) {
 			t.Errorf("%s is not counted", why)
 		}
 	}
+	for _, why := range []Refusal{TooManyNames, MalformedRequest, TooLargeRequest} {
+		if times := strings.Count(s.log.String(), "reason="+string(why)); times != 1 {
+			t.Errorf("%s is logged %d times, want once for each client", why, times)
+		}
+	}
 	stream := open(t, conn)
 	must.Succeed(t, stream.SendMsg(requestOf(assignments, "", web)))
 	receive(t, stream)
@@ -270,7 +275,7 @@ func TestStrangersLearnNothing(t *testing.T) {
 		})
 		wait.Equal(t, "strangers counted", i+1, func() int { return s.count(string(NotOfThisNode)) })
 	}
-	wait.Equal(t, "lines of log", 1, func() int { return strings.Count(s.log.String(), "not of this node") })
+	wait.Equal(t, "lines of log", 1, func() int { return strings.Count(s.log.String(), "reason=not-of-this-node") })
 	stream := open(t, s.socket(t))
 	must.Succeed(t, stream.SendMsg(requestOf(assignments, "", web)))
 	receive(t, stream)

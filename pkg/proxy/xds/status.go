@@ -4,6 +4,9 @@ import (
 	"maps"
 	"net/netip"
 	"sync"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Status is what a server does at present, and what it has refused since it began.
@@ -54,15 +57,27 @@ func (s *Server) notAnswering(address, why string) {
 	s.record.addresses[address] = why
 }
 
-// refuse counts a client that is not served.
-func (s *Server) refuse(why Refusal) {
+// refuse counts a client that is not served, logs it once, and returns what the client is told.
+func (s *Server) refuse(why Refusal, client netip.Addr, details string) error {
 	s.Observer.Refused(why)
+	from := "the socket"
+	if client.IsValid() {
+		from = client.String()
+	}
+	if s.heard.isNew(from + " " + string(why)) {
+		s.Log.Warn("a client of xDS is refused", "client", from, "reason", why, "details", details)
+	}
 	s.record.mutex.Lock()
 	defer s.record.mutex.Unlock()
 	if s.record.refused == nil {
 		s.record.refused = map[Refusal]int{}
 	}
 	s.record.refused[why]++
+	code := codes.ResourceExhausted
+	if why == MalformedRequest {
+		code = codes.InvalidArgument
+	}
+	return status.Error(code, details)
 }
 
 // foundUnknown counts a name that means no Service port.

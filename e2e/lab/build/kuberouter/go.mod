@@ -1,4 +1,4 @@
-// kube-router, for e2e/neighbours. It never reaches the proxy's go.mod.
+// kube-router, for e2e/neighbours and e2e/upstream. It never reaches the proxy's go.mod.
 module github.com/vicinity-proxy/vicinity/e2e/lab/build/kuberouter
 
 go 1.26.0

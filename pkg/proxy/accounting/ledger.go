@@ -24,7 +24,9 @@ type Settings struct {
 // OtherTier is what keys count as that are not named, and all keys of a Service for which there is no more room.
 const OtherTier = "other"
 
-// otherZones is what zones count as beyond mostZones: who writes EndpointSlices writes zones.
+// otherZones is what zones count as beyond mostZones: who writes EndpointSlices writes zones. First come, first named: a zone
+// that had its name taken away would be a counter that goes back. So after a restart others may be named. Nothing is decided
+// by these names, and all bytes are counted under one of them.
 const (
 	otherZones = "other"
 	mostZones  = 64

@@ -92,6 +92,11 @@ func TestExplainAsksTheRunningProxyWhichNodesDoNotAnswer(t *testing.T) {
 			if decides != test.decides {
 				t.Errorf("it decides: %v, want %v:\n%s", decides, test.decides, got.stdout)
 			}
+			why := proxyCommand(t, "explain", "--manifests", folder, "--node", "node-a", "--metrics-bind-address",
+				strings.TrimPrefix(server.URL, "http://"), "shop/web", "--why", "node-z")
+			if knows := strings.Contains(why.stdout, "[OnlyUnreachable]"); knows != test.decides {
+				t.Errorf("--why knows it: %v, want %v:\n%s%s", knows, test.decides, why.stdout, why.stderr)
+			}
 		})
 	}
 }

@@ -30,7 +30,12 @@ func runWhy(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, 
 	if err := flags.checkNode(stderr, names); err != nil {
 		return err
 	}
-	answers, refused, err := forecast.NewCluster(objects, flags.view()).Reasons(flags.node, query, flags.why, time.Now())
+	known := forecast.NewCluster(objects, flags.view())
+	if running := askSummary(ctx, flags.settings.MetricsBindAddress); running != nil && running.Node == flags.node {
+		tellUnreachable(stderr, running)
+		known = known.AsSeen(avoidedBy(running).Avoid)
+	}
+	answers, refused, err := known.Reasons(flags.node, query, flags.why, time.Now())
 	warnOf(stderr, refused)
 	flags.refused = append(unread, refused...)
 	if err != nil {

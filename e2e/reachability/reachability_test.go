@@ -37,11 +37,16 @@ func TestNewConnectionsLeaveADeadNode(t *testing.T) {
 			end := s.drop(dead.Namespace, death.drop...)
 			var judged time.Duration
 			var judging sync.WaitGroup
-			judging.Go(func() { judged = s.awaitUnreachable(1) })
+			judging.Go(func() {
+				judged = s.awaitUnreachable(1)
+				s.awaitUnanswered(true)
+				s.expectExplained(dead)
+			})
 			all := s.load(death.to, 100, 10*time.Second, 3*patient)
 			judging.Wait()
 			end()
 			back := s.awaitUnreachable(0)
+			s.awaitUnanswered(false)
 			t.Logf("%d connections: %d failed %v, %d waited, the longest %v; judged after %v, back after %v", all.made, all.failed, all.errors,
 				all.waited, all.longest, judged, back)
 			forgiven := 0

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,55 +42,83 @@ var (
 type town struct {
 	t         *testing.T
 	nodes     []*fabric.Node
-	client    *fabric.Pod
+	pods      []*fabric.Pod // one on each node
+	client    *fabric.Pod   // that of node-1
+	program   string        // the proxy's
+	proxies   []*site.Process
 	proxy     *site.Process // of node-1
 	manifests string
+	// said are addresses that Nodes have in place of their own, by number.
+	said map[int]netip.Addr
+	// silent is how many nodes never answer a dial.
+	silent int
 }
 
 // newTown starts a proxy on each node, and waits until that of node-1 knows how the others answer.
 func newTown(t *testing.T, mode string) *town {
 	t.Helper()
+	return newOddTown(t, mode, func(*town) {})
+}
+
+// newOddTown is newTown with something about its nodes that is there before their proxies are.
+func newOddTown(t *testing.T, mode string, prepare func(*town)) *town {
+	t.Helper()
 	network := fabrictest.New(t)
-	s := &town{t: t, manifests: t.TempDir()}
-	var objects, ipv4, ipv6 strings.Builder
+	s := &town{t: t, program: site.Program(t, "proxy"), manifests: t.TempDir(), said: map[int]netip.Addr{}}
 	for i := range 4 {
 		node, err := network.AddNode(fmt.Sprintf("node-%d", i+1))
 		must.Succeed(t, err)
-		s.nodes = append(s.nodes, node)
-		fmt.Fprintf(&objects, nodeManifest, node.Name, i+1, node.IPv4, node.IPv6)
 		pod, err := node.AddPod(fmt.Sprintf("pod-%d", i+1))
 		must.Succeed(t, err)
+		s.nodes, s.pods = append(s.nodes, node), append(s.pods, pod)
+	}
+	s.client = s.pods[0]
+	prepare(s)
+	s.write()
+	for _, node := range s.nodes {
+		proxy := site.Start(t, node.Namespace, exec.Command(s.program, "run", "--node", node.Name, "--manifests", s.manifests,
+			"--cluster-cidr", fabric.PodsIPv4.String()+","+fabric.PodsIPv6.String(), "--unreachable-nodes", mode))
+		proxy.Log.Await(t, "the first sync is in the kernel")
+		s.proxies = append(s.proxies, proxy)
+	}
+	if s.proxy = s.proxies[0]; mode != "ignore" {
+		s.awaitKnown(len(s.nodes) - 1 - s.silent)
+	}
+	return s
+}
+
+// write writes the manifests, and has all pods but the client serve.
+func (s *town) write() {
+	s.t.Helper()
+	var objects, ipv4, ipv6 strings.Builder
+	for i, node := range s.nodes {
+		addr := node.IPv4
+		if said, isOther := s.said[i]; isOther {
+			addr = said
+		}
+		fmt.Fprintf(&objects, nodeManifest, node.Name, i+1, addr, node.IPv6)
 		if i == 0 {
-			s.client = pod
 			continue
 		}
-		_, err = pod.Serve(podPort)
-		must.Succeed(t, err)
-		fmt.Fprintf(&ipv4, endpointManifest, pod.IPv4, node.Name)
-		fmt.Fprintf(&ipv6, endpointManifest, pod.IPv6, node.Name)
+		_, err := s.pods[i].Serve(podPort)
+		must.Succeed(s.t, err)
+		fmt.Fprintf(&ipv4, endpointManifest, s.pods[i].IPv4, node.Name)
+		fmt.Fprintf(&ipv6, endpointManifest, s.pods[i].IPv6, node.Name)
 	}
 	fmt.Fprintf(&objects, serviceManifest, web.Addr(), web6.Addr())
 	fmt.Fprintf(&objects, sliceManifest, "ipv4", "IPv4", ipv4.String())
 	fmt.Fprintf(&objects, sliceManifest, "ipv6", "IPv6", ipv6.String())
-	must.Succeed(t, os.WriteFile(filepath.Join(s.manifests, "all.yaml"), []byte(objects.String()), 0o600))
-	program := site.Program(t, "proxy")
-	for i, node := range s.nodes {
-		proxy := site.Start(t, node.Namespace, exec.Command(program, "run", "--node", node.Name, "--manifests", s.manifests,
-			"--cluster-cidr", fabric.PodsIPv4.String()+","+fabric.PodsIPv6.String(), "--unreachable-nodes", mode))
-		if i == 0 {
-			s.proxy = proxy
-		}
-		proxy.Log.Await(t, "the first sync is in the kernel")
-	}
-	if mode == "ignore" {
-		return s
-	}
-	for deadline := time.Now().Add(learnt); s.metric("vicinity_watched_nodes", `answers="yes"`) < 3; time.Sleep(time.Second) {
+	must.Succeed(s.t, os.WriteFile(filepath.Join(s.manifests, "all.yaml"), []byte(objects.String()), 0o600))
+}
+
+// awaitKnown waits until so many nodes have answered the proxy of node-1.
+func (s *town) awaitKnown(count int) {
+	s.t.Helper()
+	for deadline := time.Now().Add(learnt); s.metric("vicinity_watched_nodes", `answers="yes"`) < float64(count); time.Sleep(time.Second) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not all nodes are watched:\n%s", s.proxy.Log)
+			s.t.Fatalf("not all nodes are watched:\n%s", s.proxy.Log)
 		}
 	}
-	return s
 }
 
 const (
@@ -209,6 +238,26 @@ func (s *town) awaitUnreachable(count float64) time.Duration {
 		time.Sleep(50 * time.Millisecond)
 	}
 	return time.Since(began)
+}
+
+// awaitUnanswered waits until connections have no answer when they are looked at, or all have one.
+func (s *town) awaitUnanswered(want bool) {
+	s.t.Helper()
+	wait.Until(s.t, fmt.Sprintf("connections without an answer: %v", want), func() bool {
+		return s.metric("vicinity_unanswered_flows") > 0 == want
+	})
+}
+
+// expectExplained has explain say on node-1 why the endpoint on a node that does not answer is left out.
+func (s *town) expectExplained(on *fabric.Node) {
+	s.t.Helper()
+	pod := s.pods[slices.Index(s.nodes, on)]
+	said, err := s.nodes[0].Run(exec.Command(s.program, "explain", "default/web", "--node", s.nodes[0].Name, "--manifests", s.manifests,
+		"--why", pod.IPv4.String()))
+	if err != nil || !strings.Contains(said, "which has not answered this node since") ||
+		!strings.Contains(said, "bring "+on.Name+" back, so that it answers "+s.nodes[0].Name) {
+		s.t.Errorf("explain --why %s says: %s (%v)", pod.IPv4, said, err)
+	}
 }
 
 // kindOf says in few words why a dial failed.

@@ -25,6 +25,8 @@ type Cluster struct {
 	// virtual has the ClusterIPs of all Services, and the ServiceCIDRs; no change touches them.
 	virtual *model.Cluster
 	cidrs   map[string][]netip.Prefix
+	// seen is what the proxy avoids whose node is asked about, because of what it alone has seen: no object says it.
+	seen map[model.Against]*model.Avoid
 }
 
 // NewCluster arranges objects. The view says what Services without settings of their own have.
@@ -50,6 +52,12 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 		}
 	}
 	c.virtual.Apply(model.Change{Services: c.clusterIPs(), ServiceCIDRs: c.cidrs})
+	return c
+}
+
+// AsSeen is the cluster for questions about the node whose proxy avoids something because of what it alone has seen.
+func (c Cluster) AsSeen(avoided map[model.Against]*model.Avoid) Cluster {
+	c.seen = avoided
 	return c
 }
 

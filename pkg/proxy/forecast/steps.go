@@ -2,6 +2,7 @@ package forecast
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -36,9 +37,12 @@ func (w *asking) steps(decision selection.Decision, endpoint *model.PortEndpoint
 	if !endpoint.Ready {
 		add(setReady{w.service, map[netip.Addr]bool{endpoint.Addr.Addr(): true}, true}, 1, true, "make %s ready", name)
 	}
-	if endpoint.Avoid != nil {
+	switch {
+	case endpoint.Avoid.Is(model.Unreachable):
+		add(answers{endpoint.Node}, 1, false, "bring %s back, so that it answers %s", endpoint.Node, w.node)
+	case endpoint.Avoid != nil:
 		label := endpoint.Avoid.Why.Label()
-		add(relabel{endpoint.Node, label, ""}, 1, true, "take the label %s from %s", label, endpoint.Node)
+		add(relabel{endpoint.Node, label, ""}, 1, false, "take the label %s from %s", label, endpoint.Node)
 	}
 	w.labelSteps(decision, endpoint, add)
 	w.settingSteps(decision, add)
@@ -170,6 +174,15 @@ func (r relabel) apply(c *Cluster, _ map[model.ObjectName]bool) error {
 		return nil
 	}
 	return fmt.Errorf("node %s not found", r.node)
+}
+
+// answers has a node answer again.
+type answers struct{ node string }
+
+func (a answers) apply(c *Cluster, _ map[model.ObjectName]bool) error {
+	c.seen = maps.Clone(c.seen)
+	delete(c.seen, model.Against{Node: a.node, Why: model.Unreachable})
+	return nil
 }
 
 // setInternalPolicy sets internalTrafficPolicy: Cluster.

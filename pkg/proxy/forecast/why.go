@@ -180,7 +180,7 @@ func (w *asking) decide(c Cluster) []selection.Decision {
 	change.Services = c.virtualIn(change.Slices)
 	change.Services[read.Name] = read
 	cluster := model.NewCluster(w.node)
-	cluster.Apply(change)
+	cluster.Apply(change.Then(model.Change{Avoid: c.seen}))
 	return selection.NewPlanner(cluster).Decide(read.Name, model.Families)
 }
 

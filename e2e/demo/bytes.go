@@ -59,7 +59,8 @@ func (s *stage) playBytes(ctx context.Context, p *page) (shown string, wrong []s
 	for _, sentence := range bytesMistakes(anywhere, near) {
 		wrong = append(wrong, "act 7. "+sentence)
 	}
-	shown = fmt.Sprintf("Of %.0f bytes %.0f %% went to other zones, by the proxies' own count; since the owner asked for the zone, none of %.0f.",
+	shown = fmt.Sprintf("Of %.0f bytes %.0f %% went to other zones, by the proxies' own count; "+
+		"since the owner asked for the zone, none of %.0f.",
 		anywhere.bytes, 100*anywhere.crossing/anywhere.bytes, near.bytes)
 	return shown, wrong, nil
 }
@@ -70,7 +71,8 @@ func bytesMistakes(anywhere, near traffic) []string {
 	want := 1 - 1/float64(len(zoneLetters))
 	noise := deviations * math.Sqrt(want*(1-want)/anywhere.connections)
 	if got := anywhere.crossing / anywhere.bytes; math.Abs(got-want) > noise {
-		found = append(found, fmt.Sprintf("without an annotation %.0f %% of the bytes went to other zones; it should be %.0f %%", 100*got, 100*want))
+		found = append(found, fmt.Sprintf("without an annotation %.0f %% of the bytes went to other zones; it should be %.0f %%",
+			100*got, 100*want))
 	}
 	if near.crossing > 0 || near.bytes == 0 {
 		found = append(found, fmt.Sprintf("with the annotation %.0f of %.0f bytes went to other zones", near.crossing, near.bytes))

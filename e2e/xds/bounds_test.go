@@ -72,7 +72,7 @@ func TestAllClientsTogetherHaveABound(t *testing.T) {
 	attack.Wait()
 	time.Sleep(3 * time.Second)
 	after := memoryOf(t, server.Process.Pid)
-	t.Logf("%d streams that use all they may cost %.0f MiB, and the server had %.0f before", worstClients*streamsOfClient, after-before, before)
+	t.Logf("%d streams that use all they may cost %.0f MiB; the server had %.0f before", worstClients*streamsOfClient, after-before, before)
 	if after-before > worstMemory {
 		t.Errorf("they cost %.0f MiB, want at most %d", after-before, worstMemory)
 	}

@@ -211,8 +211,8 @@ func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 			}
 		}
 	}
-	_, nearShare := p.ask(`vicinity:service_near_traffic:ratio_rate1h{namespace="shop", service="far"}`)
-	if nearShare < 0.1 || nearShare > 0.3 { // 2 of 10
-		t.Errorf("the recorded near share of shop/far is %v", nearShare)
-	}
+	wait.Until(t, "the recorded near share of shop/far, 2 of 10", func() bool { // a rule is evaluated once a second
+		_, share := p.ask(`vicinity:service_near_traffic:ratio_rate1h{namespace="shop", service="far"}`)
+		return share > 0.1 && share < 0.3
+	})
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // dialPatience is how long clients wait that dial an endpoint which says nothing.
@@ -80,6 +82,19 @@ func (c *cluster) addSilent(n *node) *pod {
 	added := c.addServer(n, "silent")
 	silence(c.t, added)
 	return added
+}
+
+// waitForDials waits until conntrack has as many dials that nobody answered.
+func waitForDials(t *testing.T, n *node, want int) {
+	t.Helper()
+	wait.Equal(t, "dials under way", want, func() (unanswered int) {
+		for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
+			filter := conntrack.Filter{Protocol: protocol, Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT | conntrack.SeenReply}
+			_, err := n.flows.Dump(t.Context(), filter, func(*conntrack.Entry) bool { unanswered++; return true })
+			must.Succeed(t, err)
+		}
+		return unanswered
+	})
 }
 
 // dials are connections of TCP under way.
@@ -145,7 +160,7 @@ func TestDialsUnderWayReachTheEndpointThatTakesOver(t *testing.T) {
 			}
 			began := time.Now()
 			under := dialMany(t, client.Namespace, netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), clients)
-			time.Sleep(500 * time.Millisecond)
+			waitForDials(t, node, clients)
 			c.apply(endpoints(alive))
 			got := under.connected(began.Add(dialPatience))
 			if !draws {
@@ -191,13 +206,13 @@ func TestDialsOfEveryKindReachTheEndpointThatTakesOver(t *testing.T) {
 					})
 				}
 			}
-			time.Sleep(500 * time.Millisecond)
+			waitForDials(t, node, len(clients)*len(to))
 			c.apply(endpoints(alive))
 			asking.Wait()
 			each := len(clients) * len(to) / 2
-			if tcp, sctp := drawn.of(model.TCP), drawn.of(model.SCTP); tcp < each || sctp < each {
-				t.Errorf("%d dials of TCP and %d of SCTP were drawn anew, want %d each", tcp, sctp, each)
-			}
+			wait.Until(t, fmt.Sprintf("%d dials of TCP and as many of SCTP that were drawn anew", each), func() bool {
+				return drawn.of(model.TCP) >= each && drawn.of(model.SCTP) >= each
+			})
 		})
 	}
 }
@@ -215,7 +230,7 @@ func TestDialsToTheLastEndpointAreRefused(t *testing.T) {
 		_, err := client.Ask("tcp", netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), dialPatience)
 		refusals <- isRefused(fabric.Reply{}, err)
 	}()
-	time.Sleep(500 * time.Millisecond)
+	waitForDials(t, node, 1)
 	c.apply(endpoints())
 	if err := <-refusals; err != nil {
 		t.Error(err)

@@ -80,7 +80,5 @@ func TestNamesWithOddBytesAreAnsweredWithNothing(t *testing.T) {
 	if got := take(t, stream); len(got.names) != 1 || got.names[0] != web {
 		t.Errorf("told %+v", got)
 	}
-	if unknown := s.count("unknown"); unknown != len(odd) {
-		t.Errorf("%d names are counted as unknown, want %d", unknown, len(odd))
-	}
+	wait.Equal(t, "names counted as unknown", len(odd), func() int { return s.count("unknown") })
 }

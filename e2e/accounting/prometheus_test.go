@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -131,9 +132,17 @@ func (s *town) move(client *fabric.Pod, to *service, megabytes int) {
 	s.endIn(table, func(netip.AddrPort) bool { return true })
 }
 
+// needMore are the metrics that show something only with an API server, a load bound, node ports on loopback, or where something
+// is wrong.
+var needMore = []string{
+	"vicinity_watch_interrupted_timestamp_seconds", "rest_client_requests_total", "rest_client_request_duration_seconds",
+	"vicinity_expected_traffic_ratio", "kubeproxy_nftables_localhost_nodeport_rejected_packets_total",
+	"vicinity_findings", "vicinity_other_service_proxies",
+}
+
 // TestAForecastRestsOnWhatPrometheusHas: real transfers, counted by the proxies of two nodes in two zones, scraped by a real
 // Prometheus. The query that our documents name leads to a forecast that sends as much to other zones as was counted there, and
-// every panel of the dashboard has series.
+// the dashboard's panels have series.
 func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 	t.Parallel()
 	s := newTown(t)
@@ -204,12 +213,21 @@ func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 		t.Errorf("%v of %v B/s were counted to other zones", crossing, all)
 	}
 
-	for panel, queries := range watched.Queries(t, "Where traffic goes (--account)") {
+	asked := 0
+	for panel, queries := range watched.Queries(t) {
 		for _, query := range queries {
-			if series, _ := p.ask(query); series == 0 {
-				t.Errorf("the panel %q shows nothing: %s", panel, query)
+			asked++
+			if slices.ContainsFunc(needMore, func(metric string) bool { return strings.Contains(query, metric) }) {
+				continue
 			}
+			wait.Until(t, fmt.Sprintf("series for the panel %q: %s", panel, query), func() bool {
+				series, _ := p.ask(query)
+				return series > 0
+			})
 		}
+	}
+	if asked < 50 {
+		t.Errorf("the dashboard has %d queries", asked)
 	}
 	wait.Until(t, "the recorded near share of shop/far, 2 of 10", func() bool { // a rule is evaluated once a second
 		_, share := p.ask(`vicinity:service_near_traffic:ratio_rate1h{namespace="shop", service="far"}`)

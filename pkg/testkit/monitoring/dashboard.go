@@ -60,23 +60,14 @@ func (f Files) filled(expr string) string {
 	return strings.NewReplacer("$__rate_interval", "5m", "$job", f.Job, "$instance", ".*", "$price", "0.02").Replace(expr)
 }
 
-// Queries are what the panels of one row of the dashboard ask, by the title of the panel.
-func (f Files) Queries(t testing.TB, row string) map[string][]string {
+// Queries are what the panels of the dashboard ask, by the title of the panel.
+func (f Files) Queries(t testing.TB) map[string][]string {
 	t.Helper()
-	queries, isInRow := map[string][]string{}, false
+	queries := map[string][]string{}
 	for _, panel := range f.readDashboard(t).Panels {
-		if panel.Type == "row" {
-			isInRow = panel.Title == row
-			continue
-		}
 		for _, target := range panel.Targets {
-			if isInRow {
-				queries[panel.Title] = append(queries[panel.Title], f.filled(target.Expr))
-			}
+			queries[panel.Title] = append(queries[panel.Title], f.filled(target.Expr))
 		}
-	}
-	if len(queries) == 0 {
-		t.Fatalf("the dashboard has no row %q", row)
 	}
 	return queries
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/compression"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -56,7 +57,7 @@ func writeLayout(folder string, tag name.Tag, image v1.Image) error {
 		return err
 	}
 	return path.AppendImage(image, layout.WithPlatform(*config.Platform()), layout.WithAnnotations(map[string]string{
-		"io.containerd.image.name":          tag.Name(),
+		"io.containerd.image.name":          nodeName(tag),
 		"org.opencontainers.image.ref.name": tag.TagStr(),
 	}))
 }
@@ -71,7 +72,7 @@ func writeManifest(folder string, tag name.Tag, image v1.Image) error {
 		Config   string
 		RepoTags []string
 		Layers   []string
-	}{Config: blob(config), RepoTags: []string{tag.Name()}}
+	}{Config: blob(config), RepoTags: []string{nodeName(tag)}}
 	layers, err := image.Layers()
 	if err != nil {
 		return err
@@ -88,6 +89,15 @@ func writeManifest(folder string, tag name.Tag, image v1.Image) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(folder, "manifest.json"), text, 0o644)
+}
+
+// nodeName is what container runtimes call an image. They say docker.io where the registry's library says index.docker.io
+// (github.com/distribution/reference, splitDockerDomain), and a kubelet looks an image up by that name.
+func nodeName(tag name.Tag) string {
+	if rest, ok := strings.CutPrefix(tag.Name(), name.DefaultRegistry+"/"); ok {
+		return "docker.io/" + rest
+	}
+	return tag.Name()
 }
 
 func blob(digest v1.Hash) string { return "blobs/" + digest.Algorithm + "/" + digest.Hex }

@@ -1,7 +1,9 @@
 package image
 
 import (
+	"archive/tar"
 	"bytes"
+	"encoding/json"
 	"io"
 	"log"
 	"net/http/httptest"
@@ -90,6 +92,55 @@ func TestAnImageWithoutAGoodNameOrProgramIsAnError(t *testing.T) {
 	} {
 		if err := WriteArchive(filepath.Join(t.TempDir(), "image.tar"), broken); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("got error %v, want %q", err, name)
+		}
+	}
+}
+
+// TestAnArchiveNamesItsImageAsNodesDo: a pod whose image was loaded by another name fails with ErrImageNeverPull.
+func TestAnArchiveNamesItsImageAsNodesDo(t *testing.T) {
+	for given, want := range map[string]string{
+		"pause:v1":                "docker.io/library/pause:v1",
+		"docker.io/me/pause:v1":   "docker.io/me/pause:v1",
+		"example.com/me/pause:v1": "example.com/me/pause:v1",
+		"localhost:5000/pause:v1": "localhost:5000/pause:v1",
+	} {
+		file := filepath.Join(t.TempDir(), "image.tar")
+		if err := WriteArchive(file, released(t, given)); err != nil {
+			t.Fatal(err)
+		}
+		var index struct {
+			Manifests []struct{ Annotations map[string]string }
+		}
+		var docker []struct{ RepoTags []string }
+		readJSON(t, file, "index.json", &index)
+		readJSON(t, file, "manifest.json", &docker)
+		if got := index.Manifests[0].Annotations["io.containerd.image.name"]; got != want {
+			t.Errorf("%s: containerd calls it %s, want %s", given, got, want)
+		}
+		if got := docker[0].RepoTags[0]; got != want {
+			t.Errorf("%s: docker calls it %s, want %s", given, got, want)
+		}
+	}
+}
+
+// readJSON reads a file of an archive.
+func readJSON(t *testing.T, archive, name string, into any) {
+	t.Helper()
+	file, err := os.Open(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	for reader := tar.NewReader(file); ; {
+		header, err := reader.Next()
+		if err != nil {
+			t.Fatalf("%s in %s: %v", name, archive, err)
+		}
+		if header.Name == name {
+			if err := json.NewDecoder(reader).Decode(into); err != nil {
+				t.Fatal(err)
+			}
+			return
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
 // maxServers bounds how many addresses are remembered: a name may resolve to others each time.
@@ -20,13 +22,13 @@ type Dialled struct {
 	mutex sync.Mutex
 	addrs []netip.AddrPort // the newest last
 	// changed holds a signal if there are more than when it was last taken out.
-	changed chan struct{}
+	changed wake.Signal
 }
 
 // NewDialled returns one that knows of no address yet, and traces the clients that are made of a configuration. They go
 // on sharing a connection, which clients with a way of their own to dial do not.
 func NewDialled(config *rest.Config) *Dialled {
-	d := &Dialled{changed: make(chan struct{}, 1)}
+	d := &Dialled{changed: wake.NewSignal()}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &traced{next, d} })
 	return d
 }
@@ -50,10 +52,7 @@ func (d *Dialled) add(addr netip.AddrPort) {
 	}
 	d.addrs = append(d.addrs, addr)
 	d.addrs = d.addrs[max(0, len(d.addrs)-maxServers):]
-	select {
-	case d.changed <- struct{}{}:
-	default:
-	}
+	d.changed.Send()
 }
 
 // traced is a transport whose connections are noted.

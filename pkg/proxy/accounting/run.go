@@ -14,6 +14,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
+	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
 const (
@@ -51,7 +52,7 @@ type Accounting struct {
 	overruns atomic.Uint64
 	looks    atomic.Uint64
 	// lookNow holds a signal after ends were lost: what lives is caught up with.
-	lookNow chan struct{}
+	lookNow wake.Signal
 	// What was said once, and is not said again until it is otherwise.
 	saidWithoutEnds, saidFailed bool
 }
@@ -59,7 +60,7 @@ type Accounting struct {
 // New returns accounting that has counted nothing yet. The owners must have been asked for places.
 func New(settings Settings, of *owners.Reader, kernel Kernel, log *slog.Logger) *Accounting {
 	return &Accounting{
-		Ledger: NewLedger(settings), Owners: of, kernel: kernel, log: log, lookNow: make(chan struct{}, 1),
+		Ledger: NewLedger(settings), Owners: of, kernel: kernel, log: log, lookNow: wake.NewSignal(),
 	}
 }
 
@@ -121,7 +122,7 @@ func (a *Accounting) listen(ctx context.Context, ends *conntrack.Ends) error {
 		switch {
 		case errors.Is(err, conntrack.ErrOverrun):
 			a.overruns.Add(1)
-			signal(a.lookNow)
+			a.lookNow.Send()
 		case ctx.Err() != nil:
 			return ends.Drain(drainAtMost, count)
 		case err != nil:
@@ -174,12 +175,4 @@ func (a *Accounting) sayWhetherTold(isTold bool) {
 			" instead, and shorter connections may be missed", "sysctl", "net.netfilter.nf_conntrack_events", "value", 0)
 	}
 	a.saidWithoutEnds = !isTold
-}
-
-// signal leaves a signal, unless there is one already.
-func signal(to chan<- struct{}) {
-	select {
-	case to <- struct{}{}:
-	default:
-	}
 }

@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
 // tryTimeout bounds one try, so that a server that never answers holds up nothing for long.
@@ -35,7 +37,7 @@ type Writer struct {
 	Failing func(bool)
 
 	state atomic.Pointer[State] // what the condition is to say; nil: what it says already
-	wake  chan struct{}         // holds one if the Node is to be looked at
+	again wake.Signal           // holds one if the Node is to be looked at
 }
 
 // Connect returns a writer for the Node of a proxy, at the API server of a configuration. It asks nothing yet.
@@ -44,7 +46,7 @@ func Connect(config *rest.Config, node string, log *slog.Logger) (*Writer, error
 	if err != nil {
 		return nil, fmt.Errorf("making a client for Nodes: %w", err)
 	}
-	return &Writer{node: node, nodes: client.Nodes(), log: log, wake: make(chan struct{}, 1)}, nil
+	return &Writer{node: node, nodes: client.Nodes(), log: log, again: wake.NewSignal()}, nil
 }
 
 // Say has the condition say a state from now on. It returns at once.
@@ -61,10 +63,7 @@ func (w *Writer) LookAgain() {
 	if w == nil {
 		return
 	}
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	w.again.Send()
 }
 
 // Run writes until ctx ends. The error is always nil.
@@ -77,7 +76,7 @@ func (w *Writer) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-w.wake:
+		case <-w.again:
 			w.untilWritten(ctx)
 		}
 	}
@@ -102,7 +101,7 @@ func (w *Writer) untilWritten(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.wake:
+		case <-w.again:
 			pauses = retries
 		case <-time.After(pauses.Step()):
 		}

@@ -35,6 +35,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
 // daemon holds the parts of a running proxy.
@@ -72,9 +73,10 @@ type daemon struct {
 	changes chan model.Change
 	// disturbed holds one disturbance: two that were not dealt with yet are repaired by the same sync. They reach the
 	// proxy as repairs, at a measured pace.
-	disturbed, repairs chan struct{}
+	disturbed wake.Signal
+	repairs   chan struct{}
 	// suspected holds a suspicion of one: something may have happened to our tables that the kernel could not report.
-	suspected chan struct{}
+	suspected wake.Signal
 }
 
 // reach is how the daemon reaches the kernel: nftables, conntrack, and what it says of addresses.
@@ -95,7 +97,7 @@ func newDaemon(options *Options, to reach, stdout io.Writer, log *slog.Logger) (
 	d := &daemon{
 		files: files, config: config, options: options, conn: conn, log: log, recorder: recorder,
 		status:  &status.Status{PendingTimeout: 2 * options.Settings.SyncPeriod, Answered: recorder.HealthAnswered},
-		changes: make(chan model.Change), disturbed: make(chan struct{}, 1), suspected: make(chan struct{}, 1), repairs: make(chan struct{}),
+		changes: make(chan model.Change), disturbed: wake.NewSignal(), suspected: wake.NewSignal(), repairs: make(chan struct{}),
 	}
 	if err := d.connect(); err != nil {
 		return nil, err
@@ -286,7 +288,7 @@ func (d *daemon) watchAPIServers(ctx context.Context) error {
 func (d *daemon) repair(change nft.ForeignChange) {
 	if change.Lost {
 		d.log.Info("changes of nftables may have been missed; our tables will be rewritten soon")
-		signal(d.suspected)
+		d.suspected.Send()
 		return
 	}
 	d.log.Warn("another process changed our tables; repairing them",
@@ -295,13 +297,5 @@ func (d *daemon) repair(change nft.ForeignChange) {
 		d.recorder.ForeignChange(family.String())
 	}
 	d.reporter.foreignChange(change)
-	signal(d.disturbed)
-}
-
-// signal leaves a signal, unless there is one already.
-func signal(to chan<- struct{}) {
-	select {
-	case to <- struct{}{}:
-	default:
-	}
+	d.disturbed.Send()
 }

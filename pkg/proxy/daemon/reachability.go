@@ -15,6 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/probe"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
 // UnreachableNodes is what is done about nodes that do not answer this one.
@@ -42,8 +43,8 @@ type watch struct {
 	recorder *metrics.Recorder
 
 	mutex   sync.Mutex
-	waiting model.Change  // what the proxy was not told yet
-	news    chan struct{} // holds a token while there is something waiting
+	waiting model.Change // what the proxy was not told yet
+	news    wake.Signal  // holds a signal while there is something waiting
 	nodes   map[string]*model.Node
 }
 
@@ -54,7 +55,7 @@ func (d *daemon) newWatch(shared, table conntrack.Table, of *owners.Reader) *wat
 	}
 	w := &watch{
 		served: probe.NewServed(), avoid: d.options.UnreachableNodes == AvoidUnreachable, own: d.options.Node, log: d.log,
-		recorder: d.recorder, news: make(chan struct{}, 1), nodes: map[string]*model.Node{},
+		recorder: d.recorder, news: wake.NewSignal(), nodes: map[string]*model.Node{},
 	}
 	if d.options.Manifests == "" && d.options.ProxyService.Name == "" {
 		w.avoid = false
@@ -168,10 +169,7 @@ func (w *watch) Decided(orders *reachability.Orders) {
 	w.mutex.Lock()
 	w.waiting = w.waiting.Then(model.Change{Avoid: change})
 	w.mutex.Unlock()
-	select {
-	case w.news <- struct{}{}:
-	default:
-	}
+	w.news.Send()
 }
 
 // Known counts what is known.

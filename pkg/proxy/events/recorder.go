@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
 	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
 // The limits; the package's documentation says what they add up to.
@@ -52,7 +54,7 @@ type Recorder struct {
 	node   string
 	log    *slog.Logger
 
-	arrived chan struct{} // holds one if something may be waiting
+	arrived wake.Signal // holds one if something may be waiting
 
 	mutex sync.Mutex
 	queue queue
@@ -77,7 +79,7 @@ func Connect(config *rest.Config, node string, log *slog.Logger) (*Recorder, err
 func New(client eventsv1client.EventsGetter, node string, log *slog.Logger) *Recorder {
 	return &Recorder{
 		client: client, node: node, log: log,
-		arrived: make(chan struct{}, 1), reported: map[sentence]time.Time{}, warnings: rate.Sometimes{Interval: warnEvery},
+		arrived: wake.NewSignal(), reported: map[sentence]time.Time{}, warnings: rate.Sometimes{Interval: warnEvery},
 	}
 }
 
@@ -93,10 +95,7 @@ func (r *Recorder) Report(event Event) {
 		return
 	}
 	r.push(waiting{event, now}, errTooMany)
-	select {
-	case r.arrived <- struct{}{}:
-	default:
-	}
+	r.arrived.Send()
 }
 
 // Dropped returns how many events were dropped: too many were waiting, or the API server refused them.

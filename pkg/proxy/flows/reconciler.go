@@ -13,6 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
 const (
@@ -31,7 +32,7 @@ type Reconciler struct {
 	mutex   sync.Mutex
 	pending map[model.Frontend]selection.Flows
 	scope   selection.Scope
-	noted   chan struct{}
+	noted   wake.Signal
 }
 
 // forget is Forget, of a table.
@@ -45,7 +46,7 @@ func NewReconciler(looks *conntrack.Looks, isLocal selection.IsLocal) *Reconcile
 }
 
 func newReconciler(forget forget, await func(context.Context)) *Reconciler {
-	return &Reconciler{forget: forget, await: await, pending: map[model.Frontend]selection.Flows{}, noted: make(chan struct{}, 1)}
+	return &Reconciler{forget: forget, await: await, pending: map[model.Frontend]selection.Flows{}, noted: wake.NewSignal()}
 }
 
 // Note has the flows to some frontends looked at: at once, or when the pass that is going on is over. What is noted of a
@@ -63,12 +64,8 @@ func (r *Reconciler) Note(flows []selection.Flows, scope selection.Scope) {
 
 // wake has Run look at what is pending. The mutex is held.
 func (r *Reconciler) wake() {
-	if len(r.pending) == 0 {
-		return
-	}
-	select {
-	case r.noted <- struct{}{}:
-	default:
+	if len(r.pending) > 0 {
+		r.noted.Send()
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
 // answerTimeout is how long the kernel may take to answer. It answers before the asking call returns, so that an
@@ -28,8 +30,8 @@ type subscription struct {
 	handle *netlink.Handle
 	socket *nl.NetlinkSocket
 
-	changed chan struct{} // holds one, for any number of notifications
-	failed  chan error    // holds the one after which nothing is heard any more
+	changed wake.Signal // holds one, for any number of notifications
+	failed  chan error  // holds the one after which nothing is heard any more
 	// overflowed: the kernel had no room for a notification.
 	overflowed atomic.Bool
 	reading    sync.WaitGroup
@@ -46,7 +48,7 @@ func subscribe() (*subscription, error) {
 		socket.Close()
 		return nil, err
 	}
-	return &subscription{handle: handle, socket: socket, changed: make(chan struct{}, 1), failed: make(chan error, 1)}, nil
+	return &subscription{handle: handle, socket: socket, changed: wake.NewSignal(), failed: make(chan error, 1)}, nil
 }
 
 func openHandle() (*netlink.Handle, error) {
@@ -80,10 +82,7 @@ func (s *subscription) read() {
 			s.failed <- fmt.Errorf("reading notifications of changed addresses: %w", err)
 			return
 		}
-		select {
-		case s.changed <- struct{}{}:
-		default:
-		}
+		s.changed.Send()
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
 const (
@@ -47,7 +48,7 @@ type Server struct {
 	listen   func(context.Context, netip.AddrPort) (net.Listener, error)
 	dial     func(context.Context, netip.AddrPort) (*net.TCPConn, error)
 
-	changed chan struct{} // holds one signal
+	changed wake.Signal
 	mutex   sync.Mutex
 	wanted  map[model.ObjectName]map[nodePort]target
 	dirty   map[model.ObjectName]bool
@@ -77,7 +78,7 @@ type port struct {
 func NewServer(addrs map[model.Family]netip.Addr, observer Observer) *Server {
 	return &Server{
 		addrs: addrs, observer: observer, places: newPlaces(mostHere()), listen: listen, dial: dial,
-		changed: make(chan struct{}, 1), wanted: map[model.ObjectName]map[nodePort]target{}, dirty: map[model.ObjectName]bool{},
+		changed: wake.NewSignal(), wanted: map[model.ObjectName]map[nodePort]target{}, dirty: map[model.ObjectName]bool{},
 		ports: map[nodePort]*port{}, served: map[model.ObjectName]map[nodePort]target{}, waiting: map[nodePort]*port{},
 		listening: map[model.Family]int{},
 	}
@@ -148,10 +149,7 @@ func (*Server) Synced(selection.Sync) {}
 // changes has Run look at a Service. The mutex is held.
 func (s *Server) changes(service model.ObjectName) {
 	s.dirty[service] = true
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
+	s.changed.Send()
 }
 
 // Run listens until ctx ends, in the network namespace of the process, and then ends all connections.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
 // Reader makes snapshots of decisions. The methods of selection.Reader are the syncing goroutine's; anybody may call the
@@ -29,7 +30,7 @@ type Reader struct {
 	// left are endpoints that some frontend may not use any more; leaving left since the last sync was over.
 	left    memory[Endpoint, struct{}]
 	leaving map[Endpoint]bool
-	changed chan struct{}
+	changed wake.Signal
 	// lost are frontends that their Service lost, departed the endpoints that a Service has no more. Without places nobody
 	// asks for them.
 	lost     memory[model.Frontend, *Frontend]
@@ -69,7 +70,7 @@ type change struct {
 // NewReader returns a reader that knows of no frontend yet.
 func NewReader(options Options) *Reader {
 	return &Reader{
-		options: options, leaving: map[Endpoint]bool{}, complete: make(chan struct{}), changed: make(chan struct{}, 1),
+		options: options, leaving: map[Endpoint]bool{}, complete: make(chan struct{}), changed: wake.NewSignal(),
 		left:     memory[Endpoint, struct{}]{keep: options.Keep},
 		lost:     memory[model.Frontend, *Frontend]{keep: rememberOrigins},
 		departed: memory[departure, *Origin]{keep: rememberOrigins},
@@ -220,10 +221,7 @@ func (r *Reader) Synced(sync selection.Sync) {
 	r.leaving = map[Endpoint]bool{}
 	r.current.Store(&next)
 	if hasLeft {
-		select {
-		case r.changed <- struct{}{}:
-		default:
-		}
+		r.changed.Send()
 	}
 }
 

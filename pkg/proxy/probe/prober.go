@@ -12,6 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
+	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
 // Prober looks, dials, and tells what was decided.
@@ -28,7 +29,7 @@ type Prober struct {
 	judge   *reachability.Judge
 	nodes   map[string]reachability.Place // that can be dialled
 	servers []netip.AddrPort
-	placed  chan struct{} // holds a signal when nodes or servers are others
+	placed  wake.Signal // holds a signal when nodes or servers are others
 }
 
 // Observer is told what happens, by one goroutine.
@@ -55,7 +56,7 @@ type Options struct {
 func New(options Options) *Prober {
 	return &Prober{
 		table: options.Table, atOnce: options.AtOnce, owners: options.Owners, served: options.Served, own: options.Own, tell: options.Tell,
-		dial: Dial, judge: reachability.NewJudge(options.Own), placed: make(chan struct{}, 1),
+		dial: Dial, judge: reachability.NewJudge(options.Own), placed: wake.NewSignal(),
 	}
 }
 
@@ -64,7 +65,7 @@ func (p *Prober) Nodes(nodes map[string]reachability.Place) {
 	p.mutex.Lock()
 	p.nodes = nodes
 	p.mutex.Unlock()
-	signal(p.placed)
+	p.placed.Send()
 }
 
 // Servers says where API servers are reached.
@@ -72,15 +73,7 @@ func (p *Prober) Servers(servers []netip.AddrPort) {
 	p.mutex.Lock()
 	p.servers = servers
 	p.mutex.Unlock()
-	signal(p.placed)
-}
-
-// signal leaves a signal, unless there is one already.
-func signal(to chan<- struct{}) {
-	select {
-	case to <- struct{}{}:
-	default:
-	}
+	p.placed.Send()
 }
 
 // Status returns what is known.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
 // Served reads from decisions on which nodes Services have endpoints. It costs what changes.
@@ -18,7 +19,7 @@ type Served struct {
 	services map[string]int // by node
 	isNew    bool
 
-	changed chan struct{}
+	changed wake.Signal
 	mutex   sync.Mutex
 	names   map[string]bool // of the nodes, as of the last sync that made a difference
 	local   []netip.Addr
@@ -26,7 +27,7 @@ type Served struct {
 
 // NewServed returns a reader that knows of no endpoint yet.
 func NewServed() *Served {
-	return &Served{nodes: map[model.ObjectName][]string{}, services: map[string]int{}, changed: make(chan struct{}, 1)}
+	return &Served{nodes: map[model.ObjectName][]string{}, services: map[string]int{}, changed: wake.NewSignal()}
 }
 
 // Digest returns the nodes of a Service's endpoints.
@@ -83,7 +84,7 @@ func (s *Served) Synced(sync selection.Sync) {
 	}
 	s.mutex.Unlock()
 	if isNew {
-		signal(s.changed)
+		s.changed.Send()
 	}
 }
 

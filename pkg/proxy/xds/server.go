@@ -291,7 +291,7 @@ func (s *Server) tell(stream grpc.ServerStream, session *session, ended <-chan e
 		for {
 			of, response, hasRoom := session.next()
 			if !hasRoom {
-				session.awake() // it tries again soon
+				session.news.Send() // it tries again soon
 			}
 			if response == nil {
 				break

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
 // session is one stream of a client, between the goroutine that reads its requests and the one that writes responses.
@@ -16,7 +17,7 @@ type session struct {
 	hangUp    func() // closes the client's connection
 	// news holds a signal that there may be something to tell. Changes meet in it: a client that does not read has one
 	// response of each kind made for it, and no queue.
-	news chan struct{}
+	news wake.Signal
 
 	mutex    sync.Mutex
 	stream   stream
@@ -30,19 +31,11 @@ type session struct {
 // newSession begins a session of a client that was admitted. Who made it ends it.
 func newSession(table *Table, admission *admission, client netip.Addr, only string, hangUp func()) *session {
 	s := &session{
-		table: table, admission: admission, client: client, news: make(chan struct{}, 1), waits: map[model.ObjectName]int{},
+		table: table, admission: admission, client: client, news: wake.NewSignal(), waits: map[model.ObjectName]int{},
 		stream: stream{domain: table.domain, only: only}, hangUp: hangUp,
 	}
 	table.enter(s)
 	return s
-}
-
-// awake says that there may be something to tell. It never waits.
-func (s *session) awake() {
-	select {
-	case s.news <- struct{}{}:
-	default:
-	}
 }
 
 // take takes a request in. There may be no room for what it asks for: then the session is to end.
@@ -66,7 +59,7 @@ func (s *session) take(r request) (effect, bool) {
 	s.names = s.stream.names()
 	hasRoom := s.admission.ask(s.client, before, s.names)
 	s.admission.read(s.client, result.read)
-	s.awake()
+	s.news.Send()
 	return result, hasRoom
 }
 

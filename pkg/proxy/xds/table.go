@@ -59,7 +59,7 @@ func (t *Table) Accept(name model.ObjectName, digest any) {
 	}
 	t.changes++
 	for who := range t.waiting[name] {
-		who.awake()
+		who.news.Send()
 	}
 }
 
@@ -78,7 +78,7 @@ func (t *Table) Synced(selection.Sync) {
 	defer t.mutex.Unlock()
 	t.isOpen = true
 	for who := range t.sessions {
-		who.awake()
+		who.news.Send()
 	}
 }
 
@@ -89,7 +89,7 @@ func (t *Table) enter(who *session) {
 	t.sessions[who] = true
 }
 
-// leave has nobody awake a session any more.
+// leave takes a session out: no change wakes it any more.
 func (t *Table) leave(who *session) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

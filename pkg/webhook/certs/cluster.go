@@ -174,22 +174,14 @@ func (s *SelfMade) watch(ctx context.Context, client rest.Interface, namespace, 
 			return false, nil
 		}
 		defer changes.Stop()
-		s.signal()
+		s.changed.Send()
 		for change := range changes.ResultChan() { // which closes with the context
 			if change.Type == watch.Error {
 				s.settings.Log.Debug("certificates: a watch ended", "object", name, "error", apierrors.FromObject(change.Object))
 				return false, nil
 			}
-			s.signal()
+			s.changed.Send()
 		}
 		return false, nil
 	})
-}
-
-// signal signals that something may have changed.
-func (s *SelfMade) signal() {
-	select {
-	case s.changed <- struct{}{}:
-	default: // a signal is waiting already
-	}
 }

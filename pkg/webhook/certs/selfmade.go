@@ -14,6 +14,8 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
+
+	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
 // The pauses of a replica. Whatever changes in the cluster ends a pause, but no replica looks more often than its
@@ -36,7 +38,7 @@ type SelfMade struct {
 	secrets  corev1client.SecretInterface
 	core     rest.Interface
 	webhooks rest.Interface // of admissionregistration.k8s.io
-	changed  chan struct{}  // signals that something may have changed
+	changed  wake.Signal    // signals that something may have changed
 	limit    flowcontrol.RateLimiter
 	failures failures
 
@@ -62,7 +64,7 @@ func NewSelfMade(config *rest.Config, settings Settings) (*SelfMade, error) {
 	return &SelfMade{
 		settings: settings,
 		secrets:  core.Secrets(settings.Namespace), core: core.RESTClient(), webhooks: webhooks.RESTClient(),
-		changed:  make(chan struct{}, 1),
+		changed:  wake.NewSignal(),
 		limit:    flowcontrol.NewTokenBucketRateLimiter(looksPerSec, looksAtOnce),
 		failures: failures{log: settings.Log, observer: settings.Observer},
 	}, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
 // AddressesResource is what is followed to know where other nodes are dialled, in messages and outages.
@@ -25,7 +26,7 @@ const addressesEvery = time.Second
 // them.
 type addresses struct {
 	tell func(map[string]*model.Node)
-	news chan struct{} // holds a token while there is something to tell
+	news wake.Signal // holds a signal while there is something to tell
 
 	mutex  sync.Mutex
 	slices map[model.ObjectName][]*model.Node
@@ -33,7 +34,7 @@ type addresses struct {
 
 // followAddresses follows where the proxies are, until the context ends.
 func (w *Watcher) followAddresses(ctx context.Context) {
-	a := &addresses{tell: w.options.ProxiesAt, news: make(chan struct{}, 1), slices: map[model.ObjectName][]*model.Node{}}
+	a := &addresses{tell: w.options.ProxiesAt, news: wake.NewSignal(), slices: map[model.ObjectName][]*model.Node{}}
 	observed := w.outages.observe(AddressesResource, w.listWatches.byKind[convert.ProxySlices], func(error) bool { return false })
 	reflector := cache.NewReflectorWithOptions(observed, &discoveryv1.EndpointSlice{}, a, cache.ReflectorOptions{
 		Name: AddressesResource, TypeDescription: AddressesResource,
@@ -81,7 +82,7 @@ func (a *addresses) change(change func()) {
 	a.mutex.Lock()
 	change()
 	a.mutex.Unlock()
-	wake(a.news)
+	a.news.Send()
 }
 
 // Add takes in a slice that is new.

@@ -4,19 +4,20 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
+	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
 // change lets the state decide about something that happened, and wakes those whom the decision concerns. They find
 // the state unlocked.
 func (w *Watcher) change(decide func(*state)) {
 	for _, concerned := range w.decide(decide) {
-		wake(concerned)
+		concerned.Send()
 	}
 }
 
 // decide lets the state decide, and returns whom that concerns: there may be something to deliver, or what is followed on
 // demand has come into need or gone out of it, or it must be known whether a node is there.
-func (w *Watcher) decide(decide func(*state)) (concerned []chan<- struct{}) {
+func (w *Watcher) decide(decide func(*state)) (concerned []wake.Signal) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.state.now = time.Now()
@@ -67,13 +68,5 @@ func (w *Watcher) expire() {
 	if vain != nil {
 		w.options.Log.Warn("timed out listing other nodes; until it succeeds, endpoints on unknown nodes match only `*`",
 			"keys", vain.Keys, "services", vain.Services, "after", nodes.Patience)
-	}
-}
-
-// wake leaves a token, unless one lies there already.
-func wake(tokens chan<- struct{}) {
-	select {
-	case tokens <- struct{}{}:
-	default:
 	}
 }

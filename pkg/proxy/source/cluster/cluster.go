@@ -12,6 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
+	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
 // optionalPatience is how long the start waits for a resource that the API server forbids to list: ServiceCIDRs, which a
@@ -62,8 +63,8 @@ type Watcher struct {
 	// timer is set to when the state has something to do later, which is waking; zero if it has not.
 	timer  *time.Timer
 	waking time.Time
-	// fresh holds a token while there may be something to deliver, and missed while nodes may have gone.
-	fresh, missed chan struct{}
+	// fresh holds a signal while there may be something to deliver, and missed while nodes may have gone.
+	fresh, missed wake.Signal
 	onDemand      []*onDemand // one of each of onDemands
 }
 
@@ -84,12 +85,12 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 		proxies:     proxies{slices: listWatches.byKind[convert.ProxySlices], service: options.Proxies},
 		outages:     newOutages(options),
 		state:       newState(options.Node),
-		fresh:       make(chan struct{}, 1),
-		missed:      make(chan struct{}, 1),
+		fresh:       wake.NewSignal(),
+		missed:      wake.NewSignal(),
 	}
 	for _, row := range onDemands {
 		d := row.of(w)
-		d.watcher, d.need = w, make(chan struct{}, 1)
+		d.watcher, d.need = w, wake.NewSignal()
 		w.onDemand = append(w.onDemand, d)
 	}
 	for _, kind := range convert.Kinds {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
 // How long what only some Services need is followed after the last of them is gone: a user who may edit a Service decides
@@ -31,10 +32,10 @@ type onDemand struct {
 	watcher *Watcher
 	// choose returns the source to follow, given the current one; nil if that is not known yet.
 	choose func(ctx context.Context, now *source) *source
-	// wants returns what Services want of it, and wanted is what they wanted last; need holds a token when that has changed.
+	// wants returns what Services want of it, and wanted is what they wanted last; need holds a signal when that has changed.
 	wants  func(*state) wanted
 	wanted wanted
-	need   chan struct{}
+	need   wake.Signal
 	// await tells the state that it is asked for from now on, and begin of a source before anything comes from it; both nil
 	// if nothing waits for it, and there is one source only.
 	await func(*state)

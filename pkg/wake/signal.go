@@ -1,0 +1,16 @@
+// Package wake has a signal between goroutines: that something happened, not how often.
+package wake
+
+// Signal wakes the goroutine that receives from it. It holds one at most: who wakes looks at all that happened before.
+type Signal chan struct{}
+
+// NewSignal returns a signal that nobody has sent yet.
+func NewSignal() Signal { return make(Signal, 1) }
+
+// Send leaves a signal, unless one is waiting already. It never blocks.
+func (s Signal) Send() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}

@@ -5,15 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
 )
 
 const (
@@ -34,13 +32,8 @@ const (
 	leaseDuration = time.Minute
 )
 
-// The Lease of the election, and its times: those of Kubernetes' own controllers.
-const (
-	electionLease = "vicinity-topology-publisher"
-	electionTerm  = 15 * time.Second
-	electionRenew = 10 * time.Second
-	electionRetry = 2 * time.Second
-)
+// electionLease says who publishes.
+const electionLease = "vicinity-topology-publisher"
 
 // Options say what to publish, and for whom.
 type Options struct {
@@ -70,7 +63,6 @@ type Observer interface {
 type Publisher struct {
 	config  *rest.Config
 	options Options
-	leading sync.Mutex // one term ends before the next one begins
 }
 
 // New returns a publisher that has not begun.
@@ -84,41 +76,13 @@ func (p *Publisher) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make a client for the Lease of the topology's publisher: %w", err)
 	}
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: p.options.Namespace, Name: electionLease},
-			Client:     leases,
-			LockConfig: resourcelock.ResourceLockConfig{Identity: p.options.Identity},
-		},
-		Name:          electionLease,
-		LeaseDuration: electionTerm, RenewDeadline: electionRenew, RetryPeriod: electionRetry,
-		ReleaseOnCancel: true,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) { p.lead(ctx, leases) },
-			OnStoppedLeading: func() {},
-		},
+	return election.Run(ctx, election.Options{
+		Leases: leases, Namespace: p.options.Namespace, Lease: electionLease, Identity: p.options.Identity,
+		Task:   "publishing the topology of nodes",
+		Lead:   func(ctx context.Context) error { return p.publish(ctx, leases) },
+		Failed: p.options.Observer.PublishFailed, Ended: p.options.Observer.LeadEnded,
+		Log: p.options.Log,
 	})
-	if err != nil {
-		return fmt.Errorf("stand for election as the topology's publisher: %w", err)
-	}
-	for ctx.Err() == nil {
-		elector.Run(ctx) // until the lead is lost
-	}
-	return nil
-}
-
-// lead publishes until ctx ends.
-func (p *Publisher) lead(ctx context.Context, leases coordinationclient.LeasesGetter) {
-	p.leading.Lock()
-	defer p.leading.Unlock()
-	p.options.Log.Info("publishing the topology of nodes: elected", "identity", p.options.Identity)
-	if err := p.publish(ctx, leases); err != nil && ctx.Err() == nil {
-		p.options.Log.Error("publishing the topology of nodes", "error", err)
-		p.options.Observer.PublishFailed()
-		<-ctx.Done()
-	}
-	p.options.Observer.LeadEnded()
-	p.options.Log.Info("publishing the topology of nodes: no longer the leader")
 }
 
 // round is what is asked of the reconciler: there is one thing to do.

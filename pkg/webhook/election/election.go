@@ -1,0 +1,77 @@
+// Package election has one of the webhook's replicas at a time do something.
+package election
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// The times of an election: those of Kubernetes' own controllers.
+const (
+	term  = 15 * time.Second
+	renew = 10 * time.Second
+	retry = 2 * time.Second
+)
+
+// Options say who stands for which election.
+type Options struct {
+	Leases coordinationclient.LeasesGetter
+	// Namespace and Lease are where it is kept who leads, and Identity who this replica is.
+	Namespace, Lease, Identity string
+	// Task is what the leader does, in the words of the log: "publishing the topology of nodes".
+	Task string
+	// Lead works until ctx ends. After an error the replica waits until it no longer leads.
+	Lead func(ctx context.Context) error
+	// Failed is called with an error of Lead, and Ended after each time that it led.
+	Failed, Ended func()
+	Log           *slog.Logger
+}
+
+// Run stands for election until ctx ends, and leads while elected. It returns an error only if it cannot begin.
+func Run(ctx context.Context, o Options) error {
+	var leading sync.Mutex // one term ends before the next one begins
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Lease},
+			Client:     o.Leases,
+			LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
+		},
+		Name:          o.Lease,
+		LeaseDuration: term, RenewDeadline: renew, RetryPeriod: retry,
+		ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(ctx context.Context) {
+				leading.Lock()
+				defer leading.Unlock()
+				o.lead(ctx)
+			},
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("stand for election (%s): %w", o.Task, err)
+	}
+	for ctx.Err() == nil {
+		elector.Run(ctx) // until the lead is lost
+	}
+	return nil
+}
+
+func (o *Options) lead(ctx context.Context) {
+	o.Log.Info(o.Task+": elected", "identity", o.Identity)
+	if err := o.Lead(ctx); err != nil && ctx.Err() == nil {
+		o.Log.Error(o.Task, "error", err)
+		o.Failed()
+		<-ctx.Done()
+	}
+	o.Ended()
+	o.Log.Info(o.Task + ": no longer the leader")
+}

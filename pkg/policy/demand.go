@@ -37,3 +37,20 @@ const (
 
 // DemandLabels are the labels of a Node that say how much it asks.
 var DemandLabels = [...]Key{DemandLabel, ControlPlaneLabel, NoBalancersLabel}
+
+// DemandOf returns how much a node with these labels is expected to ask, beside other nodes: what DemandLabel
+// says, else 0 on a control plane of its own, else 1. A label that is no demand counts as absent, and is not valid.
+func DemandOf(labels map[string]string) (demand uint32, valid bool) {
+	valid = true
+	if value, labelled := labels[DemandLabel]; labelled {
+		if demand, valid = ParseDemand(value); valid {
+			return demand, true
+		}
+	}
+	_, controls := labels[ControlPlaneLabel]
+	_, spared := labels[NoBalancersLabel]
+	if controls && spared {
+		return 0, valid
+	}
+	return 1, valid
+}

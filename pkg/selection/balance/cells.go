@@ -51,7 +51,7 @@ func NewCells(keys []policy.Key, self string) *Cells {
 
 // Set takes a node in, or its new labels, and reports whether any plan can be different for it.
 func (c *Cells) Set(name string, labels map[string]string) (changed bool) {
-	demand, _ := DemandOf(labels)
+	demand, _ := policy.DemandOf(labels)
 	old, known := c.nodes[name]
 	current := node{cell: c.enter(labels), demand: demand}
 	if known && old == current {

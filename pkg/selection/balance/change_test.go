@@ -108,7 +108,7 @@ func TestCellsForgetHowTheyCameAbout(t *testing.T) {
 
 // seen is what cells see of labels.
 func seen(w *world, labels map[string]string) string {
-	demand, _ := balance.DemandOf(labels)
+	demand, _ := policy.DemandOf(labels)
 	all := fmt.Sprint(demand)
 	for _, key := range w.keys {
 		if value, ok := labels[string(key)]; ok && key != policy.Hostname {

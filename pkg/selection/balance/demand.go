@@ -1,27 +1,8 @@
 package balance
 
-import "github.com/vicinity-proxy/vicinity/pkg/policy"
-
 // MaxDemand is the most that one node can ask; more counts as this much. With it a plan for 65,535 endpoints holds up
 // to 260,000 such nodes. Labels stay far below (policy.MaxDemand), and so do pods on a node.
 const MaxDemand = 1 << 16
-
-// DemandOf returns how much a node with these labels is expected to ask, beside other nodes: what policy.DemandLabel
-// says, else 0 on a control plane of its own, else 1. A label that is no demand counts as absent, and is not valid.
-func DemandOf(labels map[string]string) (demand uint32, valid bool) {
-	valid = true
-	if value, labelled := labels[policy.DemandLabel]; labelled {
-		if demand, valid = policy.ParseDemand(value); valid {
-			return demand, true
-		}
-	}
-	_, controls := labels[policy.ControlPlaneLabel]
-	_, spared := labels[policy.NoBalancersLabel]
-	if controls && spared {
-		return 0, valid
-	}
-	return 1, valid
-}
 
 // Demand is how much each node asks of one Service. It shares memory with the Cells that it came from, and means
 // nothing after they changed.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
 // This file is the judge: it computes what is possible by minimum-cost flow, from the definitions and from nothing of
@@ -107,7 +106,7 @@ func (w *world) components(nodes []string, endpoints []int) []problem {
 
 func (w *world) complete(p *problem) {
 	for _, name := range p.nodes {
-		demand, _ := balance.DemandOf(w.nodes[name])
+		demand, _ := policy.DemandOf(w.nodes[name])
 		if w.clients != nil {
 			demand = w.clients[name]
 		}

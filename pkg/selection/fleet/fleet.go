@@ -39,7 +39,7 @@ type Fleet struct {
 // zone is known, share one row and one column.
 const MaxZones = 16
 
-// New returns the fleet of some nodes. Without a demand each asks as its labels say (balance.DemandOf), and a Service's
+// New returns the fleet of some nodes. Without a demand each asks as its labels say (policy.DemandOf), and a Service's
 // own clients replace that. If there is no demand at all, all nodes count alike.
 func New(nodes []model.Node, demand Demand) *Fleet {
 	f := &Fleet{
@@ -56,7 +56,7 @@ func New(nodes []model.Node, demand Demand) *Fleet {
 		if demand != nil {
 			f.asks[i] = demand(node)
 		} else {
-			asks, _ := balance.DemandOf(node.Labels)
+			asks, _ := policy.DemandOf(node.Labels)
 			f.asks[i] = float64(asks)
 		}
 		if pair := [2]int32{f.zoneOf[i], f.regionOf[i]}; pair[0] > 0 && pair[1] > 0 && f.pairs[pair] == 0 {

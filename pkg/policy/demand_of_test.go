@@ -1,10 +1,9 @@
-package balance_test
+package policy_test
 
 import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
 func TestDemandOfLabels(t *testing.T) {
@@ -26,7 +25,7 @@ func TestDemandOfLabels(t *testing.T) {
 		"the label is stronger":           {map[string]string{controlPlane: "", noBalancers: "", policy.DemandLabel: "3"}, 3, true},
 		"unless it is none, which counts": {map[string]string{controlPlane: "", noBalancers: "", policy.DemandLabel: "-1"}, 0, false},
 	} {
-		if got, valid := balance.DemandOf(c.labels); got != c.want || valid != c.valid {
+		if got, valid := policy.DemandOf(c.labels); got != c.want || valid != c.valid {
 			t.Errorf("%s: %d, valid: %t; want %d, %t", name, got, valid, c.want, c.valid)
 		}
 	}

@@ -48,6 +48,9 @@ func (n *Namespace) Start(cmd *exec.Cmd) (*Process, error) {
 func (n *Namespace) Run(cmd *exec.Cmd) (output string, err error) {
 	var printed, complaints bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &printed, &complaints
+	if cmd.WaitDelay == 0 { // on a busy machine what it printed comes late
+		cmd.WaitDelay = time.Minute
+	}
 	process, err := n.Start(cmd)
 	if err != nil {
 		return "", err

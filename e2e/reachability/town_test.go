@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -28,7 +29,7 @@ const (
 	metricsAddress = "127.0.0.1:10249"
 	podPort        = 8080
 	// learnt is how long it may take until each node was dialled once.
-	learnt = 15 * time.Second
+	learnt = 30 * time.Second
 	// patient is how long most clients wait for an answer.
 	patient = 5 * time.Second
 )
@@ -41,6 +42,7 @@ var (
 // town is node-1 with a client, and others, each in a zone of its own with an endpoint.
 type town struct {
 	t         *testing.T
+	network   *fabric.Fabric
 	nodes     []*fabric.Node
 	pods      []*fabric.Pod // one on each node
 	client    *fabric.Pod   // that of node-1
@@ -50,6 +52,8 @@ type town struct {
 	manifests string
 	// said are addresses that Nodes have in place of their own, by number.
 	said map[int]netip.Addr
+	// more are further objects.
+	more string
 	// silent is how many nodes never answer a dial.
 	silent int
 }
@@ -64,7 +68,7 @@ func newTown(t *testing.T, mode string) *town {
 func newOddTown(t *testing.T, mode string, prepare func(*town)) *town {
 	t.Helper()
 	network := fabrictest.New(t)
-	s := &town{t: t, program: site.Program(t, "proxy"), manifests: t.TempDir(), said: map[int]netip.Addr{}}
+	s := &town{t: t, network: network, program: site.Program(t, "proxy"), manifests: t.TempDir(), said: map[int]netip.Addr{}}
 	for i := range 4 {
 		node, err := network.AddNode(fmt.Sprintf("node-%d", i+1))
 		must.Succeed(t, err)
@@ -108,6 +112,7 @@ func (s *town) write() {
 	fmt.Fprintf(&objects, serviceManifest, web.Addr(), web6.Addr())
 	fmt.Fprintf(&objects, sliceManifest, "ipv4", "IPv4", ipv4.String())
 	fmt.Fprintf(&objects, sliceManifest, "ipv6", "IPv6", ipv6.String())
+	objects.WriteString(s.more)
 	must.Succeed(s.t, os.WriteFile(filepath.Join(s.manifests, "all.yaml"), []byte(objects.String()), 0o600))
 }
 
@@ -258,6 +263,46 @@ func (s *town) expectExplained(on *fabric.Node) {
 		!strings.Contains(said, "bring "+on.Name+" back, so that it answers "+s.nodes[0].Name) {
 		s.t.Errorf("explain --why %s says: %s (%v)", pod.IPv4, said, err)
 	}
+}
+
+// expectNoVerdict checks that a proxy has judged no node.
+func (s *town) expectNoVerdict(of *site.Process) {
+	s.t.Helper()
+	if judged := verdicts(of); len(judged) > 0 {
+		s.t.Errorf("verdicts against %v", judged)
+	}
+}
+
+// expectJudged waits until so many nodes are unreachable from node-1, and checks that its proxy has judged one node and no other.
+func (s *town) expectJudged(node *fabric.Node, unreachable float64) {
+	s.t.Helper()
+	s.awaitUnreachable(unreachable)
+	if judged := verdicts(s.proxy); !slices.Equal(slices.Compact(judged), []string{node.Name}) {
+		s.t.Errorf("verdicts against %v, want %s and no other", judged, node.Name)
+	}
+}
+
+// expectOutcome checks that suspicions have ended in a way: else a scene shows nothing.
+func (s *town) expectOutcome(outcomes ...string) {
+	s.t.Helper()
+	sum := 0.
+	for _, outcome := range outcomes {
+		sum += s.metric("vicinity_node_suspicions_total", `outcome="`+outcome+`"`)
+	}
+	if sum == 0 {
+		s.t.Errorf("no suspicion ended as %v: the scene shows nothing", outcomes)
+	}
+}
+
+var verdictLine = regexp.MustCompile(`a node does not answer this one.* unreachable-node=(\S+)`)
+
+// verdicts are the nodes that a proxy has judged, in that order.
+func verdicts(of *site.Process) []string {
+	var names []string
+	for _, found := range verdictLine.FindAllStringSubmatch(of.Log.String(), -1) {
+		names = append(names, found[1])
+	}
+	return names
 }
 
 // kindOf says in few words why a dial failed.

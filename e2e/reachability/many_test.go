@@ -1,0 +1,157 @@
+package reachability_test
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+// Of many nodes half die at once. All of them are one machine, and each has two addresses of its own: its own and its endpoint's.
+const manyNodes = 600
+
+var (
+	manyNodesAt     = netip.MustParsePrefix("10.65.0.0/16")
+	manyEndpointsAt = netip.MustParsePrefix("10.66.0.0/16")
+)
+
+// TestThreeHundredNodesDieAtOnce: each of them is judged by dials of its own, and none of the three hundred others is.
+func TestThreeHundredNodesDieAtOnce(t *testing.T) {
+	t.Parallel()
+	s := &town{t: t, network: fabrictest.New(t), program: site.Program(t, "proxy"), manifests: t.TempDir()}
+	node, err := s.network.AddNode("node-1")
+	must.Succeed(t, err)
+	s.client, err = node.AddPod("client")
+	must.Succeed(t, err)
+	others := s.addMany(node)
+	s.proxy = site.Start(t, node.Namespace, exec.Command(s.program, "run", "--node", node.Name, "--manifests", s.manifests,
+		"--cluster-cidr", fabric.PodsIPv4.String(), "--unreachable-nodes", "avoid"))
+	s.proxy.Log.Await(t, "the first sync is in the kernel")
+	s.awaitKnown(manyNodes)
+	var dialling sync.WaitGroup
+	done := make(chan struct{})
+	defer dialling.Wait()
+	defer close(done)
+	dialling.Go(func() { s.dialMany(done) })
+	time.Sleep(2 * time.Second)
+	s.expectNoVerdict(s.proxy)
+
+	var dead []string
+	for i := range manyNodes / 2 {
+		dead = append(dead, manyAddr(manyNodesAt, i).String(), manyAddr(manyEndpointsAt, i).String())
+	}
+	s.drop(others.Namespace, "ip daddr { "+strings.Join(dead, ", ")+" }")
+	took := s.awaitUnreachable(manyNodes / 2)
+	t.Logf("the last of %d is judged after %v", manyNodes/2, took)
+	time.Sleep(2 * time.Second)
+	judged := verdicts(s.proxy)
+	slices.Sort(judged)
+	var want []string
+	for i := range manyNodes / 2 {
+		want = append(want, manyName(i))
+	}
+	if !slices.Equal(judged, want) {
+		t.Errorf("%d verdicts: %v, want one for each of %v", len(judged), judged, want)
+	}
+}
+
+func manyName(i int) string { return fmt.Sprintf("other-%03d", i) }
+
+func manyAddr(of netip.Prefix, i int) netip.Addr {
+	bytes := of.Addr().As4()
+	bytes[2], bytes[3] = byte(i/200), byte(1+i%200)
+	return netip.AddrFrom4(bytes)
+}
+
+// addMany writes the Nodes and a Service with an endpoint on each, and adds the machine that all of them are.
+func (s *town) addMany(node *fabric.Node) *fabric.Node {
+	s.t.Helper()
+	others, err := s.network.AddNode("others")
+	must.Succeed(s.t, err)
+	for _, prefix := range []netip.Prefix{manyNodesAt, manyEndpointsAt} {
+		must.Succeed(s.t, node.RouteVia(prefix, others.Namespace))
+		_, err := others.Run(exec.CommandContext(s.t.Context(), "ip", "route", "add", "local", prefix.String(), "dev", "lo"))
+		must.Succeed(s.t, err)
+	}
+	for _, port := range []string{"10256", "8080"} {
+		listener, err := others.Listen("tcp4", "0.0.0.0:"+port)
+		must.Succeed(s.t, err)
+		var accepting sync.WaitGroup
+		accepting.Go(func() { acceptAll(listener) })
+		s.t.Cleanup(func() {
+			_ = listener.Close()
+			accepting.Wait()
+		})
+	}
+	var objects, endpoints strings.Builder
+	fmt.Fprintf(&objects, nodeManifest, node.Name, 0, node.IPv4, node.IPv6)
+	for i := range manyNodes {
+		fmt.Fprintf(&objects, nodeManifest, manyName(i), i%3, manyAddr(manyNodesAt, i), fmt.Sprintf("fd00:65::%x", i+1))
+		fmt.Fprintf(&endpoints, endpointManifest, manyAddr(manyEndpointsAt, i), manyName(i))
+	}
+	fmt.Fprintf(&objects, serviceManifest, web.Addr(), web6.Addr())
+	fmt.Fprintf(&objects, sliceManifest, "ipv4", "IPv4", endpoints.String())
+	must.Succeed(s.t, os.WriteFile(filepath.Join(s.manifests, "all.yaml"), []byte(objects.String()), 0o600))
+	return others
+}
+
+func acceptAll(listener net.Listener) {
+	for {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		_ = conn.Close()
+	}
+}
+
+// dialMany begins three hundred connections a second until it is done, and gives each of them three seconds.
+func (s *town) dialMany(done <-chan struct{}) {
+	const perSecond, seconds = 300, 3
+	err := s.client.Do(func() error {
+		var sockets []int
+		closeFirst := func(count int) {
+			for _, fd := range sockets[:count] {
+				_ = unix.Close(fd)
+			}
+			sockets = sockets[count:]
+		}
+		defer func() { closeFirst(len(sockets)) }()
+		tick := time.NewTicker(time.Second / perSecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return nil
+			case <-tick.C:
+			}
+			fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+			if err != nil {
+				return fmt.Errorf("opening a socket: %w", err)
+			}
+			sockets = append(sockets, fd)
+			err = unix.Connect(fd, &unix.SockaddrInet4{Addr: web.Addr().As4(), Port: int(web.Port())})
+			if err != nil && err != unix.EINPROGRESS {
+				return fmt.Errorf("dialling %v: %w", web, err)
+			}
+			closeFirst(max(0, len(sockets)-perSecond*seconds))
+		}
+	})
+	if err != nil {
+		s.t.Error(err)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -32,6 +33,9 @@ type runFlags struct {
 	minTLSVersion                 string
 	shutdownDelay                 time.Duration
 	publishTopology               bool
+	measureDemand                 bool
+	demandAccount, proxyService   string
+	demandPort                    uint16
 	limits                        server.Limits
 
 	logLevel, logFormat string
@@ -72,6 +76,14 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.publishTopology, "publish-topology", false,
 		"also say in TopologySlices where nodes are, which proxies of large clusters read; one replica at a time does. It needs the "+
 			"component topology-slices of the manifests")
+	flags.BoolVar(&f.measureDemand, "measure-demand", false,
+		"also ask all proxies what clients ask of Services whose load is bounded, and say where it is not as assumed; one replica at "+
+			"a time does. It needs the component demand of the manifests")
+	flags.StringVar(&f.demandAccount, "demand-account", "vicinity-demand-reader",
+		"`NAME` of the ServiceAccount in --namespace whose token is shown to the proxies, with --measure-demand")
+	flags.Uint16Var(&f.demandPort, "demand-port", 10449, "`PORT` at which proxies serve /demand: that of their --secure-metrics-bind-address")
+	flags.StringVar(&f.proxyService, "proxy-service", "kube-system/vicinity-proxy",
+		"`NAMESPACE/NAME` of the Service whose EndpointSlices say where the proxies are, with --measure-demand")
 	f.limits = server.DefaultLimits()
 	flags.Int64Var(&f.limits.InFlight, "max-in-flight", f.limits.InFlight,
 		"`NUMBER` of reviews that are worked on at the same moment; others are refused, to be sent again after a second")
@@ -99,6 +111,9 @@ func (f *runFlags) check() error {
 	versions := map[string]uint16{"VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13}
 	if f.tlsVersion = versions[f.minTLSVersion]; f.tlsVersion == 0 {
 		wrong("--tls-min-version %q is neither VersionTLS12 nor VersionTLS13", f.minTLSVersion)
+	}
+	if namespace, name, found := strings.Cut(f.proxyService, "/"); !found || namespace == "" || name == "" {
+		wrong("--proxy-service %q is not NAMESPACE/NAME", f.proxyService)
 	}
 	if f.shutdownDelay < 0 {
 		wrong("--shutdown-delay %s is negative", f.shutdownDelay)

@@ -26,7 +26,7 @@ func newRecorder() (*metrics.Recorder, error) {
 	for _, operation := range certs.Operations() {
 		words.Failures = append(words.Failures, certificateFailure(operation))
 	}
-	words.Failures = append(words.Failures, topologyFailure)
+	words.Failures = append(words.Failures, topologyFailure, demandFailure)
 	return metrics.New(ctrlmetrics.Registry, words)
 }
 

@@ -53,7 +53,8 @@ func serve(stop context.Context, stderr io.Writer, flags *runFlags) error {
 		return err
 	}
 	// The manager and all beside it end only when no request is left to answer.
-	err = cli.Together(s.https.Drain(stop), s.settings.follow, s.certificate.Run, s.followVersion, s.publishTopology, s.runManager)
+	err = cli.Together(s.https.Drain(stop), s.settings.follow, s.certificate.Run, s.followVersion, s.publishTopology,
+		s.measureDemand, s.runManager)
 	log.Info("ended")
 	return err
 }

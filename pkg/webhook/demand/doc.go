@@ -1,4 +1,5 @@
-// Package demand estimates how much of a Service's connections each zone asks for, from what nodes counted, and decides
-// when an estimate differs enough from what was said before. It is pure: time comes with each sample, and whoever
-// collects samples or writes results is elsewhere.
+// Package demand finds out how much of a Service's connections each zone asks for, and tells where that is not as bounds on load
+// assume. One replica of the webhook asks all proxies what they counted (pull.go), sums it up by zone (follow.go), and tells the
+// metrics and, with an Event, the Service's owner (advise.go). The estimator (estimate.go) is pure, and so is the sum: time comes
+// with each sample.
 package demand

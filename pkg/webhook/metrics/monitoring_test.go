@@ -51,7 +51,7 @@ func webhookServed(t *testing.T) prometheus.Gatherer {
 	for _, operation := range certs.Operations() {
 		words.Failures = append(words.Failures, "certificate-"+string(operation))
 	}
-	words.Failures = append(words.Failures, "topology")
+	words.Failures = append(words.Failures, "topology", "demand")
 	for _, rule := range rules.Rules() {
 		words.Rules = append(words.Rules, string(rule.ID))
 	}
@@ -70,6 +70,7 @@ func webhookServed(t *testing.T) prometheus.Gatherer {
 	r.AuthorityExpires(time.Unix(1, 0))
 	r.ConfigurationUpdated(time.Unix(1, 0))
 	r.Published(time.Unix(1, 0), 0, 0, 0, 0)
+	r.Measured(1, 1, map[[2]string]Demand{{"shop", "web"}: {1, 1}})
 	return registry
 }
 

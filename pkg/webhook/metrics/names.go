@@ -95,6 +95,24 @@ var (
 	})
 )
 
+// Of Services whose load is bounded, from the replica that asks the proxies.
+var (
+	demandOffBy = declare(row{
+		kind: gauge, name: "vicinity_webhook_demand_off_by_ratio", labels: serviceLabels,
+		help: "How many times what bounds on load assume a zone asks of a Service, of the zone that is off the most.",
+	})
+	demandConnections = declare(row{
+		kind: gauge, name: "vicinity_webhook_demand_connections_per_minute", labels: serviceLabels,
+		help: "New connections to a Service in a minute, from all nodes.",
+	})
+	demandHeard = declare(row{
+		kind: gauge, name: "vicinity_webhook_demand_nodes_heard_ratio",
+		help: "Part of the nodes whose proxies said what was asked there; absent on replicas that do not ask.",
+	})
+)
+
+var serviceLabels = []string{"namespace", "service"}
+
 // The labels.
 const (
 	pathLabel    = "path"    // on which a review came, such as /validate-services

@@ -3,6 +3,7 @@ package metrics
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,7 +14,13 @@ type Recorder struct {
 	counters   map[*row]*prometheus.CounterVec
 	gauges     map[*row]*prometheus.GaugeVec
 	histograms map[*row]*prometheus.HistogramVec
+
+	measuring sync.Mutex
+	measured  map[[2]string]Demand // the Services that have series
 }
+
+// Demand is how a Service is asked.
+type Demand struct{ OffBy, ConnectionsPerMinute float64 }
 
 // Words are the values of labels that belong to others. Every count of them exists from the start. Others may still
 // come.
@@ -122,3 +129,35 @@ func (r *Recorder) LeadEnded() {
 
 // SliceWritten counts a write of a TopologySlice. The operation is one of Operations.
 func (r *Recorder) SliceWritten(operation string) { r.count(topologyWrites, operation) }
+
+// Measured records how Services are asked, by namespace and name, and how many of the nodes told. Others are not known any more.
+func (r *Recorder) Measured(heard, nodes int, services map[[2]string]Demand) {
+	r.measuring.Lock()
+	defer r.measuring.Unlock()
+	r.setServices(services)
+	if nodes > 0 {
+		r.set(demandHeard, float64(heard)/float64(nodes))
+	}
+}
+
+// MeasuringEnded records that another replica asks.
+func (r *Recorder) MeasuringEnded() {
+	r.measuring.Lock()
+	defer r.measuring.Unlock()
+	r.setServices(nil)
+	r.gauges[demandHeard].DeleteLabelValues()
+}
+
+func (r *Recorder) setServices(services map[[2]string]Demand) {
+	for name := range r.measured {
+		if _, has := services[name]; !has {
+			r.gauges[demandOffBy].DeleteLabelValues(name[:]...)
+			r.gauges[demandConnections].DeleteLabelValues(name[:]...)
+		}
+	}
+	for name, demand := range services {
+		r.gauges[demandOffBy].WithLabelValues(name[:]...).Set(demand.OffBy)
+		r.gauges[demandConnections].WithLabelValues(name[:]...).Set(demand.ConnectionsPerMinute)
+	}
+	r.measured = services
+}

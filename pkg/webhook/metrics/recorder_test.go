@@ -155,6 +155,22 @@ var moves = []struct {
 		"the end of a lead", func(r *Recorder) { r.Published(time.Unix(6, 0), 3, 250, 1, 0); r.LeadEnded() },
 		map[string]float64{"topology_published_timestamp_seconds": 6},
 	},
+	{
+		"the end of measuring", func(r *Recorder) {
+			r.Measured(9, 10, map[[2]string]Demand{{"shop", "web"}: {1, 2}})
+			r.MeasuringEnded()
+		},
+		map[string]float64{},
+	},
+	{
+		"demand", func(r *Recorder) {
+			r.Measured(9, 10, map[[2]string]Demand{{"shop", "web"}: {1, 2}, {"shop", "gone"}: {3, 4}})
+			r.Measured(8, 10, map[[2]string]Demand{{"shop", "web"}: {2.7, 6000}})
+		},
+		map[string]float64{
+			"demand_off_by_ratio shop web": 2.7, "demand_connections_per_minute shop web": 6000, "demand_nodes_heard_ratio": 0.8,
+		},
+	},
 	{"a slice", func(r *Recorder) { r.SliceWritten("delete") }, map[string]float64{"topology_writes_total delete": 1}},
 }
 
@@ -231,7 +247,7 @@ func TestTheREADMESaysWhichMetricsThereAreWithTheirTypesAndLabels(t *testing.T) 
 		slices.Sort(sorted)
 		want[name] = kind + " " + strings.Join(sorted, ", ")
 	}
-	const all = 18
+	const all = 21
 	if len(want) != all {
 		t.Errorf("%d metrics are documented, want %d: is the README's table read rightly?", len(want), all)
 	}

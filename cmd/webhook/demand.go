@@ -1,0 +1,52 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/metrics"
+)
+
+// demandFailure is the reason of a failed round among the internal errors.
+const demandFailure = "demand"
+
+// measureDemand asks all proxies what is asked until ctx ends, if it is asked to.
+func (s *webhook) measureDemand(ctx context.Context) error {
+	if !s.flags.measureDemand {
+		return nil
+	}
+	identity, err := os.Hostname() // of a pod: its name
+	if err != nil {
+		return fmt.Errorf("--measure-demand: finding a name for this replica: %w", err)
+	}
+	namespace, name, _ := strings.Cut(s.flags.proxyService, "/")
+	return demand.Run(ctx, s.manager.GetConfig(), demand.Options{
+		Namespace: s.flags.namespace, Identity: identity, Account: s.flags.demandAccount,
+		Proxies: types.NamespacedName{Namespace: namespace, Name: name},
+		Puller:  demand.NewPuller(s.flags.demandPort, nil), Observer: demandObserver{s.recorder}, Log: s.log,
+	})
+}
+
+// demandObserver tells the metrics what was found.
+type demandObserver struct{ recorder *metrics.Recorder }
+
+// Measured is part of demand.Observer.
+func (o demandObserver) Measured(round demand.Round) {
+	services := make(map[[2]string]metrics.Demand, len(round.Services))
+	for service, report := range round.Services {
+		namespace, name, _ := strings.Cut(service, "/")
+		services[[2]string{namespace, name}] = metrics.Demand{OffBy: report.OffBy, ConnectionsPerMinute: report.ConnectionsPerMinute}
+	}
+	o.recorder.Measured(round.Heard, round.Nodes, services)
+}
+
+// LeadEnded is part of demand.Observer.
+func (o demandObserver) LeadEnded() { o.recorder.MeasuringEnded() }
+
+// MeasureFailed is part of demand.Observer.
+func (o demandObserver) MeasureFailed() { o.recorder.Failed(demandFailure) }

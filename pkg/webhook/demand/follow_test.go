@@ -1,0 +1,135 @@
+package demand_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+)
+
+// fleet is nodes that are heard each interval, unless they are silent.
+type fleet struct {
+	follower demand.Follower
+	nodes    []demand.Node
+	asks     map[string]float64 // connections a second of each node
+	silent   map[string]bool
+	now      time.Time
+}
+
+// newFleet returns zones of some nodes, of which each asks once a second.
+func newFleet(zones ...int) *fleet {
+	f := &fleet{asks: map[string]float64{}, silent: map[string]bool{}, now: time.Unix(1e9, 0)}
+	for zone, count := range zones {
+		for number := range count {
+			name := fmt.Sprintf("%c-%d", 'a'+zone, number)
+			f.nodes = append(f.nodes, demand.Node{Name: name, Zone: name[:1], Weight: 1})
+			f.asks[name] = 1
+		}
+	}
+	return f
+}
+
+func (f *fleet) zone(name string, asks float64) {
+	for _, node := range f.nodes {
+		if node.Zone == name {
+			f.asks[node.Name] = asks
+		}
+	}
+}
+
+// run lets time pass, and returns the last round.
+func (f *fleet) run(duration time.Duration) demand.Round {
+	var round demand.Round
+	for end := f.now.Add(duration); f.now.Before(end); {
+		f.now = f.now.Add(interval)
+		for _, node := range f.nodes {
+			if !f.silent[node.Name] {
+				f.follower.Heard(node.Name, f.now, demandpage.Page{
+					Cursor: "c", Took: interval, Counts: map[string]uint64{"shop/web": uint64(f.asks[node.Name] * interval.Seconds())},
+				})
+			}
+		}
+		round = f.follower.Round(f.now, f.nodes, func(service string) bool { return service == "shop/web" })
+	}
+	return round
+}
+
+// expectOff checks how much the assumption is off, and in which zone.
+func expectOff(t *testing.T, round demand.Round, by float64, zone string) {
+	t.Helper()
+	report := round.Services["shop/web"]
+	if math.Abs(report.OffBy-by) > 0.02*by || report.Zone != zone {
+		t.Errorf("off by %.3f in zone %q, want %.3f in %q (parts %v)", report.OffBy, report.Zone, by, zone, report.Parts)
+	}
+}
+
+func TestHowWrongTheAssumptionIs(t *testing.T) {
+	f := newFleet(4, 4, 2)
+	expectOff(t, f.run(20*time.Minute), 1, "")
+	f.zone("a", 36) // 144 + 4 + 2 of 150
+	expectOff(t, f.run(20*time.Minute), 144./150/0.4, "a")
+	if rate := f.run(30 * time.Minute).Services["shop/web"].ConnectionsPerMinute; math.Abs(rate-9000) > 100 {
+		t.Errorf("%.0f connections a minute, want 9000", rate)
+	}
+}
+
+func TestTheAssumptionIsWhatLabelsSay(t *testing.T) {
+	f := newFleet(4, 4, 2)
+	for i := range f.nodes {
+		if f.nodes[i].Zone == "a" {
+			f.nodes[i].Weight = 36
+		}
+	}
+	f.zone("a", 36)
+	expectOff(t, f.run(20*time.Minute), 1, "")
+}
+
+func TestSilentNodesCountAsTheirZonesMean(t *testing.T) {
+	f := newFleet(9, 9, 9)
+	f.zone("b", 10)
+	want := 10. / 12 * 3
+	expectOff(t, f.run(20*time.Minute), want, "b")
+	for _, name := range []string{"b-0", "b-1", "b-2", "a-0"} {
+		f.silent[name] = true
+	}
+	for range 6 { // they go on as before, and then as their zone
+		round := f.run(5 * time.Minute)
+		expectOff(t, round, want, "b")
+	}
+	if round := f.run(interval); round.Heard != 23 || round.Nodes != 27 {
+		t.Errorf("%d of %d nodes are heard, want 23 of 27", round.Heard, round.Nodes)
+	}
+}
+
+func TestAZoneOfWhichLessThanHalfIsHeardEndsTheNews(t *testing.T) {
+	f := newFleet(4, 4, 4)
+	f.zone("b", 10)
+	before := f.run(20 * time.Minute).Services["shop/web"].OffBy
+	for _, name := range []string{"b-0", "b-1", "b-2"} {
+		f.silent[name] = true
+	}
+	f.zone("b", 100) // which nobody may learn from the one that is left
+	if during := f.run(15 * time.Minute); !during.IsPaused || during.Silent != "b" || during.Services["shop/web"].OffBy > 4 {
+		t.Errorf("silent is %q, off by %.2f; before it was %.2f", during.Silent, during.Services["shop/web"].OffBy, before)
+	}
+	if after := f.run(15 * time.Minute); len(after.Services) != 0 {
+		t.Errorf("after half an hour it is said: %v", after.Services)
+	}
+}
+
+func TestWhatDoesNotExistIsNotFollowed(t *testing.T) {
+	f := newFleet(1)
+	lie := demandpage.Page{Cursor: "c", Took: time.Millisecond, Counts: map[string]uint64{"evil/made-up": 1 << 40, "shop/web": 1<<64 - 1}}
+	var round demand.Round
+	for range 100 {
+		f.now = f.now.Add(interval)
+		f.follower.Heard("a-0", f.now, lie)
+		round = f.follower.Round(f.now, f.nodes, func(service string) bool { return service == "shop/web" })
+	}
+	if len(round.Services) != 1 || math.IsInf(round.Services["shop/web"].ConnectionsPerMinute, 0) {
+		t.Errorf("followed are %v", round.Services)
+	}
+}

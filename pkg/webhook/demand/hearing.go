@@ -1,0 +1,43 @@
+package demand
+
+import "fmt"
+
+// hearing is how many of the nodes are heard, as far as somebody has to do something about it.
+type hearing string
+
+const (
+	hearsAll  hearing = ""
+	hearsMost hearing = "some proxies do not answer; their nodes count as the mean of their zones"
+	hearsFew  hearing = "too few nodes are heard"
+	paused    hearing = "nothing new is known: less than half of a zone's nodes are heard"
+)
+
+// hearingOf judges a round.
+func hearingOf(round Round, silence Silence) hearing {
+	switch {
+	case round.IsPaused:
+		return paused
+	case float64(round.Heard) < heardEnough*float64(round.Nodes):
+		return hearsFew
+	case silence.Nodes > 0:
+		return hearsMost
+	}
+	return hearsAll
+}
+
+// tellHearing logs that another part of the nodes is heard, and of one that is not why. The first answers hand out cursors, and
+// say nothing of what is asked: nobody was silent then.
+func (l *leader) tellHearing(round Round, silence Silence) {
+	if now := hearingOf(round, silence); now != l.hearing && (silence.Nodes > 0 || l.measured > 1) {
+		l.hearing = now
+		heard := fmt.Sprintf("%d of %d nodes", round.Heard, round.Nodes)
+		switch now {
+		case hearsAll:
+			l.options.Log.Info("measuring demand: all proxies answer", "heard", heard)
+		case paused:
+			l.options.Log.Warn("measuring demand: "+string(now), "zone", round.Silent, "heard", heard, "error", silence.Why)
+		case hearsMost, hearsFew:
+			l.options.Log.Warn("measuring demand: "+string(now), "heard", heard, "silent", silence.Nodes, "error", silence.Why)
+		}
+	}
+}

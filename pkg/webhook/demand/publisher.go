@@ -1,0 +1,274 @@
+package demand
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
+)
+
+const (
+	// electionLease says who asks the proxies.
+	electionLease = "vicinity-demand-publisher"
+	// heardEnough is the part of the nodes that has to be heard. The alert VicinityDemandNotHeard has the same number.
+	heardEnough = 0.9
+	// every is how often the proxies are asked, and everyLarge beyond manyNodes.
+	every, everyLarge = 30 * time.Second, time.Minute
+	manyNodes         = 1000
+	// spread is the part of an interval in which they are asked. The rest is for the last answers.
+	spread = 0.8
+)
+
+// Options say whom to ask.
+type Options struct {
+	// Namespace is where the Lease and the account are, and Identity who this replica is among the others.
+	Namespace, Identity string
+	// Account is whose token is shown to the proxies.
+	Account string
+	// Proxies is the Service whose EndpointSlices have the proxies' addresses.
+	Proxies types.NamespacedName
+	Puller  *Puller
+	Log     *slog.Logger
+	// Observer learns what was found.
+	Observer Observer
+	// Every is how often the proxies are asked, and TellAfter after how long an owner is told; 0 for the usual.
+	Every, TellAfter time.Duration
+}
+
+// Observer learns what was found. Its methods return at once.
+type Observer interface {
+	// Measured is called after each round.
+	Measured(round Round)
+	// LeadEnded is called when another replica may ask.
+	LeadEnded()
+	// MeasureFailed counts a round in which something failed.
+	MeasureFailed()
+}
+
+// Run stands for election until ctx ends, and asks all proxies again and again while elected.
+func Run(ctx context.Context, config *rest.Config, options Options) error {
+	clients, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make a client for the Lease, the token and Events of demand: %w", err)
+	}
+	return election.Run(ctx, election.Options{
+		Leases: clients.CoordinationV1(), Namespace: options.Namespace, Lease: electionLease, Identity: options.Identity,
+		Task: "measuring demand",
+		Lead: func(ctx context.Context) error {
+			l := &leader{
+				options: options,
+				token:   token{accounts: clients.CoreV1().ServiceAccounts(options.Namespace), account: options.Account},
+				adviser: adviser{events: clients.EventsV1(), identity: options.Identity, after: cmp.Or(options.TellAfter, tellAfter)},
+			}
+			return l.lead(ctx, config)
+		},
+		Failed: options.Observer.MeasureFailed, Ended: options.Observer.LeadEnded, Log: options.Log,
+	})
+}
+
+// leader asks the proxies during one term.
+type leader struct {
+	options  Options
+	token    token
+	objects  client.Reader
+	adviser  adviser
+	follower Follower
+	failure  string // of the last round; empty if it worked
+	hearing  hearing
+	measured int // rounds
+}
+
+func metadataOf(kind string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: kind}}
+}
+
+// kept are what is followed, and what is kept of it.
+func kept(proxies types.NamespacedName) map[client.Object]cache.ByObject {
+	of := labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: proxies.Name})
+	return map[client.Object]cache.ByObject{
+		metadataOf("Node"):           {Transform: strip},
+		metadataOf("Service"):        {Transform: strip},
+		&discoveryv1.EndpointSlice{}: {Namespaces: map[string]cache.Config{proxies.Namespace: {LabelSelector: of}}},
+	}
+}
+
+// strip leaves the labels of a Node, and of a Service the clients that it names.
+func strip(object any) (any, error) {
+	full, isMetadata := object.(*metav1.PartialObjectMetadata)
+	if !isMetadata {
+		return object, nil // what stands for an object that is gone
+	}
+	left := &metav1.PartialObjectMetadata{TypeMeta: full.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+		Name: full.Name, Namespace: full.Namespace, UID: full.UID, ResourceVersion: full.ResourceVersion,
+	}}
+	if full.Namespace == "" {
+		left.Labels = full.Labels
+	} else if clients, has := full.Annotations[policy.ClientsAnnotation]; has {
+		left.Annotations = map[string]string{policy.ClientsAnnotation: strings.Clone(clients)}
+	}
+	return left, nil
+}
+
+func (l *leader) lead(ctx context.Context, config *rest.Config) error {
+	scheme := runtime.NewScheme()
+	if err := discoveryv1.AddToScheme(scheme); err != nil {
+		return fmt.Errorf("describe the types: %w", err)
+	}
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		return fmt.Errorf("describe metadata: %w", err)
+	}
+	mapper := meta.NewDefaultRESTMapper(nil) // the usual one asks the API server, which may be away
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
+	mapper.Add(corev1.SchemeGroupVersion.WithKind("Service"), meta.RESTScopeNamespace)
+	mapper.Add(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), meta.RESTScopeNamespace)
+	objects, err := cache.New(config, cache.Options{Scheme: scheme, Mapper: mapper, ByObject: kept(l.options.Proxies)})
+	if err != nil {
+		return fmt.Errorf("make a cache: %w", err)
+	}
+	for object := range kept(l.options.Proxies) {
+		if _, err := objects.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("follow objects: %w", err)
+		}
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- objects.Start(ctx) }()
+	if objects.WaitForCacheSync(ctx) {
+		l.objects = objects
+		l.measure(ctx)
+	}
+	return <-ended
+}
+
+// measure asks all proxies again and again until ctx ends.
+func (l *leader) measure(ctx context.Context) {
+	for ctx.Err() == nil {
+		began := time.Now()
+		interval, err := l.round(ctx)
+		l.report(ctx, err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Until(began.Add(interval))):
+		}
+	}
+}
+
+// report logs once why rounds fail, however often they do.
+func (l *leader) report(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil:
+	case err == nil && l.failure != "":
+		l.failure = ""
+		l.options.Log.Info("measuring demand works again")
+	case err != nil:
+		l.options.Observer.MeasureFailed()
+		if err.Error() != l.failure {
+			l.options.Log.Error("measuring demand failed; trying again", "error", err)
+		}
+		l.failure = err.Error()
+	}
+}
+
+// round asks all proxies once, and returns when to begin the next round.
+func (l *leader) round(ctx context.Context) (interval time.Duration, err error) {
+	interval = cmp.Or(l.options.Every, every)
+	nodes, targets, err := l.nodes(ctx)
+	if err != nil {
+		return interval, err
+	}
+	if l.options.Every == 0 && len(nodes) > manyNodes {
+		interval = everyLarge
+	}
+	shown, err := l.token.get(ctx, time.Now())
+	if err != nil {
+		return interval, err
+	}
+	over := time.Duration(spread * float64(interval))
+	silence := l.options.Puller.Pull(ctx, shown, targets, over, func(node string, page demandpage.Page) {
+		l.follower.Heard(node, time.Now(), page)
+	})
+	services, err := l.services(ctx)
+	if err != nil || ctx.Err() != nil {
+		return interval, err
+	}
+	round := l.follower.Round(time.Now(), nodes, func(name string) bool { _, exists := services[name]; return exists })
+	for name := range round.Services {
+		// Whose endpoints those are is not known here, so that it is not known what was assumed.
+		if services[name].Annotations[policy.ClientsAnnotation] != "" {
+			delete(round.Services, name)
+		}
+	}
+	l.options.Observer.Measured(round)
+	l.measured++
+	l.tellHearing(round, silence)
+	return interval, l.adviser.advise(ctx, time.Now(), round, services)
+}
+
+// nodes returns all nodes, and where the proxies of those are that have one.
+func (l *leader) nodes(ctx context.Context) ([]Node, []Target, error) {
+	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}}
+	if err := l.objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, fmt.Errorf("list the metadata of Nodes: %w", err)
+	}
+	var proxies discoveryv1.EndpointSliceList
+	if err := l.objects.List(ctx, &proxies, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, nil, fmt.Errorf("list the EndpointSlices of %s: %w", l.options.Proxies, err)
+	}
+	nodes := make([]Node, 0, len(list.Items))
+	exists := map[string]bool{}
+	for i := range list.Items {
+		weight, _ := policy.DemandOf(list.Items[i].Labels)
+		nodes = append(nodes, Node{list.Items[i].Name, list.Items[i].Labels[string(policy.Zone)], float64(weight)})
+		exists[list.Items[i].Name] = true
+	}
+	addrs := map[string]netip.Addr{}
+	for i := range proxies.Items {
+		for _, endpoint := range proxies.Items[i].Endpoints {
+			if endpoint.NodeName == nil || !exists[*endpoint.NodeName] || len(endpoint.Addresses) == 0 {
+				continue
+			}
+			addr, err := netip.ParseAddr(endpoint.Addresses[0])
+			known, has := addrs[*endpoint.NodeName]
+			if err == nil && (!has || addr.Less(known)) {
+				addrs[*endpoint.NodeName] = addr
+			}
+		}
+	}
+	targets := make([]Target, 0, len(addrs))
+	for _, node := range slices.Sorted(maps.Keys(addrs)) {
+		targets = append(targets, Target{node, addrs[node]})
+	}
+	return nodes, targets, nil
+}
+
+func (l *leader) services(ctx context.Context) (map[string]*metav1.PartialObjectMetadata, error) {
+	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceList"}}
+	if err := l.objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the metadata of Services: %w", err)
+	}
+	services := make(map[string]*metav1.PartialObjectMetadata, len(list.Items))
+	for i := range list.Items {
+		services[list.Items[i].Namespace+"/"+list.Items[i].Name] = &list.Items[i]
+	}
+	return services, nil
+}

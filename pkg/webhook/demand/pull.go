@@ -1,0 +1,147 @@
+package demand
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/limited"
+)
+
+const (
+	// patience is how long a proxy may take to answer.
+	patience = 5 * time.Second
+	// keptOpen is how long a connection to a proxy waits for the next round.
+	keptOpen = 90 * time.Second
+)
+
+// Puller asks proxies for their pages, over TLS. Nobody signs the proxies' certificates: whoever answers at a node's address
+// sees the token, which is good for that page alone.
+type Puller struct {
+	port    uint16
+	client  http.Client
+	mutex   sync.Mutex        // guards what follows
+	cursors map[string]string // by node: those of the targets of the last round
+}
+
+// Target is a node's proxy.
+type Target struct {
+	Node string
+	Addr netip.Addr
+}
+
+// Silence is of how many proxies nothing was heard, and why of one of them.
+type Silence struct {
+	Nodes int
+	Why   error
+}
+
+// NewPuller returns a puller that has asked nobody. The proxies listen on a port of their nodes, which dial reaches; nil is the
+// usual dial.
+func NewPuller(port uint16, dial func(ctx context.Context, network, address string) (net.Conn, error)) *Puller {
+	return &Puller{port: port, client: http.Client{Transport: &http.Transport{
+		DialContext:     dial,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see Puller
+		// One connection for each proxy, with small buffers: there may be thousands.
+		MaxIdleConnsPerHost: 1, IdleConnTimeout: keptOpen, ReadBufferSize: 2 << 10, WriteBufferSize: 1 << 10,
+		MaxResponseHeaderBytes: 16 << 10,
+	}}}
+}
+
+// Pull asks all, spread over some time, and hands over what each says as soon as it is there, one at a time. Each is asked when
+// its turn comes, whoever else has not answered yet: what does not answer delays nobody. So as many are asked at once as have
+// their turn within patience: spread over 48 s, a tenth of all.
+func (p *Puller) Pull(
+	ctx context.Context, token string, targets []Target, over time.Duration, heard func(node string, page demandpage.Page),
+) Silence {
+	p.keepCursorsOf(targets)
+	var pulling sync.WaitGroup
+	var mutex sync.Mutex
+	var silence Silence
+	began := time.Now()
+	for i, target := range targets {
+		due := time.Duration(float64(over) * float64(i) / float64(len(targets)))
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Until(began.Add(due))):
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		pulling.Go(func() {
+			page, err := p.pull(ctx, token, target)
+			mutex.Lock()
+			defer mutex.Unlock()
+			if err != nil {
+				silence.Nodes++
+				silence.Why = fmt.Errorf("ask the proxy of node %s at %s what it counted: %w", target.Node, p.at(target), err)
+				return
+			}
+			heard(target.Node, page)
+		})
+	}
+	pulling.Wait()
+	return silence
+}
+
+// keepCursorsOf forgets the cursors of nodes that are gone.
+func (p *Puller) keepCursorsOf(targets []Target) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	left := make(map[string]string, len(targets))
+	for _, target := range targets {
+		left[target.Node] = p.cursors[target.Node]
+	}
+	p.cursors = left
+}
+
+func (p *Puller) at(target Target) string {
+	return net.JoinHostPort(target.Addr.String(), strconv.Itoa(int(p.port)))
+}
+
+func (p *Puller) pull(ctx context.Context, token string, target Target) (demandpage.Page, error) {
+	p.mutex.Lock()
+	cursor := p.cursors[target.Node]
+	p.mutex.Unlock()
+	address := url.URL{
+		Scheme: "https", Host: p.at(target), Path: demandpage.Path, RawQuery: url.Values{demandpage.After: {cursor}}.Encode(),
+	}
+	client := p.client
+	client.Transport = withToken{token, p.client.Transport}
+	status, body, err := limited.Get(ctx, client, address.String(), demandpage.MaxSize, patience)
+	if err != nil {
+		return demandpage.Page{}, err
+	}
+	if status != http.StatusOK {
+		return demandpage.Page{}, fmt.Errorf("status %d: %.200q", status, body)
+	}
+	page, err := demandpage.Parse(body)
+	if err != nil {
+		return demandpage.Page{}, fmt.Errorf("read the page: %w", err)
+	}
+	p.mutex.Lock()
+	p.cursors[target.Node] = page.Cursor
+	p.mutex.Unlock()
+	return page, nil
+}
+
+// withToken shows a token.
+type withToken struct {
+	token string
+	next  http.RoundTripper
+}
+
+// RoundTrip is part of http.RoundTripper.
+func (w withToken) RoundTrip(request *http.Request) (*http.Response, error) {
+	request = request.Clone(request.Context())
+	request.Header.Set("Authorization", "Bearer "+w.token)
+	return w.next.RoundTrip(request)
+}

@@ -1,0 +1,155 @@
+package demand_test
+
+import (
+	"fmt"
+	"io"
+	"log"
+	"math"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+)
+
+// proxies is one server that answers for many nodes, at any address of loopback.
+func proxies(t *testing.T, answer http.HandlerFunc) *demand.Puller {
+	t.Helper()
+	server := httptest.NewUnstartedServer(answer)
+	listener, err := net.Listen("tcp4", "0.0.0.0:0") // on all addresses of loopback, too
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = server.Listener.Close()
+	server.Listener = listener
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that have had enough
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	return demand.NewPuller(netip.MustParseAddrPort(server.Listener.Addr().String()).Port(), nil)
+}
+
+var loopback = []demand.Target{{Node: "a-0", Addr: netip.MustParseAddr("127.0.0.1")}}
+
+func TestAPullShowsTheTokenAndTheCursor(t *testing.T) {
+	var asked []string
+	puller := proxies(t, func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.Method+" "+r.URL.String()+" "+r.Header.Get("Authorization"))
+		_, _ = w.Write(demandpage.Page{Cursor: fmt.Sprint("c", len(asked)), Took: interval, Counts: map[string]uint64{"shop/web": 7}}.Text())
+	})
+	for range 2 {
+		var heard []string
+		silence := puller.Pull(t.Context(), "secret", loopback, 0, func(node string, page demandpage.Page) {
+			heard = append(heard, fmt.Sprint(node, page.Counts))
+		})
+		if silence != (demand.Silence{}) || fmt.Sprint(heard) != "[a-0map[shop/web:7]]" {
+			t.Errorf("heard %v, silence %v", heard, silence)
+		}
+	}
+	want := "[GET /demand?after= Bearer secret GET /demand?after=c1 Bearer secret]"
+	if fmt.Sprint(asked) != want {
+		t.Errorf("asked %v, want %s", asked, want)
+	}
+}
+
+func TestAnAnswerThatIsNoneIsAnErrorThatNamesTheNode(t *testing.T) {
+	for name, answer := range map[string]http.HandlerFunc{
+		"refused": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) },
+		"no page": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
+		"endless": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) },
+		"redirection": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://127.0.0.2/", http.StatusFound)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			silence := proxies(t, answer).Pull(t.Context(), "secret", loopback, 0, func(string, demandpage.Page) { t.Error("something was heard") })
+			if silence.Nodes != 1 || silence.Why == nil || !strings.Contains(silence.Why.Error(), "node a-0 at 127.0.0.1:") {
+				t.Errorf("silence %v, want one that names the node", silence)
+			}
+		})
+	}
+}
+
+// TestNodesThatDoNotAnswerDelayNobody: two thirds of them, as if two zones were cut off.
+func TestNodesThatDoNotAnswerDelayNobody(t *testing.T) {
+	const count = 150
+	end := make(chan struct{})
+	puller := proxies(t, func(w http.ResponseWriter, r *http.Request) {
+		if host := netip.MustParseAddrPort(r.Host).Addr().As4(); host[1] != 0 {
+			select {
+			case <-end:
+			case <-r.Context().Done():
+			}
+			return
+		}
+		_, _ = w.Write(demandpage.Page{Cursor: "c", Took: interval}.Text())
+	})
+	defer close(end)
+	var targets []demand.Target
+	for number := range count {
+		addr := netip.AddrFrom4([4]byte{127, byte(number % 3), byte(number >> 8), byte(number)})
+		targets = append(targets, demand.Target{Node: fmt.Sprint("node-", number), Addr: addr})
+	}
+	began, heard, last := time.Now(), 0, time.Duration(0)
+	silence := puller.Pull(t.Context(), "secret", targets, 3*time.Second, func(string, demandpage.Page) {
+		heard++
+		last = time.Since(began)
+	})
+	if heard != count/3 || silence.Nodes != count-heard {
+		t.Errorf("%d nodes were heard, and %d silent, of %d", heard, silence.Nodes, count)
+	}
+	if all := time.Since(began); last > all-2*time.Second { // the silent ones have five seconds each
+		t.Errorf("the last answer was there after %s, and the round ended after %s", last, all)
+	}
+}
+
+// TestWhatProxiesSayIsSummedUp: each node is another address of loopback, and one server answers for all. Fifty Services are
+// asked everywhere, and nodes of one zone ask four times as much as others. A benchmark in e2e/bench/webhook has 5,000 nodes.
+func TestWhatProxiesSayIsSummedUp(t *testing.T) {
+	const count = 200
+	var asked atomic.Int64
+	puller := proxies(t, func(w http.ResponseWriter, r *http.Request) {
+		page := demandpage.Page{Cursor: fmt.Sprint(asked.Add(1)), Took: interval, Counts: map[string]uint64{}}
+		host := netip.MustParseAddrPort(r.Host).Addr().As4()
+		for service := range 50 {
+			page.Counts[fmt.Sprintf("shop/web-%d", service)] = 30
+			if host[1] == 1 {
+				page.Counts[fmt.Sprintf("shop/web-%d", service)] = 120
+			}
+		}
+		_, _ = w.Write(page.Text())
+	})
+	var nodes []demand.Node
+	var targets []demand.Target
+	for number := range count {
+		name, zone := fmt.Sprint("node-", number), number%4
+		nodes = append(nodes, demand.Node{Name: name, Zone: fmt.Sprint("zone-", zone), Weight: 1})
+		addr := netip.AddrFrom4([4]byte{127, byte(zone), byte(number >> 8), byte(number)})
+		targets = append(targets, demand.Target{Node: name, Addr: addr})
+	}
+	var follower demand.Follower
+	var round demand.Round
+	now := time.Unix(1e9, 0)
+	for range 3 {
+		now = now.Add(interval)
+		silence := puller.Pull(t.Context(), "secret", targets, 2*time.Second, func(node string, page demandpage.Page) {
+			follower.Heard(node, now, page)
+		})
+		if silence.Nodes > 0 {
+			t.Fatalf("%d of %d are silent: %v", silence.Nodes, count, silence.Why)
+		}
+		round = follower.Round(now, nodes, func(string) bool { return true })
+	}
+	report := round.Services["shop/web-7"]
+	if round.Heard != count || len(round.Services) != 50 || asked.Load() != 3*count {
+		t.Errorf("%d nodes were heard, %d Services are known, %d requests were answered", round.Heard, len(round.Services), asked.Load())
+	}
+	if report.Zone != "zone-1" || math.Abs(report.OffBy-4./7*4) > 0.01 {
+		t.Errorf("off by %.3f in %s, want %.3f in zone-1", report.OffBy, report.Zone, 4./7*4)
+	}
+}

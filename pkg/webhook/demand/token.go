@@ -1,0 +1,42 @@
+package demand
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
+)
+
+// tokenFor is how long a token is good. Each proxy asks the API server about a new one.
+const tokenFor = time.Hour
+
+// token is that of an account that may read the page of proxies, and nothing else. Our own would be good for more, and whoever
+// answers at a node's address sees it.
+type token struct {
+	accounts coreclient.ServiceAccountInterface
+	account  string
+
+	shown       string
+	renew, ends time.Time
+}
+
+// get returns a token, a new one when half of the old one's time is over. While the API server gives none, the old one is shown.
+func (t *token) get(ctx context.Context, now time.Time) (string, error) {
+	if now.Before(t.renew) {
+		return t.shown, nil
+	}
+	seconds := int64(tokenFor / time.Second)
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	answer, err := t.accounts.CreateToken(ctx, t.account, request, metav1.CreateOptions{})
+	switch {
+	case err == nil:
+		t.shown, t.ends = answer.Status.Token, answer.Status.ExpirationTimestamp.Time
+		t.renew = now.Add(t.ends.Sub(now) / 2)
+	case !now.Before(t.ends):
+		return "", fmt.Errorf("get a token of the account %s, which proxies are shown: %w", t.account, err)
+	}
+	return t.shown, nil
+}

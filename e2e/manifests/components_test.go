@@ -24,6 +24,7 @@ var marks = map[string]struct {
 	"default-on-update": {"- UPDATE\n", 2, 3},
 	"certificate-files": {"- --cert-source=files\n", 0, 1},
 	"topology-slices":   {"- --publish-topology\n", 0, 1},
+	"demand":            {"- --measure-demand\n", 0, 1},
 }
 
 // TestTheWebhooksComponentsGoTogether makes a kustomization of each choice of components, as the README has one.
@@ -153,7 +154,8 @@ func TestAComponentOfTheProxyAddsItsLinesAndNoOthers(t *testing.T) {
 	}
 	without := render("")
 	for component, blocks := range map[string][]string{
-		"dns": {"        - --dns-bind-address=127.0.0.1:10053\n"},
+		"dns":    {"        - --dns-bind-address=127.0.0.1:10053\n"},
+		"demand": {"        - --secure-metrics-bind-address=0.0.0.0:10449\n"},
 		"xds": {
 			"        - --xds-bind-address=0.0.0.0:18000\n",
 			"---\n" + kubectl(t, "kustomize", filepath.Join(folder, "xds")),

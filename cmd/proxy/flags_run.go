@@ -103,7 +103,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.nodeCondition, "node-condition", false,
 		"say on the Node when its Services work, as the condition vicinity.dev/ServicesReady; needs the right to patch nodes/status, and "+
 			"what bounds it: manifests/node-condition")
-	flags.StringVar(&f.unreachableNodes, "unreachable-nodes", string(daemon.IgnoreUnreachable),
+	flags.StringVar(&f.unreachableNodes, "unreachable-nodes", string(daemon.AvoidUnreachable),
 		"`WHAT` is done about nodes that do not answer this one while others do: avoid, new connections leave their endpoints as long as "+
 			"others may serve; watch, they are logged and counted; ignore, nobody is dialled")
 	f.dns.register(flags)

@@ -14,7 +14,9 @@ import (
 // The resources about which the proxy hears from the API server: those that it starts with, and all.
 var (
 	firstHeard = []string{"endpointslices", "nodes/evacuated", "nodes/node-1", "servicecidrs", "services"}
-	allHeard   = []string{"endpointslices", "nodes", "nodes/evacuated", "nodes/node-1", "servicecidrs", "services"}
+	allHeard   = []string{
+		"endpointslices", "endpointslices/addresses", "nodes", "nodes/evacuated", "nodes/node-1", "servicecidrs", "services",
+	}
 )
 
 // storm is faults between a proxy and its API server, one after the other, while clients dial.

@@ -13,7 +13,10 @@ import (
 )
 
 // topologyFlags select the source of other nodes' labels.
-type topologyFlags struct{ source, namespace, proxies string }
+type topologyFlags struct {
+	source, namespace, proxies string
+	publishedEvacuations       bool
+}
 
 func (f *topologyFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.source, "node-topology", string(cluster.AutoTopology),
@@ -21,6 +24,9 @@ func (f *topologyFlags) register(flags *pflag.FlagSet) {
 			"webhook publishes; proxies, the EndpointSlices of --proxy-service, which know zones alone; auto, slices while they are "+
 			"published, else proxies while they are on nearly all nodes and no Service asks for more, and nodes otherwise")
 	flags.StringVar(&f.namespace, "topology-namespace", "vicinity-system", "`NAMESPACE` of the webhook that publishes TopologySlices")
+	flags.BoolVar(&f.publishedEvacuations, "published-evacuations", false,
+		"also evacuate the nodes that TopologySlices list as evacuated, by conditions of their Nodes: what a webhook publishes with "+
+			"--evacuate-by-node-conditions. On all nodes or none")
 	flags.StringVar(&f.proxies, "proxy-service", "kube-system/vicinity-proxy",
 		"`NAMESPACE/NAME` of the headless Service over the proxies' own pods; empty: there is none")
 }

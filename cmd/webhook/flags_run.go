@@ -36,6 +36,7 @@ type runFlags struct {
 	measureDemand                 bool
 	demandAccount, proxyService   string
 	demandPort                    uint16
+	publishEvacuations            bool
 	limits                        server.Limits
 
 	logLevel, logFormat string
@@ -84,6 +85,9 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.Uint16Var(&f.demandPort, "demand-port", 10449, "`PORT` at which proxies serve /demand: that of their --secure-metrics-bind-address")
 	flags.StringVar(&f.proxyService, "proxy-service", "kube-system/vicinity-proxy",
 		"`NAMESPACE/NAME` of the Service whose EndpointSlices say where the proxies are, with --measure-demand")
+	flags.BoolVar(&f.publishEvacuations, "publish-evacuations", false,
+		"also say in TopologySlices which Nodes have the condition DrainInProgress, MaintenanceInProgress or GracefulNodeShutdownInProgress "+
+			"(Kubernetes 1.37): proxies with --published-evacuations evacuate them. It needs --publish-topology")
 	f.limits = server.DefaultLimits()
 	flags.Int64Var(&f.limits.InFlight, "max-in-flight", f.limits.InFlight,
 		"`NUMBER` of reviews that are worked on at the same moment; others are refused, to be sent again after a second")
@@ -114,6 +118,9 @@ func (f *runFlags) check() error {
 	}
 	if namespace, name, found := strings.Cut(f.proxyService, "/"); !found || namespace == "" || name == "" {
 		wrong("--proxy-service %q is not NAMESPACE/NAME", f.proxyService)
+	}
+	if f.publishEvacuations && !f.publishTopology {
+		wrong("--publish-evacuations needs --publish-topology")
 	}
 	if f.shutdownDelay < 0 {
 		wrong("--shutdown-delay %s is negative", f.shutdownDelay)

@@ -78,6 +78,7 @@ func apply(t testing.TB) {
 type publisher struct {
 	end  func()
 	seen *counts
+	log  *logs.Log
 }
 
 // counts is what a publisher tells.
@@ -117,13 +118,17 @@ func (c *counts) taken() string {
 	return text
 }
 
-func start(t testing.TB, config *rest.Config, identity string) publisher {
+func start(t testing.TB, config *rest.Config, identity string, edits ...func(*publish.Options)) publisher {
 	t.Helper()
-	seen := &counts{writes: map[string]int{}}
-	made := publish.New(config, publish.Options{
+	seen, log := &counts{writes: map[string]int{}}, logs.New(t, identity)
+	options := publish.Options{
 		Namespace: namespace, Identity: identity, DefaultKeys: func() string { return "" },
-		Log: slog.New(slog.NewTextHandler(logs.New(t, identity), nil)), Observer: seen,
-	})
+		Log: slog.New(slog.NewTextHandler(log, nil)), Observer: seen,
+	}
+	for _, edit := range edits {
+		edit(&options)
+	}
+	made := publish.New(config, options)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- made.Run(ctx) }()
@@ -132,7 +137,7 @@ func start(t testing.TB, config *rest.Config, identity string) publisher {
 		must.Succeed(t, <-ended)
 	})
 	t.Cleanup(end)
-	return publisher{end, seen}
+	return publisher{end, seen, log}
 }
 
 func nodeOf(name, zone string, labels map[string]string) *corev1.Node {
@@ -170,6 +175,9 @@ func published(t testing.TB) (nodes, versions map[string]string) {
 	must.Succeed(t, reader.List(t.Context(), &all))
 	nodes, versions = map[string]string{}, map[string]string{}
 	for _, slice := range all.Items {
+		if _, isOfEvacuated := slice.Labels[topologyslice.EvacuatedLabel]; isOfEvacuated {
+			continue
+		}
 		versions[slice.Name] = slice.ResourceVersion
 		for _, node := range slice.Nodes {
 			var labels []string

@@ -14,6 +14,8 @@ type Why uint8
 const (
 	// Evacuated is a node that has a label which says so.
 	Evacuated Why = iota
+	// Draining is a node whose condition says so, as somebody publishes it. It is evacuated, too.
+	Draining
 	// Unreachable is a node that does not answer this one. Others may see it otherwise.
 	Unreachable
 	// Whys is how many there are.
@@ -25,15 +27,21 @@ var whys = [Whys]struct {
 	// name is the word for an endpoint on such a node, capitalized: it is part of the names of reasons, too.
 	name string
 	// only ends a sentence on endpoints that all run on such nodes, and spared one on an endpoint on such a node in whose
-	// place others serve. {until} and {since} stand for what an Avoid says.
+	// place others serve. {until}, {since} and {condition} stand for what an Avoid says.
 	only, spared string
 	// label on a Node gives the reason, and read reads its value. Without a label somebody observes the node.
 	label string
 	read  func(value string) (isGiven bool, until *time.Time, err error)
+	// evacuates: an operator takes the node out of use, so load balancers are sent away, too.
+	evacuates bool
 }{
 	Evacuated: {
 		name: "Evacuated", only: "is being evacuated, and goes on serving", spared: "is being evacuated{until}",
-		label: policy.EvacuateLabel, read: policy.ParseEvacuate,
+		label: policy.EvacuateLabel, read: policy.ParseEvacuate, evacuates: true,
+	},
+	Draining: {
+		name: "Draining", only: "is being evacuated by a condition, and goes on serving",
+		spared: "is being evacuated while its condition {condition} is True, as a TopologySlice says", evacuates: true,
 	},
 	Unreachable: {
 		name: "Unreachable", only: "does not answer this one, and is tried all the same",
@@ -56,6 +64,9 @@ func (w Why) Spared() string { return whys[w].spared }
 // Label is the label that gives the reason; empty if none does.
 func (w Why) Label() string { return whys[w].label }
 
+// Evacuates reports whether an operator gives the reason, to take the node out of use.
+func (w Why) Evacuates() bool { return whys[w].evacuates }
+
 // Read returns what the labels of a node hold against it for this reason; nil if they say nothing, or something that cannot
 // be read. What has ended counts until somebody who knows the time lifts it.
 func (w Why) Read(labels map[string]string) *Avoid {
@@ -73,6 +84,8 @@ func (w Why) Read(labels map[string]string) *Avoid {
 // Avoid takes the endpoints on a node out of new connections, as long as others may serve in their place.
 type Avoid struct {
 	Why Why
+	// Condition is that of the Node for which it is Draining.
+	Condition string
 	// Until is when it ends; nil: nobody said. Who watches the clock makes a change of it.
 	Until *time.Time
 	// Since is when it began; zero: nobody said.
@@ -97,6 +110,9 @@ type Against struct {
 
 // End says when an evacuation ends, for people.
 func (a *Avoid) End() string {
+	if a.Why == Draining {
+		return "its condition " + a.Condition + " ends"
+	}
 	if a.Until == nil {
 		return "the label " + policy.EvacuateLabel + " goes"
 	}
@@ -105,6 +121,9 @@ func (a *Avoid) End() string {
 
 // Is reports whether that is the reason; of nil none is.
 func (a *Avoid) Is(why Why) bool { return a != nil && a.Why == why }
+
+// IsEvacuation reports whether an operator takes the node out of use; of nil nobody does.
+func (a *Avoid) IsEvacuation() bool { return a != nil && a.Why.Evacuates() }
 
 // Level is 0 for a node against which there is nothing, and more the later its endpoints are tried.
 func (a *Avoid) Level() Rank {
@@ -124,7 +143,8 @@ func (c *Cluster) Avoid(node string) *Avoid { return c.avoid[node] }
 func (c *Cluster) Evacuated() (timed, open int) {
 	for against, avoid := range c.against {
 		switch {
-		case against.Why != Evacuated:
+		case !against.Why.Evacuates():
+		case against.Why != Draining && c.against[Against{against.Node, Draining}] != nil: // it is counted for that
 		case avoid.Until == nil:
 			open++
 		default:

@@ -61,7 +61,7 @@ func (c *Choice) noteAvoided() {
 func whySpared(endpoint *model.PortEndpoint) Reason {
 	return Reason{
 		Code: avoided[endpoint.Avoid.Why].spared, Value: endpoint.Node, Until: endpoint.Avoid.Until,
-		Since: endpoint.Avoid.Since,
+		Since: endpoint.Avoid.Since, Condition: endpoint.Avoid.Condition,
 	}
 }
 

@@ -19,6 +19,8 @@ type Reason struct {
 	Load     *Load          // the numbers, of a Service whose load is bounded
 	Until    *time.Time     // when the evacuation of an endpoint's node ends; nil if it has no end
 	Since    time.Time      // when an endpoint's node stopped answering; zero if nobody said
+	// Condition is the one of an endpoint's node that evacuates it; empty if none does.
+	Condition string
 }
 
 // Why a choice has endpoints.
@@ -150,7 +152,8 @@ func (r Reason) Sentence() string {
 	for i := range sentences {
 		if sentences[i].code == r.Code {
 			words := append(r.Load.words(), "{there}", there(r.Key, r.Value), "{nobody}", r.nobody(),
-				"{key}", r.Key, "{value}", strconv.Quote(r.Value), "{endpoint}", r.Endpoint.String(), "{until}", r.until(), "{since}", r.since())
+				"{key}", r.Key, "{value}", strconv.Quote(r.Value), "{endpoint}", r.Endpoint.String(), "{until}", r.until(), "{since}", r.since(),
+				"{condition}", r.Condition)
 			return strings.NewReplacer(words...).Replace(sentences[i].sentence)
 		}
 	}

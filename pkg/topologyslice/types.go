@@ -23,6 +23,10 @@ const (
 	MaxKeys  = 64
 )
 
+// EvacuatedLabel is on the slices of nodes that are being evacuated, beside those that describe all. Proxies that are asked
+// to follow evacuations follow these alone.
+const EvacuatedLabel = "vicinity.dev/evacuated"
+
 // LeaseName is the Lease of the publisher, in its own namespace.
 const LeaseName = "vicinity-topology"
 
@@ -43,6 +47,9 @@ type TopologySlice struct {
 type Node struct {
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels,omitempty"`
+	// Evacuated is the condition of the Node for which it is being evacuated; empty if it is not. It is said in slices with
+	// EvacuatedLabel alone.
+	Evacuated string `json:"evacuated,omitempty"`
 }
 
 // List is a list of them, called TopologySliceList in the API.
@@ -67,7 +74,7 @@ func (s *TopologySlice) DeepCopy() *TopologySlice {
 }
 
 func (n Node) deepCopy() Node {
-	return Node{Name: n.Name, Labels: maps.Clone(n.Labels)}
+	return Node{Name: n.Name, Labels: maps.Clone(n.Labels), Evacuated: n.Evacuated}
 }
 
 // DeepCopyObject is part of runtime.Object.

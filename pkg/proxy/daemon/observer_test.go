@@ -456,11 +456,13 @@ func TestANodeIsEligibleUnlessItIsUnknownOrLeaves(t *testing.T) {
 		"there":   {ownNode{node: &model.Node{Name: "node-a"}}, true, ""},
 		"leaving": {ownNode{node: &model.Node{Name: "node-a", Leaving: "it is being deleted"}}, false, "it is being deleted"},
 		"evacuated": {
-			ownNode{&model.Node{Name: "node-a"}, &model.Avoid{}}, false,
+			ownNode{node: &model.Node{Name: "node-a"}, evacuation: &model.Avoid{}}, false,
 			"it is being evacuated until the label vicinity.dev/evacuate goes",
 		},
 		"evacuated for a while": {
-			ownNode{&model.Node{Name: "node-a"}, &model.Avoid{Until: new(time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC))}}, false,
+			ownNode{
+				node: &model.Node{Name: "node-a"}, evacuation: &model.Avoid{Until: new(time.Date(2026, 11, 22, 18, 0, 0, 0, time.UTC))},
+			}, false,
 			"it is being evacuated until 2026-11-22 18:00 UTC",
 		},
 	} {

@@ -52,6 +52,8 @@ type Options struct {
 	NodeTopology      cluster.NodeTopology
 	TopologyNamespace string
 	ProxyService      model.ObjectName
+	// PublishedEvacuations: the nodes are evacuated, too, that TopologySlices list as such.
+	PublishedEvacuations bool
 	// UnreachableNodes is what is done about nodes that do not answer this one.
 	UnreachableNodes UnreachableNodes
 	// NodeCondition asks to say on the Node, as a condition, when its Services work.

@@ -77,7 +77,7 @@ func (t *target) weight(member int) float64 {
 // isEvacuated reports whether the members are on nodes that are being evacuated. They are of one rank, or on one node: it
 // holds for all if it does for the first.
 func (t *target) isEvacuated(endpoints []model.PortEndpoint) bool {
-	return endpoints[t.members[0]].Avoid.Is(model.Evacuated)
+	return endpoints[t.members[0]].Avoid.IsEvacuation()
 }
 
 func (f *Fleet) decisionsOf(q Question, census *census) *decisions {

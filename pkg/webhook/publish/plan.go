@@ -19,6 +19,8 @@ type content struct {
 type write struct {
 	name    string   // empty for a slice that is to be created
 	content *content // nil for one that is to be deleted
+	// ofEvacuated: the slice is one of those of evacuated nodes.
+	ofEvacuated bool
 }
 
 // plan returns what is to be written so that all slices together describe these nodes, labels by name, with these keys,
@@ -34,11 +36,29 @@ func plan(now map[string]content, keys []string, nodes map[string]map[string]str
 	return p.writes()
 }
 
+// planEvacuated is plan for the slices of evacuated nodes, which say the condition of each, by name, and no labels.
+func planEvacuated(now map[string]content, conditions map[string]string) []write {
+	p := planner{limit: NodesPerSlice, keys: []string{}, nodes: map[string]map[string]string{}, conditions: conditions}
+	for name := range conditions {
+		p.nodes[name] = nil
+	}
+	p.place(p.keep(now))
+	p.merge()
+	writes := p.writes()
+	for i := range writes {
+		writes[i].ofEvacuated = true
+	}
+	return writes
+}
+
 type planner struct {
 	limit int
 	keys  []string
 	nodes map[string]map[string]string
-	bins  []*bin
+	// conditions are those of the evacuated nodes; nil where that is not said.
+	conditions map[string]string
+
+	bins []*bin
 }
 
 // bin is a slice on its way to what it is to be.
@@ -63,7 +83,7 @@ func (p *planner) keep(now map[string]content) (left []string) {
 			}
 			kept[node.Name] = true
 			b.names = append(b.names, node.Name)
-			b.isChanged = b.isChanged || !maps.Equal(node.Labels, labels)
+			b.isChanged = b.isChanged || !maps.Equal(node.Labels, labels) || node.Evacuated != p.conditions[node.Name]
 		}
 		p.bins = append(p.bins, b)
 	}
@@ -136,9 +156,9 @@ func (p *planner) writes() []write {
 				gone = append(gone, write{name: b.name})
 			}
 		case b.hasGrown:
-			grown = append(grown, write{b.name, p.describe(b.names)})
+			grown = append(grown, write{name: b.name, content: p.describe(b.names)})
 		case b.isChanged:
-			others = append(others, write{b.name, p.describe(b.names)})
+			others = append(others, write{name: b.name, content: p.describe(b.names)})
 		}
 	}
 	return slices.Concat(grown, others, gone)
@@ -148,7 +168,7 @@ func (p *planner) describe(names []string) *content {
 	slices.Sort(names)
 	described := &content{keys: p.keys}
 	for _, name := range names {
-		described.nodes = append(described.nodes, topologyslice.Node{Name: name, Labels: p.nodes[name]})
+		described.nodes = append(described.nodes, topologyslice.Node{Name: name, Labels: p.nodes[name], Evacuated: p.conditions[name]})
 	}
 	return described
 }

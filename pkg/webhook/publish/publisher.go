@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -42,6 +43,9 @@ type Options struct {
 	// DefaultKeys is the list of topology keys that Services are given by the configuration, as an annotation writes it;
 	// empty for none.
 	DefaultKeys func() string
+	// Evacuations: Nodes with one of policy.DrainConditions are published as evacuated. Nodes are then read in full, and
+	// otherwise as their metadata.
+	Evacuations bool
 	Log         *slog.Logger
 	Observer    Observer
 }
@@ -94,6 +98,9 @@ func (p *Publisher) publish(ctx context.Context, leases coordinationclient.Lease
 	if err := topologyslice.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("describe the types: %w", err)
 	}
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return fmt.Errorf("describe Nodes: %w", err)
+	}
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		return fmt.Errorf("describe metadata: %w", err)
 	}
@@ -101,8 +108,9 @@ func (p *Publisher) publish(ctx context.Context, leases coordinationclient.Lease
 	if err != nil {
 		return fmt.Errorf("make an HTTP client: %w", err)
 	}
+	followed := kept(p.options.Evacuations)
 	objects, err := cache.New(p.config, cache.Options{
-		HTTPClient: httpClient, Scheme: scheme, Mapper: mapper(), ByObject: kept(),
+		HTTPClient: httpClient, Scheme: scheme, Mapper: mapper(), ByObject: followed,
 	})
 	if err != nil {
 		return fmt.Errorf("make a cache: %w", err)
@@ -126,7 +134,7 @@ func (p *Publisher) publish(ctx context.Context, leases coordinationclient.Lease
 	if err != nil {
 		return fmt.Errorf("make a controller: %w", err)
 	}
-	for object := range kept() {
+	for object := range followed {
 		if err := made.Watch(source.TypedKind(objects, object, working.changes)); err != nil {
 			return fmt.Errorf("watch: %w", err)
 		}

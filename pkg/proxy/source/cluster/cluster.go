@@ -27,6 +27,8 @@ type Options struct {
 	// TopologySlices keeps its Lease.
 	NodeTopology      NodeTopology
 	TopologyNamespace string
+	// PublishedEvacuations: the nodes are evacuated, too, that TopologySlices list as such.
+	PublishedEvacuations bool
 	// LastGood are the versions that a running proxy has in force of objects that are refused. Load has them in force, too.
 	LastGood []convert.Refusal
 	// Log receives outages, and what else an operator should know.
@@ -34,8 +36,8 @@ type Options struct {
 	// Interrupted is called when the API server no longer sends changes of a resource, with the time and the reason, and
 	// Resumed when it does again: "services", "endpointslices", "servicecidrs", "nodes/NAME" (this node), "nodes" (the
 	// others) or in their place "topologyslices", or "endpointslices/proxies" with "nodes/demand" and "nodes/control-plane";
-	// "nodes/evacuated", "endpointslices/addresses" or "endpointslices/headless". What was sent last stays in force
-	// meanwhile. Both may be nil, and return at once.
+	// "nodes/evacuated", "topologyslices/draining", "endpointslices/addresses" or "endpointslices/headless". What was sent
+	// last stays in force meanwhile. Both may be nil, and return at once.
 	Interrupted func(resource string, since time.Time, err error)
 	Resumed     func(resource string)
 	// TopologyFrom is called when other nodes' labels come from another resource: one of
@@ -102,6 +104,11 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 	}
 	for kind, resource := range nodes.Reasons {
 		w.streams = append(w.streams, w.newStream(w.ask(kind, resource)))
+	}
+	if options.PublishedEvacuations {
+		for kind, resource := range nodes.Published {
+			w.streams = append(w.streams, w.newStream(w.ask(kind, resource)))
+		}
 	}
 	return w
 }

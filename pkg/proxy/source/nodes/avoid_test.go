@@ -336,3 +336,48 @@ func TestWhatIsRememberedIsBounded(t *testing.T) {
 		t.Errorf("remembered are %v, with %d matters and %d questions", s.gone, s.avoided.later.Len(), len(s.asked))
 	}
 }
+
+// TestPublishedEvacuations: a node is avoided while any slice lists it, by the condition of the one whose name comes first, and
+// whatever its label says.
+func TestPublishedEvacuations(t *testing.T) {
+	s := newSite()
+	conditionOf := func() string {
+		avoid := s.takePublished()
+		if avoid == nil {
+			return ""
+		}
+		return avoid.Condition
+	}
+	for _, step := range []struct {
+		slice  string
+		now    map[string]string
+		label  string
+		want   string
+		reason string
+	}{
+		{"b", map[string]string{"node-1": "DrainInProgress"}, "", "DrainInProgress", "it is listed"},
+		{"a", map[string]string{"node-1": "MaintenanceInProgress"}, "", "MaintenanceInProgress", "another slice comes first"},
+		{"a", nil, "", "DrainInProgress", "that slice goes"},
+		{"c", map[string]string{"node-2": "DrainInProgress"}, "", "DrainInProgress", "another node is listed"},
+		{"b", map[string]string{"node-1": "DrainInProgress"}, "true", "DrainInProgress", "it gets the label, too"},
+		{"b", map[string]string{"node-1": "DrainInProgress"}, "false", "DrainInProgress", "it loses the label"},
+		{"b", map[string]string{}, "", "", "no slice lists it"},
+	} {
+		if step.label != "" {
+			s.label("node-1", step.label)
+		}
+		var now any
+		if step.now != nil {
+			now = step.now
+		}
+		s.Put(convert.DrainingNodes, model.ObjectName{Name: step.slice}, now, s.now)
+		if got := conditionOf(); got != step.want {
+			t.Errorf("%s: avoided for %q, want %q", step.reason, got, step.want)
+		}
+	}
+}
+
+// takePublished is what is in force against node-1 for a condition.
+func (s *site) takePublished() *model.Avoid {
+	return s.against[model.Against{Node: "node-1", Why: model.Draining}]
+}

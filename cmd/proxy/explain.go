@@ -190,11 +190,13 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	if len(nodes) == 0 {
 		return fmt.Errorf("explain for all nodes: there is no Node in %s", flags.origin())
 	}
-	refusals, stream := askRefusals(ctx, flags.settings.MetricsBindAddress), explain.NewStream(stdout, flags.output)
-	running := askSummary(ctx, flags.settings.MetricsBindAddress)
+	// No proxy need run here: then what is printed is what one would decide.
+	refusals, _ := status.Read[explain.Refusals](ctx, flags.settings.MetricsBindAddress, "/refused")
+	running, _ := status.Read[status.Summary](ctx, flags.settings.MetricsBindAddress, "/summary")
 	if running != nil && slices.Contains(nodes, running.Node) {
-		tellUnreachable(stderr, running)
+		warnOfUnreachable(stderr, running)
 	}
+	stream := explain.NewStream(stdout, flags.output)
 	for ports, err := range flags.explain(ctx, change, running, nodes, query) {
 		if err != nil {
 			return err
@@ -214,6 +216,13 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	return cli.Exit(exitUnread)
 }
 
+// warnOfUnreachable prints which nodes do not answer that of a running proxy. No object says so.
+func warnOfUnreachable(stderr io.Writer, running *status.Summary) {
+	for _, sentence := range running.Unreachable() {
+		printable.Fprintf(stderr, "proxy: %s\n", sentence)
+	}
+}
+
 // explain explains a state as each of some nodes sees it, one after the other: what all see together is more than fits
 // into memory. What the proxy that runs on one of them has seen alone counts there.
 func (f *explainFlags) explain(
@@ -223,7 +232,7 @@ func (f *explainFlags) explain(
 		for _, node := range nodes {
 			known := change
 			if running != nil && running.Node == node {
-				known = change.Then(avoidedBy(running))
+				known = change.Then(running.Avoids())
 			}
 			cluster := explain.Seen(known, node, f.settings.Tables(model.Families).NodePorts)
 			ports := f.clients(change.Nodes[node]).Ports(cluster, query)

@@ -70,7 +70,7 @@ func TestExplainAsksTheRunningProxyWhichNodesDoNotAnswer(t *testing.T) {
 		told    string
 		decides bool
 	}{
-		"they are avoided":            {fmt.Sprintf(says, "node-a", true, "node-z"), "its endpoints are the last rank here", true},
+		"they are avoided":            {fmt.Sprintf(says, "node-a", true, "node-z"), "its endpoints are tried last here", true},
 		"they are watched":            {fmt.Sprintf(says, "node-a", false, "node-z"), "it is only watched", false},
 		"another node's proxy":        {fmt.Sprintf(says, "node-b", true, "node-z"), "", false},
 		"a proxy that dials nobody":   {`{"node":"node-a","reachability":null}`, "", false},
@@ -85,7 +85,7 @@ func TestExplainAsksTheRunningProxyWhichNodesDoNotAnswer(t *testing.T) {
 			defer server.Close()
 			got := proxyCommand(t, "explain", "--manifests", folder, "--node", "node-a", "--metrics-bind-address",
 				strings.TrimPrefix(server.URL, "http://"))
-			if told := strings.Contains(got.stderr, "does not answer node-a since 2026-03-01T12:00:00Z: "+test.told); told != (test.told != "") {
+			if told := strings.Contains(got.stderr, "has not answered node-a since 2026-03-01T12:00:00Z: "+test.told); told != (test.told != "") {
 				t.Errorf("told: %s", got.stderr)
 			}
 			decides := strings.Contains(got.stdout, "[NodeUnreachable]") || strings.Contains(got.stdout, "[OnlyUnreachable]")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
 // runWhy prints why a node does not use an endpoint, and after which changes it would.
@@ -31,9 +32,10 @@ func runWhy(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, 
 		return err
 	}
 	known := forecast.NewCluster(objects, flags.view())
-	if running := askSummary(ctx, flags.settings.MetricsBindAddress); running != nil && running.Node == flags.node {
-		tellUnreachable(stderr, running)
-		known = known.AsSeen(avoidedBy(running).Avoid)
+	running, _ := status.Read[status.Summary](ctx, flags.settings.MetricsBindAddress, "/summary") // none need run here
+	if running != nil && running.Node == flags.node {
+		warnOfUnreachable(stderr, running)
+		known = known.AsSeen(running.Avoids().Avoid)
 	}
 	answers, refused, err := known.Reasons(flags.node, query, flags.why, time.Now())
 	warnOf(stderr, refused)

@@ -21,6 +21,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast/measured"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
@@ -168,7 +169,7 @@ func (f *forecastFlags) Validate() error {
 		errs = append(errs, err)
 	}
 	if f.perGB = 0; f.price != "" {
-		if f.perGB, err = parsePrice(f.price); err != nil {
+		if f.perGB, err = forecast.ParsePrice(f.price); err != nil {
 			errs = append(errs, fmt.Errorf("--price: %w", err))
 		}
 		if f.demand == "" {
@@ -209,14 +210,7 @@ func (f *forecastFlags) parseChanges() error {
 		add("without-nodes", forecast.WithoutNodes{Selector: selector}, err)
 	}
 	for _, text := range f.evacuate {
-		evacuate := forecast.Evacuate{Zone: text}
-		var err error
-		if text == "" { // which would be all Nodes without a zone
-			err = errors.New("the name of a zone, or a selector, is missing")
-		}
-		if strings.ContainsAny(text, "=!,()") {
-			evacuate.Selector, err = labels.Parse(text)
-		}
+		evacuate, err := forecast.ParseEvacuate(text)
 		add("evacuate", evacuate, err)
 	}
 	for _, text := range f.annotate {
@@ -322,21 +316,18 @@ func (f *forecastFlags) notFound(state forecast.Cluster, query explain.Query) er
 	return state.NotFound(query.Service)
 }
 
-// maxDemand bounds the file of --demand, in bytes: ten series of each of 20,000 Nodes.
-const maxDemand = 64 << 20
-
 func (f *forecastFlags) readDemand(state forecast.Cluster, options *forecast.Options) error {
-	measured, err := f.readMeasured()
+	demand, err := measured.Read(f.demand, f.perGB > 0)
 	if _, isOfFile := errors.AsType[*fs.PathError](err); isOfFile { // which names it
 		return fmt.Errorf("--demand: %w", err)
 	}
 	if err != nil {
 		return fmt.Errorf("--demand %s: %w", f.demand, err)
 	}
-	if options.Demand, err = measured.weights.Demand(state); err != nil {
+	if options.Demand, err = demand.Weights.Demand(state); err != nil {
 		return fmt.Errorf("--demand %s: %w", f.demand, err)
 	}
-	options.Asked, f.traffic = measured.asked, measured.traffic
+	options.Asked, f.traffic = demand.Asked, demand.Traffic
 	options.DemandFrom = "Nodes ask as " + f.demand + " says."
 	return nil
 }

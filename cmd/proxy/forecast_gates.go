@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -38,18 +35,16 @@ func (f *gateFlags) Validate() error {
 	for _, gate := range []struct {
 		name, text string
 		limit      **float64
-		isLoad     bool
-	}{{"max-load", f.maxLoad, &f.limits.MaxLoad, true}, {"min-near", f.minNear, &f.limits.MinNear, false},
-		{"max-refused", f.maxRefused, &f.limits.MaxRefused, false}} {
+		parse      func(string) (float64, error)
+	}{
+		{"max-load", f.maxLoad, &f.limits.MaxLoad, forecast.ParseLoad},
+		{"min-near", f.minNear, &f.limits.MinNear, forecast.ParseShare},
+		{"max-refused", f.maxRefused, &f.limits.MaxRefused, forecast.ParseShare},
+	} {
 		if !f.flags.Changed(gate.name) {
 			continue
 		}
-		limit, err := readShare(gate.text)
-		if err == nil && gate.isLoad {
-			err = checkLoad(gate.text, limit)
-		} else if err == nil {
-			err = checkShare(gate.text, limit)
-		}
+		limit, err := gate.parse(gate.text)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("--%s %s %w", gate.name, cmp.Or(gate.text, `""`), err))
 		}
@@ -59,39 +54,3 @@ func (f *gateFlags) Validate() error {
 }
 
 func (f *gateFlags) isGate() bool { return f.limits != forecast.Limits{} }
-
-// readShare reads a number, or a percentage.
-func readShare(text string) (float64, error) {
-	digits, isPercent := strings.CutSuffix(text, "%")
-	number, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
-	if err != nil || math.IsNaN(number) || math.IsInf(number, 0) {
-		return 0, errors.New("is neither a number nor a percentage")
-	}
-	if isPercent {
-		number /= 100
-	}
-	return number, nil
-}
-
-// manyTimes and more is probably a percentage without its sign.
-const manyTimes = 100
-
-func checkLoad(text string, times float64) error {
-	switch {
-	case times <= 0:
-		return errors.New("must be more than 0")
-	case times >= manyTimes && !strings.HasSuffix(text, "%"):
-		return fmt.Errorf("is so many times the mean; did you mean %s%%?", text)
-	}
-	return nil
-}
-
-func checkShare(text string, share float64) error {
-	switch {
-	case share >= 0 && share <= 1:
-		return nil
-	case share > 1 && share <= 100 && !strings.HasSuffix(text, "%"):
-		return fmt.Errorf("must be from 0 to 1, or from 0%% to 100%%; did you mean %s%%?", text)
-	}
-	return errors.New("must be from 0 to 1, or from 0% to 100%")
-}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -16,7 +15,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 )
 
@@ -72,13 +70,15 @@ func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags)
 	if err := flags.checkNode(stderr, flags.nodeNames(change.Nodes)); err != nil {
 		return err
 	}
-	config := flags.settings.Tables(model.Families)
+	tables := flags.settings.Tables(model.Families)
 	node := change.Nodes[flags.node]
 	if node != nil {
 		change.LocalAddrs = node.Addresses
 	}
-	warnOfRendering(stderr, config, change, node)
-	wanted, err := audit.Want(ctx, flags.node, config, dns.Zone{}, change, nil)
+	for _, sentence := range config.RenderWarnings(tables, node, change.Services) {
+		printable.Fprintf(stderr, "warning: %s\n", sentence)
+	}
+	wanted, err := audit.Want(ctx, flags.node, tables, dns.Zone{}, change, nil)
 	if err != nil {
 		return err
 	}
@@ -89,27 +89,4 @@ func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags)
 		return unreadableError{errors.New(lack)}
 	}
 	return nil
-}
-
-// warnOfRendering prints what 'run' would log about the settings, as far as the manifests make it matter.
-func warnOfRendering(stderr io.Writer, tables ruleset.Config, change model.Change, node *model.Node) {
-	var sentences []string
-	if hasNodePort(change) {
-		sentences = append(config.TableWarnings(tables), config.NodePortWarning(tables, node))
-	}
-	for _, sentence := range append(sentences, config.PodWarning(tables, node)) {
-		if sentence != "" {
-			printable.Fprintf(stderr, "warning: %s\n", sentence)
-		}
-	}
-}
-
-// hasNodePort reports whether a change brings a Service with a node port.
-func hasNodePort(change model.Change) bool {
-	for _, service := range change.Services {
-		if service != nil && slices.ContainsFunc(service.Ports, func(port model.ServicePort) bool { return port.NodePort != 0 }) {
-			return true
-		}
-	}
-	return false
 }

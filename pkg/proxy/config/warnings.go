@@ -47,6 +47,25 @@ func PodWarning(config ruleset.Config, node *model.Node) string {
 	return ""
 }
 
+// RenderWarnings returns all of these sentences, as far as Services make them matter.
+func RenderWarnings(config ruleset.Config, node *model.Node, services map[model.ObjectName]*model.Service) []string {
+	var sentences []string
+	if hasNodePort(services) {
+		sentences = append(TableWarnings(config), NodePortWarning(config, node))
+	}
+	sentences = append(sentences, PodWarning(config, node))
+	return slices.DeleteFunc(sentences, func(sentence string) bool { return sentence == "" })
+}
+
+func hasNodePort(services map[model.ObjectName]*model.Service) bool {
+	for _, service := range services {
+		if service != nil && slices.ContainsFunc(service.Ports, func(port model.ServicePort) bool { return port.NodePort != 0 }) {
+			return true
+		}
+	}
+	return false
+}
+
 // PodsUnknown says why pods of a family are not distinguished from other clients on a node; empty if they are.
 func PodsUnknown(detector ruleset.LocalTraffic, family model.Family, node *model.Node) string {
 	switch {

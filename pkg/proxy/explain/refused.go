@@ -25,8 +25,11 @@ type Refusal struct {
 	InForce bool `json:"inForce"`
 }
 
-// Mark enters the refusals into the ports of that node.
-func (r Refusals) Mark(ports []Port) {
+// Mark enters the refusals into the ports of that node. Of nil nothing is known.
+func (r *Refusals) Mark(ports []Port) {
+	if r == nil {
+		return
+	}
 	byService := map[string]*Refusal{}
 	for i := range r.Services {
 		byService[r.Services[i].Service] = &r.Services[i]

@@ -98,6 +98,18 @@ type Evacuate struct {
 	Selector labels.Selector // nil if it is a zone
 }
 
+// ParseEvacuate reads the name of a zone, or a label selector.
+func ParseEvacuate(text string) (Evacuate, error) {
+	if text == "" { // which would be all Nodes without a zone
+		return Evacuate{}, errors.New("the name of a zone, or a selector, is missing")
+	}
+	if !strings.ContainsAny(text, "=!,()") {
+		return Evacuate{Zone: text}, nil
+	}
+	selector, err := labels.Parse(text)
+	return Evacuate{Selector: selector}, err
+}
+
 func (e Evacuate) apply(c *Cluster, _ map[model.ObjectName]bool) error {
 	chosen := 0
 	for i, node := range c.nodes {

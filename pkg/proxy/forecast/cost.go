@@ -6,6 +6,8 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
@@ -105,3 +107,13 @@ func unitOf(most float64) byteUnit {
 }
 
 func (u byteUnit) text(bytes float64) string { return fmt.Sprintf("%.2f %s", bytes/u.bytes, u.name) }
+
+// ParsePrice reads a price of a gigabyte, such as 0.01/GB.
+func ParsePrice(text string) (perGB float64, err error) {
+	number, isPerGB := strings.CutSuffix(text, "/GB")
+	perGB, err = strconv.ParseFloat(number, 64)
+	if isPrice := err == nil && isPerGB && perGB > 0 && perGB < 1e6; !isPrice {
+		return 0, fmt.Errorf("%q is no price of a gigabyte, such as 0.01/GB", text)
+	}
+	return perGB, nil
+}

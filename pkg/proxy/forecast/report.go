@@ -1,7 +1,5 @@
 package forecast
 
-import "fmt"
-
 // Report is where new connections go. All shares are parts of 1 of all connections that are asked for, refused ones too:
 // what stays in the zone, what goes to other zones, what has unknown zones, and what is refused make 1.
 //
@@ -160,37 +158,4 @@ type Advice struct {
 	Sentence string `json:"sentence"`
 	// Set is what to put into the Service's manifest, as YAML. What is null there has to go.
 	Set string `json:"set"`
-}
-
-// besideUnknown says that the zones of a part are not known.
-func besideUnknown(part float64) string {
-	if part == 0 {
-		return ""
-	}
-	return fmt.Sprintf(" (the zones of %s are unknown)", percent(part))
-}
-
-// Limits are what a Service must keep: its busiest endpoint expects no more than so many times the mean, so much stays in
-// the zone of what is known, and no more is refused. Nil: that is not asked.
-type Limits struct{ MaxLoad, MinNear, MaxRefused *float64 }
-
-// Missed says, as a sentence each, which Services miss some limits. It is about the first setting: as it is.
-func (r *Report) Missed(limits Limits) []string {
-	var sentences []string
-	for i := range r.Services {
-		service, now := &r.Services[i], &r.Services[i].Outlooks[0]
-		say := func(format string, args ...any) {
-			sentences = append(sentences, service.Service+": "+fmt.Sprintf(format, args...))
-		}
-		if most := limits.MaxRefused; most != nil && now.Refused > *most {
-			say("%s of its connections are refused, and --max-refused is %s", percent(now.Refused), percent(*most))
-		}
-		if most := limits.MaxLoad; most != nil && now.Busiest.Load > *most {
-			say("%s expects %s times the mean, and --max-load is %g", now.Busiest.Endpoint, times(now.Busiest.Load), *most)
-		}
-		if least := limits.MinNear; least != nil && now.Zone < rounded(*least*(1-now.UnknownZones)) {
-			say("%s of its connections stay in the zone%s, and --min-near is %g", percent(now.Zone), besideUnknown(now.UnknownZones), *least)
-		}
-	}
-	return sentences
 }

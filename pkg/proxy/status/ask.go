@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -20,7 +21,8 @@ const (
 	maxPage = 16 << 20
 )
 
-// ErrNoPage says that the proxy serves no such page: a feature gate closes it, or the program is older than the page.
+// ErrNoPage says that there is no such page: a feature gate closes it, the proxy is older than the page, or it is another
+// program.
 var ErrNoPage = errors.New("there is no such page")
 
 // Ask reads a page of the proxy that runs on this machine. There may be none, or another program.
@@ -42,6 +44,19 @@ func Ask(ctx context.Context, address, page string) ([]byte, error) {
 		err = fmt.Errorf("%s answers %d %s", page, status, http.StatusText(status))
 	}
 	return body, err
+}
+
+// Read reads a page of JSON.
+func Read[T any](ctx context.Context, address, page string) (*T, error) {
+	text, err := Ask(ctx, address, page)
+	if err != nil {
+		return nil, err
+	}
+	content := new(T)
+	if err := json.Unmarshal(text, content); err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", page, ErrNoPage, err)
+	}
+	return content, nil
 }
 
 // ReadFlags reads the page /flagz: the flags that have another value than by default.

@@ -1,8 +1,11 @@
 package status
 
 import (
+	"fmt"
 	"sync"
 	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
 // Summary is what the page /summary says of the proxy: whether the kernel agrees with the cluster, as far as the proxy
@@ -51,6 +54,35 @@ type Reachability struct {
 	// judged.
 	Answering     int `json:"answering"`
 	NeverAnswered int `json:"neverAnswered"`
+}
+
+// Avoids returns what the proxy tries last because nodes do not answer it. No object says so.
+func (s *Summary) Avoids() model.Change {
+	if s == nil || s.Reachability == nil || !s.Reachability.Avoided {
+		return model.Change{}
+	}
+	avoid := map[model.Against]*model.Avoid{}
+	for _, node := range s.Reachability.Unreachable {
+		avoid[model.Against{Node: node.Node, Why: model.Unreachable}] = &model.Avoid{Why: model.Unreachable, Since: node.Since}
+	}
+	return model.Change{Avoid: avoid}
+}
+
+// Unreachable says in a sentence each which nodes do not answer the proxy's own.
+func (s *Summary) Unreachable() []string {
+	if s.Reachability == nil {
+		return nil
+	}
+	becomes := "its endpoints are tried last here"
+	if !s.Reachability.Avoided {
+		becomes = "it is only watched (--unreachable-nodes), and its endpoints are used like those of any node"
+	}
+	var sentences []string
+	for _, node := range s.Reachability.Unreachable {
+		sentences = append(sentences, fmt.Sprintf("node %s has not answered %s since %s: %s",
+			node.Node, s.Node, node.Since.UTC().Format(time.RFC3339), becomes))
+	}
+	return sentences
 }
 
 // UnreachableNode is a node that does not answer.

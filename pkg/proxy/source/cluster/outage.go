@@ -28,6 +28,10 @@ type outage struct {
 //
 // A watch that begins ends an outage only if it lasts: one that goes on from a version that is not known any more is
 // answered, and its first event says so (410). Clients then list anew, after the same pause.
+//
+// Failed requests alone would take some 100 lines less, and report a refused connection as soon. But where something
+// answers each watch and breaks it, no request ever fails. Measured with a Reflector: such an outage is reported after
+// 3.4 s, and would never be; a bookmark that does not come would tell after a minute.
 const (
 	unnoticed = 2 * time.Second
 	lasting   = time.Second

@@ -1,4 +1,5 @@
-package main
+// Package measured reads what was measured of a cluster's connections and bytes, for a forecast.
+package measured
 
 import (
 	"bytes"
@@ -6,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	dto "github.com/prometheus/client_model/go"
@@ -17,33 +17,36 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
 )
 
-// measured is what was measured of who asks, and of bytes.
-type measured struct {
-	weights forecast.Weights
-	// asked is what nodes ask of single Services.
-	asked map[string]forecast.Weights
-	// traffic is nil unless there is a price.
-	traffic forecast.Traffic
+// Demand is how much clients ask, and how many bytes that moves.
+type Demand struct {
+	Weights forecast.Weights
+	// Asked is what nodes ask of single Services.
+	Asked map[string]forecast.Weights
+	// Traffic is nil if it was not wanted.
+	Traffic forecast.Traffic
 }
 
-// readMeasured reads --demand: a file, or a folder with the metrics of each node in NODE.prom.
-func (f *forecastFlags) readMeasured() (m measured, err error) {
-	if info, err := os.Stat(f.demand); err == nil && info.IsDir() {
-		return readMetrics(f.demand)
+// maxFile bounds a file, in bytes: ten series of each of 20,000 Nodes.
+const maxFile = 64 << 20
+
+// Read reads a file, or a folder with the metrics of each node in NODE.prom.
+func Read(path string, wantsTraffic bool) (d Demand, err error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return readMetrics(path)
 	}
-	text, err := limited.ReadFile(f.demand, maxDemand)
+	text, err := limited.ReadFile(path, maxFile)
 	if err != nil {
-		return m, err
+		return d, err
 	}
-	if m.weights, err = forecast.ParseWeights(text); err != nil {
-		return m, err
+	if d.Weights, err = forecast.ParseWeights(text); err != nil {
+		return d, err
 	}
 	samples, err := forecast.ParseSamples(text)
-	m.asked = forecast.AskedOf(samples)
-	if err == nil && f.perGB > 0 {
-		m.traffic, err = forecast.TrafficOf(samples)
+	d.Asked = forecast.AskedOf(samples)
+	if err == nil && wantsTraffic {
+		d.Traffic, err = forecast.TrafficOf(samples)
 	}
-	return m, err
+	return d, err
 }
 
 // The metrics that are read. A proxy without --account has none of them.
@@ -57,28 +60,28 @@ const (
 
 // readMetrics reads what proxies answered at /metrics: a node asks as much as it made connections a second since its proxy
 // began; the file was written when that ended.
-func readMetrics(folder string) (m measured, err error) {
+func readMetrics(folder string) (d Demand, err error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.prom"))
 	if err != nil {
-		return m, err
+		return d, err
 	}
 	if len(files) == 0 {
-		return m, errors.New("there is no NODE.prom in the folder: what /metrics of each node's proxy says")
+		return d, errors.New("there is no NODE.prom in the folder: what /metrics of each node's proxy says")
 	}
-	m.weights = forecast.Weights{}
+	d.Weights = forecast.Weights{}
 	var asked, traffic []forecast.Sample
 	for _, file := range files {
 		node := strings.TrimSuffix(filepath.Base(file), ".prom")
 		rates, err := readNode(file, node)
 		if err != nil {
-			return m, fmt.Errorf("%s: %w", filepath.Base(file), err)
+			return d, fmt.Errorf("%s: %w", filepath.Base(file), err)
 		}
-		m.weights[node] = rates.connections
+		d.Weights[node] = rates.connections
 		asked, traffic = append(asked, rates.asked...), append(traffic, rates.traffic...)
 	}
-	m.asked = forecast.AskedOf(asked)
-	m.traffic, err = forecast.TrafficOf(traffic)
-	return m, err
+	d.Asked = forecast.AskedOf(asked)
+	d.Traffic, err = forecast.TrafficOf(traffic)
+	return d, err
 }
 
 // rates are connections and bytes a second of one node.
@@ -88,7 +91,7 @@ type rates struct {
 }
 
 func readNode(file, node string) (r rates, err error) {
-	text, err := limited.ReadFile(file, maxDemand)
+	text, err := limited.ReadFile(file, maxFile)
 	if err != nil {
 		return r, err
 	}
@@ -132,14 +135,4 @@ func samplesOf(family *dto.MetricFamily, node string, seconds float64) []forecas
 		samples = append(samples, forecast.Sample{Labels: labels, Value: metric.GetCounter().GetValue() / seconds})
 	}
 	return samples
-}
-
-// parsePrice reads a price, such as 0.01/GB.
-func parsePrice(text string) (perGB float64, err error) {
-	number, isPerGB := strings.CutSuffix(text, "/GB")
-	perGB, err = strconv.ParseFloat(number, 64)
-	if isPrice := err == nil && isPerGB && perGB > 0 && perGB < 1e6; !isPrice {
-		return 0, fmt.Errorf("%q is no price of a gigabyte, such as 0.01/GB", text)
-	}
-	return perGB, nil
 }

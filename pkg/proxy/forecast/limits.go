@@ -1,0 +1,86 @@
+package forecast
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Limits are what a Service must keep: its busiest endpoint expects no more than so many times the mean, so much stays in
+// the zone of what is known, and no more is refused. Nil: that is not asked.
+type Limits struct{ MaxLoad, MinNear, MaxRefused *float64 }
+
+// Missed says, as a sentence each, which Services miss some limits. It is about the first setting: as it is.
+func (r *Report) Missed(limits Limits) []string {
+	var sentences []string
+	for i := range r.Services {
+		service, now := &r.Services[i], &r.Services[i].Outlooks[0]
+		say := func(format string, args ...any) {
+			sentences = append(sentences, service.Service+": "+fmt.Sprintf(format, args...))
+		}
+		if most := limits.MaxRefused; most != nil && now.Refused > *most {
+			say("%s of its connections are refused, and --max-refused is %s", percent(now.Refused), percent(*most))
+		}
+		if most := limits.MaxLoad; most != nil && now.Busiest.Load > *most {
+			say("%s expects %s times the mean, and --max-load is %g", now.Busiest.Endpoint, times(now.Busiest.Load), *most)
+		}
+		if least := limits.MinNear; least != nil && now.Zone < rounded(*least*(1-now.UnknownZones)) {
+			say("%s of its connections stay in the zone%s, and --min-near is %g", percent(now.Zone), besideUnknown(now.UnknownZones), *least)
+		}
+	}
+	return sentences
+}
+
+// besideUnknown says that the zones of a part are not known.
+func besideUnknown(part float64) string {
+	if part == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (the zones of %s are unknown)", percent(part))
+}
+
+// ParseLoad reads a limit of the load, in times the mean: a number, or a percentage.
+func ParseLoad(text string) (float64, error) {
+	times, err := parseNumber(text)
+	switch {
+	case err != nil:
+		return 0, err
+	case times <= 0:
+		return 0, errors.New("must be more than 0")
+	case times >= manyTimes && !strings.HasSuffix(text, "%"):
+		return 0, fmt.Errorf("is so many times the mean; did you mean %s%%?", text)
+	}
+	return times, nil
+}
+
+// manyTimes and more is probably a percentage without its sign.
+const manyTimes = 100
+
+// ParseShare reads a limit of a share: a number, or a percentage.
+func ParseShare(text string) (float64, error) {
+	share, err := parseNumber(text)
+	switch {
+	case err != nil:
+		return 0, err
+	case share >= 0 && share <= 1:
+		return share, nil
+	case share > 1 && share <= 100 && !strings.HasSuffix(text, "%"):
+		return 0, fmt.Errorf("must be from 0 to 1, or from 0%% to 100%%; did you mean %s%%?", text)
+	}
+	return 0, errors.New("must be from 0 to 1, or from 0% to 100%")
+}
+
+// parseNumber reads a number, or a percentage.
+func parseNumber(text string) (float64, error) {
+	digits, isPercent := strings.CutSuffix(text, "%")
+	number, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
+	if err != nil || math.IsNaN(number) || math.IsInf(number, 0) {
+		return 0, errors.New("is neither a number nor a percentage")
+	}
+	if isPercent {
+		number /= 100
+	}
+	return number, nil
+}

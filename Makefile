@@ -1,7 +1,7 @@
 # All commands for this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help build lab-program programs installed check test demo lint bench xds-grpc-js xds-envoy xds-lab e2e e2e-kind e2e-upstream release test-arm64 lab lab-down lab-build root
+.PHONY: help build lab-program programs installed check test demo lint bench xds-grpc-js xds-envoy xds-lab e2e e2e-power-loss e2e-kind e2e-upstream release test-arm64 lab lab-down lab-build root
 
 # Debian keeps nft in /usr/sbin, which is not on every user's PATH.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -100,7 +100,13 @@ e2e: root build lab-program ## Run the suites in e2e/suites in a lab of six node
 	@trap 'status=$$?; [ -n "$(KEEP)" ] || bin/lab down --dir bin/e2e || status=1; exit $$status' EXIT; trap 'exit 130' INT TERM; \
 	bin/lab up --dir bin/e2e --nodes 6 --node-dns --install-webhook manifests/webhook/topology-slices && KUBECONFIG=bin/e2e/kubeconfig \
 	STOP_NODES='$(CURDIR)/bin/lab stop --dir $(CURDIR)/bin/e2e' START_NODES='$(CURDIR)/bin/lab start --dir $(CURDIR)/bin/e2e' \
-	$(AS_BUILT) e2e/suites/run
+	LABEL_FILTER='!thorough$(if $(LABEL_FILTER), && ($(LABEL_FILTER)))' $(AS_BUILT) e2e/suites/run
+
+e2e-power-loss: root build lab-program ## Cut the power of nodes in such a lab, and count what fails with Vicinity, and with kube-proxy beside it
+	@trap 'status=$$?; [ -n "$(KEEP)" ] || bin/lab down --dir bin/e2e || status=1; exit $$status' EXIT; trap 'exit 130' INT TERM; \
+	bin/lab up --dir bin/e2e --nodes 6 --kube-proxy --install manifests/beside-kube-proxy && KUBECONFIG=bin/e2e/kubeconfig \
+	STOP_NODES='$(CURDIR)/bin/lab stop --dir $(CURDIR)/bin/e2e' START_NODES='$(CURDIR)/bin/lab start --dir $(CURDIR)/bin/e2e' \
+	LABEL_FILTER=power-loss $(AS_BUILT) e2e/suites/run
 
 e2e-kind: ## Run the same suites in kind (needs docker, kind, kubectl; without a registry: e2e/kind/README.md)
 	e2e/kind/run

@@ -13,7 +13,7 @@ import (
 //
 //	GET    /healthz                   200 while ready, else 503
 //	POST   /ready?value=BOOL          says whether it is
-//	GET    /dial?network=tcp|udp&address=HOST:PORT&count=N&timeout=2s&interval=0s&source_port=N
+//	GET    /dial?network=tcp|udp&address=HOST:PORT&count=N&timeout=2s&interval=0s&source_port=N&overlap=BOOL
 //	POST   /hold?address=HOST:PORT    opens a connection and keeps talking on it: {"id"}
 //	GET    /hold/ID                   {"alive", "echoes", "error"}
 //	DELETE /hold/ID                   closes it

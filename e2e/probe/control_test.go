@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -118,6 +119,26 @@ func TestDiallingDistinguishesARefusalFromSilence(t *testing.T) {
 	}
 }
 
+func TestConnectionsThatOverlapDoNotWaitForEachOther(t *testing.T) {
+	c := newTestControl(t)
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and no program answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { silent.Close() })
+	began := time.Now()
+	got := c.dial(url.Values{
+		"address": {silent.Addr().String()}, "count": {"50"}, "timeout": {"2s"}, "interval": {"1ms"}, "overlap": {"true"},
+	})
+	failed := 0
+	for _, times := range got.Errors {
+		failed += times
+	}
+	if took := time.Since(began); failed != 50 || took > 50*time.Second {
+		t.Errorf("%+v after %v, want 50 errors, and not one after the other", got, took)
+	}
+}
+
 func TestDiallingFromAFixedPortWorksAgainAtOnce(t *testing.T) {
 	s, c := newServer(t, "web-1"), newTestControl(t)
 	for network, address := range map[string]string{"tcp": s.tcp, "udp": s.udp} {
@@ -136,6 +157,7 @@ func TestAnOrderThatMakesNoSenseIsRefused(t *testing.T) {
 	for _, query := range []url.Values{
 		{}, {"address": {"127.0.0.1:1"}, "network": {"sctp"}}, {"address": {"127.0.0.1:1"}, "count": {"-1"}},
 		{"address": {"127.0.0.1:1"}, "timeout": {"soon"}}, {"address": {"127.0.0.1:1"}, "source_port": {"70000"}},
+		{"address": {"127.0.0.1:1"}, "overlap": {"often"}},
 	} {
 		if status := c.ask(http.MethodGet, "/dial", query, nil); status != http.StatusBadRequest {
 			t.Errorf("%v: status %d", query, status)

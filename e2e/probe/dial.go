@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -29,9 +30,18 @@ func serveDial(w http.ResponseWriter, r *http.Request) {
 	answer(w, order.dial(r.Context()))
 }
 
-// dial connects as often as the order says, one connection after the other.
+// dial connects as often as the order says: one connection after the other, or each at its time.
 func (o order) dial(ctx context.Context) answers {
 	a := answers{Answers: map[string]int{}, Clients: map[string]int{}, Errors: map[string]int{}}
+	var mutex sync.Mutex
+	connect := func() {
+		start := time.Now()
+		server, client, err := o.ask(ctx)
+		mutex.Lock()
+		defer mutex.Unlock()
+		a.add(server, client, err, time.Since(start))
+	}
+	var connecting sync.WaitGroup
 	for i := range o.count {
 		if i > 0 && o.interval > 0 {
 			select {
@@ -39,17 +49,24 @@ func (o order) dial(ctx context.Context) answers {
 			case <-time.After(o.interval):
 			}
 		}
-		start := time.Now()
-		server, client, err := o.ask(ctx)
-		if err != nil {
-			a.Errors[plain(err)]++
-			continue
+		if o.overlap {
+			connecting.Go(connect)
+		} else {
+			connect()
 		}
-		a.Answers[server]++
-		a.Clients[client]++
-		a.SlowestMS = max(a.SlowestMS, float64(time.Since(start).Microseconds())/1000)
 	}
+	connecting.Wait()
 	return a
+}
+
+func (a *answers) add(server, client string, err error, took time.Duration) {
+	if err != nil {
+		a.Errors[plain(err)]++
+		return
+	}
+	a.Answers[server]++
+	a.Clients[client]++
+	a.SlowestMS = max(a.SlowestMS, float64(took.Microseconds())/1000)
 }
 
 // ask connects once and reads the greeting.

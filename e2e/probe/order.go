@@ -16,6 +16,7 @@ type order struct {
 	timeout    time.Duration // of each connection
 	interval   time.Duration // between two of them
 	sourcePort int           // 0: any
+	overlap    bool          // none waits for the end of those before it
 }
 
 const (
@@ -42,7 +43,7 @@ func readOrder(r *http.Request) (o order, err error) {
 	}
 	return o, errors.Join(
 		number(r, "count", &o.count, maxCount), number(r, "source_port", &o.sourcePort, 65535),
-		duration(r, "timeout", &o.timeout), duration(r, "interval", &o.interval),
+		duration(r, "timeout", &o.timeout), duration(r, "interval", &o.interval), boolean(r, "overlap", &o.overlap),
 	)
 }
 
@@ -65,6 +66,19 @@ func duration(r *http.Request, name string, into *time.Duration) error {
 		return nil
 	}
 	value, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	*into = value
+	return nil
+}
+
+func boolean(r *http.Request, name string, into *bool) error {
+	text := r.FormValue(name)
+	if text == "" {
+		return nil
+	}
+	value, err := strconv.ParseBool(text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// neighbourPatience is a little less than how long the kernel looks for a neighbour of which it knows nothing: three
-// solicitations, a second apart. Then it tells clients of IPv6 "no route to host", and their dials end at once. On one
-// link, without a cable, a verdict that comes later comes too late for those who dialled before.
-const neighbourPatience = 2500 * time.Millisecond
+// neighbourPatience is how early a verdict has to come where nodes share a link and one has no cable. The kernel looks for a
+// neighbour of which it knows nothing for three seconds. Then it tells all clients of IPv6 that wait "no route to host", and
+// their dials end at once. They send a SYN each second: one of them has to come between the verdict and that moment.
+const neighbourPatience = 1800 * time.Millisecond
 
 // TestNewConnectionsLeaveADeadNode: one of three nodes with endpoints is gone for a while, in silence or with its cable, while a
 // client dials a hundred times a second in either family. Nobody fails who waits for long enough: five seconds are, unless the

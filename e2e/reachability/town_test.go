@@ -29,7 +29,7 @@ const (
 	metricsAddress = "127.0.0.1:10249"
 	podPort        = 8080
 	// learnt is how long it may take until each node was dialled once.
-	learnt = 30 * time.Second
+	learnt = time.Minute
 	// patient is how long most clients wait for an answer.
 	patient = 5 * time.Second
 )

@@ -45,11 +45,21 @@ func (c cluster) expectRolledOut(ctx context.Context) {
 // proxyPods returns Vicinity's pods.
 func (c cluster) proxyPods(ctx context.Context) []corev1.Pod {
 	GinkgoHelper()
+	pods, err := c.findProxyPods(ctx)
+	Expect(err).NotTo(HaveOccurred())
+	return pods
+}
+
+func (c cluster) findProxyPods(ctx context.Context) ([]corev1.Pod, error) {
 	found, err := c.AppsV1().DaemonSets(proxyNamespace).Get(ctx, proxyDaemonSet(), metav1.GetOptions{})
-	Expect(err).NotTo(HaveOccurred())
+	if err != nil {
+		return nil, err
+	}
 	list, err := c.CoreV1().Pods(proxyNamespace).List(ctx, metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(found.Spec.Selector)})
-	Expect(err).NotTo(HaveOccurred())
-	return list.Items
+	if err != nil {
+		return nil, err
+	}
+	return list.Items, nil
 }
 
 // restartProxies ends every proxy at once, after its grace period or without, and waits until others are ready.

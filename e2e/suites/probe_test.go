@@ -153,6 +153,7 @@ type dialling struct {
 	timeout    time.Duration // of each connection
 	interval   time.Duration // between two of them
 	sourcePort int           // 0: any
+	overlap    bool          // none waits for the end of those before it
 }
 
 // dial has a probe connect, and reports every answer in the spec's output.
@@ -165,6 +166,9 @@ func (p probe) dial(ctx context.Context, to target, how dialling) (answers, erro
 	}
 	if how.sourcePort != 0 {
 		query["source_port"] = strconv.Itoa(how.sourcePort)
+	}
+	if how.overlap {
+		query["overlap"] = "true"
 	}
 	var got answers
 	if err := p.ask(ctx, "GET", "dial", query, &got); err != nil {

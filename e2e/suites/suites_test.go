@@ -8,10 +8,10 @@
 // a Vicinity that serves Services without a service-proxy-name label. Specs labelled six-nodes need two nodes in each
 // zone; leave them out with LABEL_FILTER='!six-nodes' where there are fewer. Specs labelled webhook need the admission
 // webhook, as manifests/webhook installs it; '!webhook' leaves them out. Specs labelled node-power need commands that stop
-// nodes and start them. Specs labelled node-dns need a DNS cache on each node that asks the proxy first, and
-// those labelled topology-slices a webhook that publishes TopologySlices. Specs that
-// disturb others, because they restart the proxy or the webhook, label a node's zone
-// anew or evacuate a zone, are Serial.
+// nodes and start them. Specs labelled thorough take long, and "make e2e" leaves them out. Specs labelled node-dns need a
+// DNS cache on each node that asks the proxy first, and those labelled topology-slices a webhook that publishes
+// TopologySlices. Specs that disturb others, because they restart the proxy or the webhook, label a node's zone
+// anew or evacuate a zone, are Serial. After the last spec no proxy may have taken a node for dead that no spec had stopped.
 package suites
 
 import (
@@ -61,9 +61,13 @@ var _ = SynchronizedBeforeSuite(func(ctx SpecContext) []byte {
 	kube.expectVicinity(ctx)
 	namespace := kube.makeNamespace(ctx, "vicinity-clients-")
 	DeferCleanup(kube.deleteNamespace, namespace)
+	followed = kube.followVerdicts()
 	kube.startClients(ctx, namespace)
 	return []byte(namespace)
 }, func(ctx SpecContext, namespace []byte) {
 	kube = connect(ctx)
 	podClients, nodeClients = kube.clients(ctx, string(namespace))
 })
+
+// The first process is the last one, too.
+var _ = SynchronizedAfterSuite(func() {}, expectOnlyDeadNodesJudged)

@@ -1,0 +1,172 @@
+//go:build e2e
+
+package suites
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+)
+
+const (
+	// Each client dials so often for so long, from the moment at which nodes lose their power. Kubernetes does not know yet
+	// when that is over.
+	dialEvery   = 40 * time.Millisecond
+	dialFor     = 12 * time.Second
+	dialedTimes = int(dialFor / dialEvery)
+)
+
+// unreachable is the flag that says what proxies do about nodes that do not answer.
+const unreachable = "--unreachable-nodes="
+
+// "make e2e-power-loss" runs what is labelled powerLossLabel, with kube-proxy beside Vicinity. "make e2e" leaves out what is
+// thorough: each of these specs takes most of a minute.
+const (
+	powerLossLabel = "power-loss"
+	thorough       = "thorough"
+)
+
+var _ = Describe("A loss of power", Serial, Label(nodePower, powerLossLabel), func() {
+	oneNode := func() []node { return kube.inZone(kube.zones()[1])[:1] }
+	zone := func() []node { return kube.inZone(kube.zones()[1]) }
+
+	It("of a zone costs no connection, long before Kubernetes knows", func(ctx SpecContext) {
+		losePower(ctx, "avoid", zone()).expectNoneFailed()
+	})
+
+	It("of a node costs no connection, long before Kubernetes knows", Label(thorough), func(ctx SpecContext) {
+		losePower(ctx, "avoid", oneNode()).expectNoneFailed()
+	})
+
+	It("of a zone costs all connections that are led there, where nodes that do not answer are ignored", Label(thorough),
+		func(ctx SpecContext) {
+			lost := losePower(ctx, "ignore", zone())
+			Expect(lost.ours).To(loseMany())
+		})
+})
+
+// powerLoss is what became of the connections that were begun while nodes lost their power, by the proxy that served them.
+type powerLoss struct{ ours, theirs answers }
+
+// losePower stops nodes while clients on all others dial Services whose endpoints are on all nodes. Beside another proxy one
+// of the Services is that one's. IPv6 is not dialled: on one link the kernel tells its clients after three seconds that there
+// is no neighbour, and nobody can take that back.
+func losePower(ctx context.Context, do string, nodes []node) powerLoss {
+	GinkgoHelper()
+	kube.withProxyFlags(ctx, unreachable+do)
+	namespace := newNamespace(ctx)
+	servers := kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
+	var lost powerLoss
+	counts := map[*corev1.Service]*answers{}
+	if name, beside := kube.proxyName(ctx); beside {
+		counts[newService(ctx, namespace, named("ours"), proxyName(name))] = &lost.ours
+		counts[newService(ctx, namespace, named("theirs"))] = &lost.theirs
+	} else {
+		counts[newService(ctx, namespace, named("ours"))] = &lost.ours
+	}
+	clients := podClients.notOn(nodes...)
+	for service := range counts {
+		expectAnswers(ctx, "before", clients, clusterIPs(service), servers)
+	}
+	if do != "ignore" {
+		kube.expectAllNodesKnown(ctx)
+	}
+	var mutex sync.Mutex
+	var dialing sync.WaitGroup
+	how := dialling{count: dialedTimes, interval: dialEvery, timeout: patient, overlap: true}
+	for service, count := range counts {
+		for _, got := range clients {
+			to := clusterIPs(service)[0]
+			dialing.Go(func() {
+				defer GinkgoRecover()
+				outcome, err := got.dial(ctx, to, how)
+				Expect(err).NotTo(HaveOccurred())
+				mutex.Lock()
+				defer mutex.Unlock()
+				*count = count.plus(outcome)
+			})
+		}
+	}
+	kube.takeAway(ctx, nodes)
+	dialing.Wait()
+	AddReportEntry("connections", lost.String())
+	return lost
+}
+
+func (l powerLoss) String() string {
+	say := func(of answers) string {
+		return fmt.Sprintf("%d of %d connections failed, and the longest wait for an answer was %.1f s",
+			of.failed(), of.failed()+of.answered(), of.SlowestMS/1000)
+	}
+	if l.theirs.Answers == nil {
+		return say(l.ours)
+	}
+	return say(l.ours) + "; with the other proxy " + say(l.theirs)
+}
+
+func (l powerLoss) expectNoneFailed() {
+	GinkgoHelper()
+	Expect(l.ours.Errors).To(BeEmpty(), "connections that failed: %s", l.ours)
+	Expect(l.ours.SlowestMS).To(BeNumerically(">", 900), "no connection was led to what is dead: %s", l.ours)
+	if l.theirs.Answers != nil {
+		Expect(l.theirs).To(loseMany())
+	}
+}
+
+// loseMany is more than an eighth: the dead nodes have a sixth of the endpoints, or more.
+func loseMany() types.GomegaMatcher {
+	return WithTransform(func(of answers) int { return of.failed()*8 - of.failed() - of.answered() }, BeNumerically(">", 0))
+}
+
+// expectAllNodesKnown waits until each proxy knows how every other node answers.
+func (c cluster) expectAllNodesKnown(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		for _, pod := range c.proxyPods(ctx) {
+			known := c.reachability(ctx, g, &pod)
+			g.Expect(known).NotTo(BeNil(), "what the proxy on %s knows of other nodes", pod.Spec.NodeName)
+			g.Expect(known.Answering).To(Equal(len(c.nodes)-1), "nodes that have answered %s: %+v", pod.Spec.NodeName, known)
+		}
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// reachability is what a proxy says of which nodes answer its own.
+func (c cluster) reachability(ctx context.Context, g Gomega, proxy *corev1.Pod) *status.Reachability {
+	command := []string{"/proxy", "status", "--output=json"}
+	for _, arg := range proxy.Spec.Containers[0].Args {
+		if strings.HasPrefix(arg, "--config=") {
+			command = append(command, arg)
+		}
+	}
+	said, _ := c.exec(ctx, proxy, command...) // it ends with 1 while anything does not agree
+	var page struct {
+		Proxy *status.Summary `json:"proxy"`
+	}
+	g.Expect(json.Unmarshal([]byte(said), &page)).To(Succeed(), said)
+	g.Expect(page.Proxy).NotTo(BeNil(), said)
+	return page.Proxy.Reachability
+}
+
+// proxyName is the name of Vicinity where it serves the Services that carry it, and no others.
+func (c cluster) proxyName(ctx context.Context) (name string, isNamed bool) {
+	GinkgoHelper()
+	found, err := c.AppsV1().DaemonSets(proxyNamespace).Get(ctx, proxyDaemonSet(), metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	for _, arg := range found.Spec.Template.Spec.Containers[0].Args {
+		if name, isNamed = strings.CutPrefix(arg, "--service-proxy-name="); isNamed {
+			return name, true
+		}
+	}
+	return "", false
+}

@@ -65,7 +65,7 @@ func (a *adviser) advise(ctx context.Context, now time.Time, round Round, servic
 	for _, name := range a.due(now, round) {
 		service := services[name]
 		event := &eventsv1.Event{
-			ObjectMeta: metav1.ObjectMeta{GenerateName: "demand.", Namespace: service.Namespace},
+			ObjectMeta: metav1.ObjectMeta{GenerateName: "demand-", Namespace: service.Namespace},
 			EventTime:  metav1.NewMicroTime(now), Type: corev1.EventTypeWarning, Reason: NotAsAssumed, Action: "Measure",
 			ReportingController: reportedBy, ReportingInstance: a.identity,
 			Regarding: corev1.ObjectReference{

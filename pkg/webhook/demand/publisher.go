@@ -142,6 +142,7 @@ func (l *leader) lead(ctx context.Context, config *rest.Config) error {
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Node"), meta.RESTScopeRoot)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Service"), meta.RESTScopeNamespace)
 	mapper.Add(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), meta.RESTScopeNamespace)
+	mapper.Add(discoveryv1.SchemeGroupVersion.WithKind("EndpointSliceList"), meta.RESTScopeNamespace) // asked for where Namespaces are given
 	objects, err := cache.New(config, cache.Options{Scheme: scheme, Mapper: mapper, ByObject: kept(l.options.Proxies)})
 	if err != nil {
 		return fmt.Errorf("make a cache: %w", err)

@@ -1,0 +1,318 @@
+// Package demand_test finds out where demand is not as assumed: real proxies count real connections, and the webhook's replicas
+// ask them with the rights that the manifests give. It needs root.
+package demand_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+)
+
+const (
+	system  = "vicinity-system"
+	account = "vicinity-demand-reader"
+	port    = 10449
+	// often is how often proxies are asked here.
+	often = time.Second
+)
+
+// town is three zones with a node and an endpoint each, and an API server beside them.
+type town struct {
+	api     *site.Site
+	control *fabric.Host
+	nodes   []*fabric.Node
+	pods    []*fabric.Pod
+	proxies []*site.Process
+	web     netip.AddrPort // the Service shop/web, with a bound
+}
+
+func newTown(t *testing.T) *town {
+	t.Helper()
+	network := fabrictest.New(t)
+	c := &town{}
+	for _, name := range []string{"node-a", "node-b", "node-c"} {
+		node, err := network.AddNode(name)
+		must.Succeed(t, err)
+		pod, err := node.AddPod("pod-" + name)
+		must.Succeed(t, err)
+		_, err = pod.Serve(objects.TargetPort)
+		must.Succeed(t, err)
+		c.nodes, c.pods = append(c.nodes, node), append(c.pods, pod)
+	}
+	var err error
+	c.control, err = network.AddHost("control-plane", c.nodes[0])
+	must.Succeed(t, err)
+	c.api = site.New(t, site.Config{On: c.control.Namespace})
+	for _, file := range []string{"access.yaml", "webhook/access.yaml", "webhook/components/demand/access.yaml"} {
+		c.api.Kubectl(t, "apply", "-f", filepath.Join("..", "..", "manifests", file))
+	}
+	c.write(t)
+	for _, node := range c.nodes {
+		kubeconfig := site.Kubeconfig(t, c.api.Account(t, "kube-system", "vicinity-proxy"))
+		proxy := site.Start(t, node.Namespace, exec.Command(site.Program(t, "proxy"), "run", "--kubeconfig", kubeconfig, "--node", node.Name,
+			"--own-tables", "never", "--cluster-cidr", fabric.PodsIPv4.String(), "--secure-metrics-bind-address", fmt.Sprint("0.0.0.0:", port)))
+		proxy.Log.Await(t, "the first sync is in the kernel")
+		c.proxies = append(c.proxies, proxy)
+	}
+	return c
+}
+
+// write writes Nodes, a Service with a bound, its endpoints, and where the proxies are.
+func (c *town) write(t *testing.T) {
+	t.Helper()
+	web := objects.Slice("shop", "web-1", "web")
+	proxies := objects.Slice("kube-system", "vicinity-proxy-1", "vicinity-proxy")
+	for i, node := range c.nodes {
+		zone := "zone-" + strings.TrimPrefix(node.Name, "node-")
+		c.api.Create(t, objects.Node(node.Name, map[string]string{corev1.LabelTopologyZone: zone}, node.IPv4, node.IPv6))
+		for slice, addr := range map[*discoveryv1.EndpointSlice]netip.Addr{web: c.pods[i].IPv4, proxies: node.IPv4} {
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
+				Addresses: []string{addr.String()}, NodeName: new(node.Name), Zone: new(zone),
+			})
+		}
+	}
+	service := objects.Service("shop", "web",
+		objects.Annotated(policy.TopologyKeysAnnotation, corev1.LabelTopologyZone+",*"), objects.Annotated(policy.MaxLoadAnnotation, "120%"))
+	c.api.Create(t, objects.Namespace("shop", nil, nil))
+	c.api.Create(t, service)
+	c.api.Create(t, web)
+	c.api.Create(t, proxies)
+	c.web = netip.AddrPortFrom(netip.MustParseAddr(service.Spec.ClusterIP), objects.ServicePort)
+}
+
+// replica is a replica of the webhook that measures demand, or waits to.
+type replica struct {
+	log    *logs.Log
+	end    func()
+	mutex  sync.Mutex
+	rounds []demand.Round
+	ended  int
+}
+
+func (r *replica) Measured(round demand.Round) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.rounds = append(r.rounds, round)
+}
+
+func (r *replica) LeadEnded() {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.ended++
+}
+
+func (*replica) MeasureFailed() {}
+
+// last returns the last round, and how many there were.
+func (r *replica) last() (round demand.Round, rounds int) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	if len(r.rounds) > 0 {
+		round = r.rounds[len(r.rounds)-1]
+	}
+	return round, len(r.rounds)
+}
+
+// start starts a replica with the rights of the webhook's account.
+func (c *town) start(t *testing.T, identity string, tellAfter time.Duration) *replica {
+	t.Helper()
+	r := &replica{log: logs.New(t, identity)}
+	config := c.api.Account(t, system, "vicinity-webhook")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- demand.Run(ctx, config, demand.Options{
+			Namespace: system, Identity: identity, Account: account,
+			Proxies: types.NamespacedName{Namespace: "kube-system", Name: "vicinity-proxy"},
+			Puller:  demand.NewPuller(port, site.Client(c.control.Namespace).Transport.(*http.Transport).DialContext),
+			Log:     slog.New(slog.NewTextHandler(r.log, nil)), Observer: r, Every: often, TellAfter: tellAfter,
+		})
+	}()
+	r.end = sync.OnceFunc(func() {
+		cancel()
+		must.Succeed(t, <-ended)
+	})
+	t.Cleanup(r.end)
+	return r
+}
+
+// dial lets pods connect to the Service again and again, each so often in a turn, until the test ends.
+func (c *town) dial(t *testing.T, each ...int) {
+	t.Helper()
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			for i, times := range each {
+				for range times {
+					if _, err := c.pods[i].Get(c.web); err != nil {
+						t.Errorf("%s dials %s: %v", c.pods[i].Name, c.web, err)
+						return
+					}
+				}
+			}
+			select {
+			case <-stop:
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(stop)
+		<-ended
+	})
+}
+
+// events returns those on the Service.
+func (c *town) events(t *testing.T) []string {
+	t.Helper()
+	list, err := c.api.Admin.EventsV1().Events("shop").List(t.Context(), metav1.ListOptions{})
+	must.Succeed(t, err)
+	var notes []string
+	for i := range list.Items {
+		if event := &list.Items[i]; event.Reason == demand.NotAsAssumed && event.Regarding.Name == "web" {
+			notes = append(notes, event.Note)
+		}
+	}
+	return notes
+}
+
+// TestWhereDemandIsNotAsAssumed: of 22 connections 20 come from one of three zones. One replica finds out, and tells the owner
+// once; the other one goes on when that one ends, and when a proxy ends its node counts as its zone.
+func TestWhereDemandIsNotAsAssumed(t *testing.T) {
+	c := newTown(t)
+	const tellAfter = 2 * time.Second
+	one := c.start(t, "one", tellAfter)
+	wait.Until(t, "the first replica leads", func() bool { return one.log.Has("elected") })
+	two := c.start(t, "two", tellAfter)
+	c.dial(t, 1, 20, 1)
+	wait.Until(t, "one Event on the Service", func() bool { return len(c.events(t)) == 1 })
+	if note := c.events(t)[0]; !strings.HasPrefix(note, "Clients in zone zone-b make ") || !strings.Contains(note, "planned for 33 %") {
+		t.Errorf("the Event says: %s", note)
+	}
+	expectOff(t, one)
+	if _, rounds := two.last(); rounds > 0 {
+		t.Errorf("two replicas ask: the second one did %d times", rounds)
+	}
+
+	one.end()
+	wait.Until(t, "the other replica knows it, too", func() bool {
+		round, _ := two.last()
+		return round.Heard == 3 && round.Services["shop/web"].OffBy > 2
+	})
+	expectOff(t, two)
+	must.Succeed(t, c.proxies[2].Stop(5*time.Second))
+	two.log.Await(t, "some proxies do not answer")
+	expectOff(t, two)
+	if _, rounds := one.last(); one.ended != 1 {
+		t.Errorf("the first replica ended %d times, after %d rounds", one.ended, rounds)
+	}
+}
+
+// expectOff checks that zone-b asks what it does: 20 of 22, and 30 connections in thirds are added.
+func expectOff(t *testing.T, r *replica) {
+	t.Helper()
+	round, _ := r.last()
+	report := round.Services["shop/web"]
+	if report.Zone != "zone-b" || report.OffBy < 2 || report.OffBy > 20./22*3 || len(round.Services) != 1 {
+		t.Errorf("off by %.3f in %q, want 2 to %.3f in zone-b; parts %v of %d Services", report.OffBy, report.Zone, 20./22*3,
+			report.Parts, len(round.Services))
+	}
+}
+
+// TestTheTokenIsGoodForOnePage: proxies see it, and so does whoever answers in their place. The webhook's own account may get it,
+// and may not read the page.
+func TestTheTokenIsGoodForOnePage(t *testing.T) {
+	c := newTown(t)
+	reader := c.api.Account(t, system, account).BearerToken
+	webhook := c.api.Account(t, system, "vicinity-webhook").BearerToken
+	client := site.Client(c.control.Namespace)
+	client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true} //nolint:gosec // as the puller does
+	for _, each := range []struct {
+		who, token, path string
+		want             int
+	}{
+		{"the account of the component", reader, demandpage.Path, 200},
+		{"the account of the component", reader, "/metrics", 403},
+		{"the webhook", webhook, demandpage.Path, 403},
+		{"nobody", "abc", demandpage.Path, 401},
+	} {
+		url := fmt.Sprintf("https://%s:%d%s", c.nodes[0].IPv4, port, each.path)
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		must.Succeed(t, err)
+		request.Header.Set("Authorization", "Bearer "+each.token)
+		var status int
+		var body []byte
+		wait.Success(t, "an answer", func() error {
+			answer, err := client.Do(request)
+			if err != nil {
+				return err
+			}
+			defer answer.Body.Close()
+			status = answer.StatusCode
+			body, err = io.ReadAll(answer.Body)
+			return err
+		})
+		if status != each.want {
+			t.Errorf("%s gets %s: status %d, want %d: %.100s", each.who, each.path, status, each.want, body)
+		}
+	}
+	for verb, want := range map[string]string{
+		"create serviceaccounts/vicinity-demand-reader --subresource token": "yes",
+		"create serviceaccounts/vicinity-webhook --subresource token":       "no",
+		"get secrets/vicinity-demand-reader":                                "no",
+		"list endpoints":                                                    "no",
+		"create events.events.k8s.io":                                       "yes",
+		"patch services":                                                    "no",
+	} {
+		arguments := append([]string{"auth", "can-i", "--as", "system:serviceaccount:" + system + ":vicinity-webhook", "-n", system},
+			strings.Fields(verb)...)
+		said, _ := c.api.TryKubectl(t.Context(), arguments...) // a no is an error, too
+		if got, _, _ := strings.Cut(strings.TrimSpace(said), "\n"); got != want {
+			t.Errorf("may the webhook %s? %q, want %q", verb, said, want)
+		}
+	}
+	rules := c.api.Kubectl(t, "auth", "can-i", "--list", "--as", "system:serviceaccount:"+system+":"+account)
+	for line := range strings.Lines(rules) {
+		if strings.Contains(line, "/demand") != strings.HasSuffix(strings.TrimSpace(line), "[get]") && !isEverybodys(line) {
+			t.Errorf("the account may also: %s", line)
+		}
+	}
+}
+
+// isEverybodys reports whether a right is one that each account has.
+func isEverybodys(line string) bool {
+	for _, common := range []string{"Resources", "selfsubject", "/api", "/healthz", "/livez", "/readyz", "/openapi", "/openid", "/version", "/.well-known"} {
+		if strings.Contains(line, common) {
+			return true
+		}
+	}
+	return strings.TrimSpace(line) == ""
+}

@@ -309,7 +309,9 @@ func TestTheTokenIsGoodForOnePage(t *testing.T) {
 
 // isEverybodys reports whether a right is one that each account has.
 func isEverybodys(line string) bool {
-	for _, common := range []string{"Resources", "selfsubject", "/api", "/healthz", "/livez", "/readyz", "/openapi", "/openid", "/version", "/.well-known"} {
+	for _, common := range []string{
+		"Resources", "selfsubject", "/api", "/healthz", "/livez", "/readyz", "/openapi", "/openid", "/version", "/.well-known",
+	} {
 		if strings.Contains(line, common) {
 			return true
 		}

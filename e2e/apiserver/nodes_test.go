@@ -1,12 +1,17 @@
 package apiserver_test
 
 import (
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
@@ -203,4 +208,28 @@ func (w *writer) grant(user, group, resource string, names ...string) {
 	api.Grant(w.t, user, rbacv1.PolicyRule{
 		Verbs: []string{"list", "watch"}, APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names,
 	})
+}
+
+// TestWhetherAnotherNodeIsReady, of which the watches have no conditions.
+func TestWhetherAnotherNodeIsReady(t *testing.T) {
+	w := newWriter(t)
+	self, other := w.node("self"), w.node("other")
+	watcher, err := cluster.New(admin(), cluster.Options{View: convert.View{Node: self}, Log: slog.New(slog.DiscardHandler)})
+	must.Succeed(t, err)
+	for _, step := range []struct {
+		status string
+		want   bool
+	}{{"True", true}, {"Unknown", false}, {"True", true}, {"False", false}} {
+		w.condition(other, "Ready", step.status)
+		wait.Success(t, "Ready is "+step.status, func() error {
+			isReady, err := watcher.IsReady(t.Context(), other)
+			if err == nil && isReady != step.want {
+				err = fmt.Errorf("it is said to be ready: %t", isReady)
+			}
+			return err
+		})
+	}
+	if isReady, err := watcher.IsReady(t.Context(), "gone-node"); err != nil || isReady {
+		t.Errorf("a Node that is gone is ready: %t, %v", isReady, err)
+	}
 }

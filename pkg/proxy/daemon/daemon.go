@@ -229,6 +229,7 @@ func (d *daemon) run(ctx context.Context) error {
 			d.watch.run(ctx, d.feed.deliverLater)
 			return nil
 		},
+		d.reportParted,
 		func(ctx context.Context) error {
 			d.flows.Run(ctx, d.observer.FlowsLookedAt)
 			return nil

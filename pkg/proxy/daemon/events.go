@@ -56,6 +56,9 @@ func (r *eventReporter) evacuated(evacuation *model.Avoid) {
 	}
 }
 
+// parted reports that nodes do not reach another one that is Ready.
+func (r *eventReporter) parted(node string) { r.recorder.Report(events.Parted(node)) }
+
 // foreignChange reports which process changed our tables.
 func (r *eventReporter) foreignChange(change nft.ForeignChange) {
 	if r != nil && !change.Lost {

@@ -114,6 +114,15 @@ func Evacuated(node string, evacuation *model.Avoid) Event {
 	}
 }
 
+// Parted says that a node that is Ready does not answer others. All of them say it as one Event.
+func Parted(node string) Event {
+	return Event{
+		Regarding: Node(node), Warning: true, Reason: "UnreachableFromNodes", Action: "Look",
+		Note: "Other nodes get no answer from this one, though it is Ready: the network between them is parted, or the port of the " +
+			"service proxy's /healthz is closed; proxy status says on each node which ones do not answer it",
+	}
+}
+
 // Started says that the proxy begins its work on a node. The reason is kube-proxy's.
 func Started(node, version string) Event {
 	return Event{

@@ -2,14 +2,18 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
 // otherNodes are followed while a Service needs them.
@@ -86,4 +90,21 @@ func (w *Watcher) lookFor(ctx context.Context, names []string, hostnames map[str
 		}
 	}
 	w.change(func(s *state) { s.nodes.Answer(areThere, s.now) })
+}
+
+// IsReady asks the API server whether a Node is Ready. One that is gone is not.
+func (w *Watcher) IsReady(ctx context.Context, name string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, leasePatience)
+	defer cancel()
+	one := convert.Selector{Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
+	list, err := listWatch(w.listWatches.services, convert.Nodes.Resource, one).ListWithContext(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return false, fmt.Errorf("look whether node %s is Ready: %w", name, err)
+	}
+	nodes, isList := list.(*corev1.NodeList)
+	return isList && slices.ContainsFunc(nodes.Items, func(node corev1.Node) bool {
+		return slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
+			return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
+		})
+	}), nil
 }

@@ -1,0 +1,84 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
+)
+
+// When users are told of a node that does not answer this one: not when it begins, because a thousand proxies would write at
+// once, in the worst moment. After a minute Kubernetes knows of a node that is dead. One that is Ready then is behind a network
+// that is parted, which nobody else reports.
+const (
+	partedAfter = time.Minute
+	// partedEvery is how often a proxy asks the API server for a Node, one at a time, however many do not answer.
+	partedEvery = 30 * time.Second
+)
+
+// parted finds out which nodes do not answer this one, though they are Ready.
+type parted struct {
+	unreachable func() []reachability.Silent
+	isReady     func(ctx context.Context, node string) (bool, error)
+	report      func(node string)
+	log         *slog.Logger
+
+	asked map[string]time.Time // since when the nodes had not answered that were asked for
+}
+
+// reportParted finds them until ctx ends, where nodes are dialled and there are users to tell.
+func (d *daemon) reportParted(ctx context.Context) error {
+	if d.watch == nil || d.reporter == nil {
+		return nil
+	}
+	p := parted{
+		unreachable: func() []reachability.Silent { return d.watch.prober.Status().Unreachable },
+		isReady:     d.reporter.cluster.IsReady, report: d.reporter.parted, log: d.log,
+	}
+	p.run(ctx)
+	return nil
+}
+
+// run asks until ctx ends. Proxies begin at different times, and so all of them together ask for all nodes.
+func (p *parted) run(ctx context.Context) {
+	next := time.NewTimer(rand.N(partedEvery))
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+			p.look(ctx, time.Now())
+			next.Reset(partedEvery)
+		}
+	}
+}
+
+// look asks for one of the nodes that have not answered for a minute, any of them, once each time that it falls silent.
+func (p *parted) look(ctx context.Context, now time.Time) {
+	var due []reachability.Silent
+	asked := map[string]time.Time{}
+	for _, node := range p.unreachable() {
+		if since, isAsked := p.asked[node.Node]; isAsked && since.Equal(node.Since) {
+			asked[node.Node] = since
+		} else if now.Sub(node.Since) >= partedAfter {
+			due = append(due, node)
+		}
+	}
+	p.asked = asked
+	if len(due) == 0 {
+		return
+	}
+	chosen := due[rand.N(len(due))]
+	isReady, err := p.isReady(ctx, chosen.Node)
+	if err != nil {
+		p.log.Debug("asking whether a node is Ready that does not answer failed; trying again", "unreachable-node", chosen.Node, "error", err)
+		return
+	}
+	p.asked[chosen.Node] = chosen.Since
+	if isReady {
+		p.report(chosen.Node)
+	}
+}

@@ -58,7 +58,7 @@ func TestNoObjectReachesTheLogAsItIs(t *testing.T) {
 func TestNothingThatTheProxySaysOfItselfReachesTheTerminal(t *testing.T) {
 	namespace, folder := netns.New(t), manifestsCopy(t)
 	summary, err := json.Marshal(status.Summary{
-		Node: hostile.Text, Version: hostile.Text, NodeTopology: hostile.Text, LastError: hostile.Text,
+		Node: hostile.Text, Version: hostile.Text, NodeTopology: hostile.Text, LastError: hostile.Text, NotEligible: hostile.Text,
 		Interruptions: []status.Interruption{{Resource: hostile.Text, Reason: hostile.Text}},
 	})
 	succeed(t, err)

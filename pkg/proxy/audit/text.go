@@ -83,6 +83,9 @@ func (p printer) proxy(node *Node) {
 	} else {
 		p.line("other nodes", "their labels come from %s", explain.SourceInWords(says.NodeTopology))
 	}
+	if says.NotEligible != "" {
+		p.line("eligible", "no, load balancers are sent away: %s", says.NotEligible)
+	}
 	p.reachability(says.Reachability)
 	p.xds(says.XDS)
 }

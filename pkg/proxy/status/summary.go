@@ -35,6 +35,8 @@ type Summary struct {
 	// NodeTopology is the resource from which it is known where other nodes are, one of model.TopologyResources; empty while no
 	// Service asks for it, and without an API server.
 	NodeTopology string `json:"nodeTopology"`
+	// NotEligible is why load balancers are sent away from the node, as by an evacuation; empty if they are not.
+	NotEligible string `json:"notEligible"`
 	// Reachability is which nodes do not answer this one; null if nobody is dialled.
 	Reachability *Reachability `json:"reachability"`
 	// XDS is who is told endpoints by xDS; null if nobody is, because --xds-bind-address is not set.
@@ -177,6 +179,7 @@ func (s *Syncs) Summary(node, version string, began time.Time, verdict Verdict) 
 		Node: node, Version: version, Began: began, Newest: s.newest,
 		Services: s.numbers.Services, DNSServices: s.numbers.DNSServices, Waiting: s.numbers.Waiting, RefusedByKernel: s.numbers.RefusedByKernel,
 		Contested: s.numbers.Contested, NodeTopology: s.nodes, RefusedObjects: verdict.Refused, LastError: verdict.LastError,
+		NotEligible:   verdict.NotEligible,
 		Interruptions: append([]Interruption{}, verdict.Interruptions...),
 	}
 	if !s.since.IsZero() {

@@ -95,7 +95,8 @@ func (s *town) addServer(on *machine, name string) *fabric.Pod {
 	return pod
 }
 
-// startProxy starts the proxy on a node and waits for its first sync.
+// startProxy starts the proxy on a node and waits for its first sync, and for the look at UDP flows that follows it. At a
+// start nobody knows who else answered a node port: that look ends a flow to its number that a neighbour translated, once.
 func (m *machine) startProxy() {
 	t := m.town.t
 	t.Helper()
@@ -107,6 +108,16 @@ func (m *machine) startProxy() {
 	m.proxy.Await(t, "the first sync", func() error {
 		if !m.proxy.Log.Has("the first sync is in the kernel: ") {
 			return errors.New("it has not synced")
+		}
+		return nil
+	})
+	m.proxy.Await(t, "the first look at UDP flows", func() error {
+		for _, family := range model.Families {
+			looks, err := m.proxy.Metric("127.0.0.1:10249", "kubeproxy_conntrack_reconciler_sync_duration_seconds_count",
+				fmt.Sprintf("ip_family=%q", family))
+			if err != nil || looks == 0 {
+				return errors.Join(fmt.Errorf("no %s flow was looked at", family), err)
+			}
 		}
 		return nil
 	})

@@ -209,6 +209,8 @@ func (s *town) during(what string, happens func()) {
 	s.t.Logf("%s, under traffic", what)
 	ended := make(chan struct{})
 	var begun, clients sync.WaitGroup
+	defer clients.Wait()
+	defer close(ended) // whatever happens: a client that outlives the test would hide why the test ended
 	for _, c := range []check{
 		{s.client.Namespace, at(servicePort, farApp.clusterIPs()...)[0], cell{}},
 		{s.client.Namespace, at(servicePort, nearApp.clusterIPs()...)[1], cell{}},
@@ -241,8 +243,6 @@ func (s *town) during(what string, happens func()) {
 	}
 	begun.Wait() // under load a client may take longer than what happens
 	happens()
-	close(ended)
-	clients.Wait()
 }
 
 // slowest is how long a connection or answer may take. TCP sends again what a firewall drops while it reloads.

@@ -67,6 +67,13 @@ func (b *bounded) askAnew(client ObjectName) {
 	}
 }
 
+// measureAnew takes in that something else was measured of a Service. Nil: there is none.
+func (b *bounded) measureAnew(service *Service) {
+	if service != nil && service.Topology.MaxLoad > 0 && service.Topology.Measured {
+		b.stale[service.Name] = true
+	}
+}
+
 // ClientsVersion is another number whenever a Service is named as a client for the first time, or has other endpoints
 // while it is.
 func (c *Cluster) ClientsVersion() uint64 { return c.bounded.version }

@@ -15,6 +15,10 @@ type Change struct {
 	AllNodes *bool
 	// Avoid is what is held against nodes. Nil: it is over.
 	Avoid map[Against]*Avoid
+	// Demands are what was measured of Services, by their names. Nil: nothing is any more. DemandState is whether that counts;
+	// nil: nothing new is known of it.
+	Demands     map[ObjectName]*Demand
+	DemandState *DemandState
 	// ServiceCIDRs are the ranges from which ClusterIPs are taken, by the name of their object. Nil: the object is gone.
 	ServiceCIDRs map[string][]netip.Prefix
 	// LocalAddrs are all addresses that this machine's interfaces have now. Nil: nothing new is known of them.
@@ -25,8 +29,8 @@ type Change struct {
 
 // IsEmpty reports whether nothing changed.
 func (c Change) IsEmpty() bool {
-	return len(c.Services)+len(c.Slices)+len(c.Nodes)+len(c.Avoid)+len(c.ServiceCIDRs) == 0 &&
-		c.AllNodes == nil && c.LocalAddrs == nil && c.APIServers == nil
+	return len(c.Services)+len(c.Slices)+len(c.Nodes)+len(c.Avoid)+len(c.Demands)+len(c.ServiceCIDRs) == 0 &&
+		c.AllNodes == nil && c.DemandState == nil && c.LocalAddrs == nil && c.APIServers == nil
 }
 
 // Then returns the change that c and then later make together.
@@ -36,7 +40,9 @@ func (c Change) Then(later Change) Change {
 		Slices:       merge(c.Slices, later.Slices),
 		Nodes:        merge(c.Nodes, later.Nodes),
 		Avoid:        merge(c.Avoid, later.Avoid),
+		Demands:      merge(c.Demands, later.Demands),
 		AllNodes:     cmp.Or(later.AllNodes, c.AllNodes),
+		DemandState:  cmp.Or(later.DemandState, c.DemandState),
 		ServiceCIDRs: merge(c.ServiceCIDRs, later.ServiceCIDRs),
 		LocalAddrs:   later.LocalAddrs,
 		APIServers:   later.APIServers,

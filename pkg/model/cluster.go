@@ -32,6 +32,9 @@ type Cluster struct {
 	unzoned map[*EndpointSlice]bool
 	bounded bounded
 	virtual virtualIPs
+	// demands are what was measured, by Service, and demandState is whether that counts.
+	demands     map[ObjectName]*Demand
+	demandState DemandState
 
 	serviceCIDRs map[string][]netip.Prefix
 	localAddrs   []netip.Addr
@@ -54,6 +57,7 @@ func NewCluster(self string) *Cluster {
 		unzoned:  map[*EndpointSlice]bool{},
 		bounded:  newBounded(),
 		virtual:  newVirtualIPs(),
+		demands:  map[ObjectName]*Demand{},
 
 		serviceCIDRs: map[string][]netip.Prefix{},
 	}
@@ -128,6 +132,7 @@ func (c *Cluster) Apply(change Change) []ObjectName {
 	}
 	c.applyNodes(change.Nodes, dirty)
 	c.applyAvoid(change.Avoid, dirty)
+	c.applyDemand(change.Demands, change.DemandState)
 	if all := change.AllNodes; all != nil && *all != c.allNodes {
 		c.allNodes = *all
 		maps.Copy(dirty, c.bounded.services)

@@ -11,6 +11,8 @@ type Topology struct {
 	// Clients are the Services whose ready endpoints are the demand of a node, "namespace/name"; none: all nodes ask alike.
 	// Without a bound they mean nothing.
 	Clients []string
+	// Measured: the demand of nodes is what somebody measured, if anybody has; until then it is that of Clients.
+	Measured bool
 	// ByHints is the setting that is followed where EndpointSlices have hints, such as "spec.trafficDistribution:
 	// PreferSameZone"; empty if there is none, or keys replace it.
 	ByHints string

@@ -1,0 +1,99 @@
+package servicedemand
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// How the resource is called in the API.
+const (
+	Kind     = "ServiceDemand"
+	Resource = "servicedemands"
+)
+
+// Group is that of the resource, with the version that is served.
+var Group = schema.GroupVersion{Group: "vicinity.dev", Version: "v1alpha1"}
+
+// Limits of an object that the schema in manifests/webhook/components/demand sets, too.
+const (
+	MaxZones = 64
+	MaxNodes = 128
+	// Million is what all zones ask together, at most.
+	Million = 1_000_000
+)
+
+// The Lease of the publisher, in its own namespace, and how long what is published counts after it was renewed last. An hour is
+// better than no demand in all shapes of a cluster that were simulated, with a load that follows day and night; two are not.
+const (
+	LeaseName = "vicinity-demand"
+	GoodFor   = time.Hour
+)
+
+// ServiceDemand says what is asked of the Service that has its name.
+type ServiceDemand struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+
+	// Zones are what each zone's nodes ask together. One that is missing asks nothing.
+	Zones []Zone `json:"zones"`
+	// Nodes are those that ask much more than others of their zone, and what of its zone's demand each asks.
+	Nodes []Node `json:"nodes,omitempty"`
+	// NodesHeard of NodesAll have told what they counted.
+	NodesHeard int32 `json:"nodesHeard"`
+	NodesAll   int32 `json:"nodesAll"`
+	// ConnectionsPerMinute are the new connections to the Service in the last minutes.
+	ConnectionsPerMinute int64 `json:"connectionsPerMinute"`
+	// Since is when this was found out.
+	Since metav1.Time `json:"since"`
+}
+
+// Zone is what the nodes of one zone ask; the zone of nodes without a zone is empty.
+type Zone struct {
+	Zone string `json:"zone"`
+	Asks uint32 `json:"asks"` // of Million
+}
+
+// Node is what a node asks.
+type Node struct {
+	Node string `json:"node"`
+	Asks uint32 `json:"asks"` // of Million
+}
+
+// List is a list of them, called ServiceDemandList in the API.
+type List struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+
+	Items []ServiceDemand `json:"items"`
+}
+
+// DeepCopyObject is part of runtime.Object.
+func (d *ServiceDemand) DeepCopyObject() runtime.Object { return d.DeepCopy() }
+
+// DeepCopy returns a copy that shares nothing.
+func (d *ServiceDemand) DeepCopy() *ServiceDemand {
+	copied := *d
+	copied.ObjectMeta = *d.ObjectMeta.DeepCopy()
+	copied.Zones, copied.Nodes = append([]Zone(nil), d.Zones...), append([]Node(nil), d.Nodes...)
+	return &copied
+}
+
+// DeepCopyObject is part of runtime.Object.
+func (l *List) DeepCopyObject() runtime.Object {
+	copied := &List{TypeMeta: l.TypeMeta, ListMeta: *l.DeepCopy()}
+	for i := range l.Items {
+		copied.Items = append(copied.Items, *l.Items[i].DeepCopy())
+	}
+	return copied
+}
+
+// AddToScheme makes the types known.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypeWithName(Group.WithKind(Kind), &ServiceDemand{})
+	scheme.AddKnownTypeWithName(Group.WithKind(Kind+"List"), &List{})
+	metav1.AddToGroupVersion(scheme, Group)
+	return nil
+}

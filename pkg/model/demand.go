@@ -29,12 +29,12 @@ const (
 	DemandCounts
 )
 
-// Demand returns what was measured of a Service; nil if nothing was, or it does not count.
-func (c *Cluster) Demand(service ObjectName) *Demand {
-	if c.demandState != DemandCounts {
+// MeasuredDemand returns what was measured of a Service; nil if nothing was, it does not count, or the owner does not want it.
+func (c *Cluster) MeasuredDemand(service *Service) *Demand {
+	if c.demandState != DemandCounts || !service.Topology.Measured {
 		return nil
 	}
-	return c.demands[service]
+	return c.demands[service.Name]
 }
 
 // DemandState returns whether what was measured counts.

@@ -30,7 +30,7 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 	alike := asSeenByAll(endpoints)
 	part := planned{places: balance.NewPlaces(keys, alike, viewpoint.ValueOf), hashes: balance.Hashes(alike)}
 	share := part.plan(service, demand, viewpoint.Node)
-	part.slots, part.kept = share.Slots(service.Name, part.hashes), share.Kept()
+	part.slots, part.kept, part.source = share.Slots(service.Name, part.hashes), share.Kept(), share.Source
 	if share.Outcome == balance.Nobody {
 		choice := byKeys(endpoints) // which says why
 		choice.planned = &part
@@ -93,6 +93,7 @@ type planned struct {
 	slots  []int    // of each endpoint
 	sent   []uint32 // what goes to the endpoints that each key matches, of sharesOne; nil if this node refuses
 	kept   balance.Kept
+	source balance.Source // of the demand
 }
 
 // plan plans for all nodes, and returns one node's part.
@@ -143,8 +144,9 @@ type Load struct {
 	Next, NextValue string
 	// HasNoLabel: this node has no label of the reason's key.
 	HasNoLabel bool
-	// Endpoints of AllEndpoints are there, for Demand of AllDemand.
+	// Endpoints of AllEndpoints are there, for Demand of AllDemand. What was measured is in a unit that says nothing.
 	Endpoints, AllEndpoints, Demand, AllDemand uint64
+	IsMeasured                                 bool
 	// Unbounded is what they would expect without the bound, Busiest what the busiest of them expects, and Limit the
 	// bound, in percent.
 	Unbounded, Busiest, Limit uint64
@@ -188,7 +190,8 @@ func reasonOf(share *balance.Share, limit uint64) Reason {
 			Kept: Part(near.Part), Rest: balance.ONE - Part(near.Part), Next: string(next.Key), NextValue: next.Value,
 			HasNoLabel: !near.Known,
 			Endpoints:  near.Endpoints, AllEndpoints: share.Endpoints, Demand: near.Demand, AllDemand: share.Demand,
-			Unbounded: near.Unbounded, Busiest: near.Busiest, Limit: limit,
+			IsMeasured: share.Source == balance.Measurement,
+			Unbounded:  near.Unbounded, Busiest: near.Busiest, Limit: limit,
 		},
 	}
 }
@@ -209,9 +212,17 @@ func (l *Load) words() []string {
 	}
 	return []string{
 		"{kept}", l.Kept.String(), "{rest}", l.Rest.String(), "{next}", groupName(l.Next, l.NextValue),
-		"{endpoints}", endpointsOf(l.Endpoints, l.AllEndpoints), "{demand}", fmt.Sprintf("%d of %d", l.Demand, l.AllDemand),
+		"{endpoints}", endpointsOf(l.Endpoints, l.AllEndpoints), "{demand}", l.asked(),
 		"{unbounded}", times(l.Unbounded), "{busiest}", times(l.Busiest), "{limit}", fmt.Sprintf("%d %%", l.Limit),
 	}
+}
+
+// asked says which part of the demand is there.
+func (l *Load) asked() string {
+	if l.IsMeasured && l.AllDemand > 0 {
+		return Part(float64(l.Demand) / float64(l.AllDemand) * balance.ONE).String()
+	}
+	return fmt.Sprintf("%d of %d", l.Demand, l.AllDemand)
 }
 
 // there says where endpoints with a value of a key are.

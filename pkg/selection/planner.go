@@ -122,38 +122,16 @@ func (p *Planner) MayDiffer(name model.ObjectName) (differs bool, weight int) {
 		if !slices.Equal(part.places.Keys(), service.Topology.Keys) {
 			return true // it changed and waits for its turn, or the kernel refuses it: what is in force was planned by other keys
 		}
+		if part.source != demand.Source() {
+			return true // who reads what was planned with is told, though nothing may move
+		}
 		if part.kept.Holds(demand, service.Topology.MaxLoad) {
 			return false
 		}
 		share := part.plan(service, demand, self)
 		return !slices.Equal(share.Slots(name, part.hashes), part.slots)
 	})
-	return differs, 2 + demand.Cells()*len(service.Topology.Keys)/16 + (p.built-before)/16
-}
-
-// Loads are what endpoints expect from all nodes together.
-type Loads struct {
-	// Endpoints has the endpoints of a decision, in their order.
-	Endpoints []balance.Load
-	// Clients is how many ready endpoints of the Services that are named as clients are on Nodes; 0 if none is named.
-	Clients int
-}
-
-// Loads returns what the endpoints expect that a decision was made about, and whether anything was planned.
-func (p *Planner) Loads(decision Decision) (loads Loads, planned bool) {
-	part, service := decision.Selection.Cluster.planned, decision.Service
-	if part == nil {
-		return Loads{}, false
-	}
-	demand, known := p.demandOf(service)
-	if !known {
-		return Loads{}, false
-	}
-	loads.Endpoints = balance.NewPlan(demand, part.places, int(service.Topology.MaxLoad)).Loads()
-	for _, count := range p.readyEndpoints(service.Clients()) {
-		loads.Clients += int(count)
-	}
-	return loads, true
+	return differs, 2 + (demand.Cells()*len(service.Topology.Keys)+demand.Len())/16 + (p.built-before)/16
 }
 
 // PlanWeight is about how much work it is to plan for a Service whose load is bounded, in the unit of Weight; 0 for any
@@ -166,11 +144,18 @@ func (p *Planner) PlanWeight(name model.ObjectName) int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	all, keys := p.cluster.NodeCount(), service.Topology.Keys
+	measured := p.cluster.MeasuredDemand(service)
+	if measured != nil {
+		keys = withZone(keys)
+	}
 	list := p.byKeys[nameOf(keys)]
 	if list == nil {
 		return 2 * all / 16
 	}
 	weight := list.cells.ByLabels().Cells() * len(keys) / 16
+	if measured != nil {
+		return weight + len(measured.Nodes)/16
+	}
 	if clients := service.Topology.Clients; len(clients) > 0 && list.named[nameOfClients(clients)].Len() == 0 {
 		weight += all / 16
 	}
@@ -181,17 +166,46 @@ func (p *Planner) viewpoint() Viewpoint {
 	return Viewpoint{Node: p.cluster.Self(), Labels: p.cluster.NodeLabels, Demand: p.demandOf}
 }
 
-// demandOf returns how much each node asks of a Service: as many connections as the other nodes, unless its label says
-// more or less; or, if the owner names the clients, as many as it has of their ready endpoints.
+// demandOf returns how much each node asks of a Service: what was measured, if its owner wants that and it is known; or what
+// is assumed.
 func (p *Planner) demandOf(service *model.Service) (balance.Demand, bool) {
 	if !p.cluster.KnowsAllNodes() {
 		return balance.Demand{}, false
 	}
+	if demand, measured := p.measuredOf(service); measured {
+		return demand, true
+	}
+	return p.assumedOf(service, service.Topology.Keys), true
+}
+
+// measuredOf returns what was measured of a Service, if it counts.
+func (p *Planner) measuredOf(service *model.Service) (balance.Demand, bool) {
+	measured := p.cluster.MeasuredDemand(service)
+	if measured == nil {
+		return balance.Demand{}, false
+	}
+	p.mutex.Lock()
+	cells := p.listOf(withZone(service.Topology.Keys)).cells
+	p.mutex.Unlock()
+	return cells.Measured(measured.Zones, measured.Nodes)
+}
+
+// withZone returns keys that distinguish zones: some keys, and the zone if it is none of them.
+func withZone(keys []policy.Key) []policy.Key {
+	if slices.Contains(keys, policy.Zone) {
+		return keys
+	}
+	return append(slices.Clone(keys), policy.Zone)
+}
+
+// assumedOf returns what nodes are assumed to ask of a Service, of the nodes by some keys: as many connections as the other
+// nodes, unless its label says more or less; or, if the owner names the clients, as many as it has of their ready endpoints.
+func (p *Planner) assumedOf(service *model.Service, keys []policy.Key) balance.Demand {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	list := p.listOf(service.Topology.Keys)
+	list := p.listOf(keys)
 	if len(service.Topology.Clients) == 0 {
-		return list.cells.ByLabels(), true
+		return list.cells.ByLabels()
 	}
 	clients := nameOfClients(service.Topology.Clients)
 	demand, known := list.named[clients]
@@ -204,7 +218,7 @@ func (p *Planner) demandOf(service *model.Service) (balance.Demand, bool) {
 		p.makeRoom(len(asked))
 		list.named[clients] = demand
 	}
-	return demand, true
+	return demand
 }
 
 // readyEndpoints counts the ready endpoints of some Services, by node.

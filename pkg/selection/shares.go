@@ -1,12 +1,17 @@
 package selection
 
-import "github.com/vicinity-proxy/vicinity/pkg/policy"
+import (
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
 
 // Shares say where the plans in force send this node's new connections, over all Service ports whose load is bounded,
 // each family for itself.
 type Shares struct {
 	// Ports is how many there are, and Slots how many slots they have together.
 	Ports, Slots int
+	// BySource is how many of the ports were planned with each demand.
+	BySource [balance.Sources]int
 	// sent is the sum over the ports of what goes to the endpoints that a key matches, of sharesOne each.
 	sent [len(sharedKeys) + 1]int
 }
@@ -48,6 +53,7 @@ func (s *Shares) add(part *planned, times int) {
 		return // it has no endpoints here
 	}
 	s.Ports += times
+	s.BySource[part.source] += times
 	for _, count := range part.slots {
 		s.Slots += times * count
 	}

@@ -34,11 +34,12 @@ type cell struct {
 	tally
 }
 
-// tuple is a value for each key, as its number in the key's vocabulary; 0: none, or the key needs none.
-type tuple [policy.MaxKeys]int32
+// tuple is a value for each key, as its number in the key's vocabulary; 0: none, or the key needs none. Cells may have the zone
+// as one more key.
+type tuple [policy.MaxKeys + 1]int32
 
 // NewCells returns the cells of a cluster without nodes, for some keys, as seen from a node. There are at most
-// policy.MaxKeys keys, each once.
+// policy.MaxKeys keys, each once, and one more.
 func NewCells(keys []policy.Key, self string) *Cells {
 	return &Cells{
 		keys:  slices.Clone(keys),

@@ -18,7 +18,7 @@ import (
 
 // TestTheOrderOfTheInputDoesNotMatter: nodes and endpoints in another order give the same, bit for bit.
 func TestTheOrderOfTheInputDoesNotMatter(t *testing.T) {
-	randomWorlds(t, 250, true, func(w *world, random *rand.Rand) {
+	check := func(w *world, random *rand.Rand) {
 		names := w.names()
 		self := names[random.IntN(len(names))]
 		want := text(w, w.plan(self))
@@ -28,7 +28,7 @@ func TestTheOrderOfTheInputDoesNotMatter(t *testing.T) {
 		random.Shuffle(len(w.endpoints), func(i, j int) {
 			shuffled.endpoints[i], shuffled.endpoints[j] = shuffled.endpoints[j], shuffled.endpoints[i]
 		})
-		cells := balance.NewCells(w.keys, self)
+		cells := balance.NewCells(w.cellKeys(), self)
 		for _, name := range names {
 			cells.Set(name, w.nodes[name])
 		}
@@ -36,7 +36,9 @@ func TestTheOrderOfTheInputDoesNotMatter(t *testing.T) {
 		if got := text(&shuffled, balance.NewPlan(w.demand(cells), places, w.limit)); got != want {
 			t.Errorf("in another order\n%s\nwant\n%s", got, want)
 		}
-	})
+	}
+	randomWorlds(t, 250, true, check)
+	measuredWorlds(t, 250, check)
 }
 
 // TestAPlanRemembersNothing: one that is made anew is as one that never was anything else.
@@ -73,11 +75,14 @@ func text(w *world, plan *balance.Plan) string {
 // TestCellsForgetHowTheyCameAbout: after any history they are like new ones, for whatever node they are seen from.
 func TestCellsForgetHowTheyCameAbout(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 3))
-	for range 150 {
+	for i := range 300 {
 		w := randomWorld(random, true)
+		if i%2 == 1 {
+			w.measure(random)
+		}
 		names := w.names()
 		self := names[random.IntN(len(names))]
-		cells, now := balance.NewCells(w.keys, self), map[string]map[string]string{}
+		cells, now := balance.NewCells(w.cellKeys(), self), map[string]map[string]string{}
 		for range 4 * len(names) {
 			name := names[random.IntN(len(names))]
 			was, there := now[name]
@@ -110,7 +115,7 @@ func TestCellsForgetHowTheyCameAbout(t *testing.T) {
 func seen(w *world, labels map[string]string) string {
 	demand, _ := policy.DemandOf(labels)
 	all := fmt.Sprint(demand)
-	for _, key := range w.keys {
+	for _, key := range w.cellKeys() {
 		if value, ok := labels[string(key)]; ok && key != policy.Hostname {
 			all += fmt.Sprintf(" %s=%q", key, value)
 		}
@@ -301,7 +306,13 @@ func TestExtremes(t *testing.T) {
 		_, _ = fmt.Sscanf(e.Zone, "z%d", &zone)
 		return fmt.Sprint("r", zone/8), true
 	})
-	for name, demand := range map[string]balance.Demand{"labels": cells.ByLabels(), "clients": cells.Named(clients)} {
+	zones := map[string]uint32{}
+	for i := range labels {
+		zones[fmt.Sprint("z", i)] = math.MaxUint32
+	}
+	measured, _ := cells.Measured(zones, nil)
+	demands := map[string]balance.Demand{"labels": cells.ByLabels(), "clients": cells.Named(clients), "measured": measured}
+	for name, demand := range demands {
 		// Every second zone has half as many endpoints as the others.
 		for limit, busiest := range map[int]uint64{100: 1000, 1000: 1501} {
 			plan := balance.NewPlan(demand, places, limit)
@@ -318,7 +329,7 @@ func TestExtremes(t *testing.T) {
 				if hosted := share.Steps[0]; hosted.Endpoints > 0 && hosted.Part != balance.ONE {
 					t.Errorf("%s at %d: node %d keeps %d of what its own endpoints could take", name, limit, node, hosted.Part)
 				}
-				if share.Demand != nodes*map[string]uint64{"labels": 100, "clients": balance.MaxDemand}[name] {
+				if share.Demand != nodes*map[string]uint64{"labels": 100, "clients": balance.MaxDemand, "measured": 1 << 30 / nodes}[name] {
 					t.Errorf("%s: the demand is %d", name, share.Demand)
 				}
 				for i, slots := range share.Slots(service, balance.Hashes(w.endpoints)) {

@@ -8,9 +8,14 @@ const MaxDemand = 1 << 16
 // nothing after they changed.
 type Demand struct {
 	cells *Cells
-	// named is the demand of single nodes, all others have none; nil: what the labels say.
+	// named is the demand of single nodes, most at the most; nil: all nodes ask what their labels say.
 	named  map[string]uint32
+	most   uint32
 	byCell map[int32]tally // the named nodes
+	// others is what each node asks that is not named, by the number of its value of the zone, the key of this index. Nil:
+	// nothing.
+	others []uint32
+	zone   int
 }
 
 // ByLabels is the demand that the nodes' labels say.
@@ -19,15 +24,46 @@ func (c *Cells) ByLabels() Demand { return Demand{cells: c} }
 // Named is a demand for some nodes, by name, while all others have none. Nodes that the cells do not have are left out:
 // nobody knows where they are. It costs as much as nodes are named.
 func (c *Cells) Named(demand map[string]uint32) Demand {
-	d := Demand{cells: c, named: demand, byCell: map[int32]tally{}}
-	for name := range demand {
-		if node, known := c.nodes[name]; known {
+	d := Demand{cells: c, named: demand, most: MaxDemand}
+	d.sumNamed()
+	return d
+}
+
+// Source is where a demand is from.
+type Source uint8
+
+// The sources.
+const (
+	Labels Source = iota
+	Clients
+	Measurement
+	Sources // how many there are
+)
+
+// String returns the source's name.
+func (s Source) String() string { return [...]string{"labels", "clients", "measured"}[s] }
+
+// Source returns where the demand is from.
+func (d Demand) Source() Source {
+	switch {
+	case d.others != nil:
+		return Measurement
+	case d.named != nil:
+		return Clients
+	}
+	return Labels
+}
+
+// sumNamed sums up the named nodes by their cells.
+func (d *Demand) sumNamed() {
+	d.byCell = map[int32]tally{}
+	for name := range d.named {
+		if node, known := d.cells.nodes[name]; known {
 			sum := d.byCell[node.cell]
 			sum.add(tallyOf(d.of(name, node)))
 			d.byCell[node.cell] = sum
 		}
 	}
-	return d
 }
 
 // Cells returns the number of cells.
@@ -41,7 +77,18 @@ func (d Demand) of(name string, node node) uint32 {
 	if d.named == nil {
 		return node.demand
 	}
-	return min(d.named[name], MaxDemand)
+	if demand, named := d.named[name]; named {
+		return min(demand, d.most)
+	}
+	return d.other(node.cell)
+}
+
+// other returns what a node of a cell asks that is not named.
+func (d Demand) other(cell int32) uint32 {
+	if d.others == nil {
+		return 0
+	}
+	return d.others[d.cells.cells[cell].values[d.zone]]
 }
 
 // in returns what the nodes of a cell ask together.
@@ -50,9 +97,13 @@ func (d Demand) in(cell int32) tally {
 	if d.named == nil {
 		return all
 	}
-	named := d.byCell[cell]
-	named.nodes = all.nodes
-	return named
+	return d.withOthers(d.byCell[cell], all.nodes, cell)
+}
+
+// withOthers returns what so many nodes of a cell ask, given those of them that are named.
+func (d Demand) withOthers(named tally, nodes uint64, cell int32) tally {
+	each, others := uint64(d.other(cell)), nodes-named.nodes
+	return tally{nodes: nodes, demand: named.demand + others*each, squares: named.squares + others*each*each}
 }
 
 // before returns what those nodes ask that share a node's cell and come before it by name. For one's own node it is
@@ -65,15 +116,13 @@ func (d Demand) before(name string, cell int32) tally {
 	if d.named == nil {
 		return sum
 	}
-	sum.demand, sum.squares = 0, 0
+	var named tally
 	for other := range d.named {
 		if node, known := d.cells.nodes[other]; known && node.cell == cell && other < name {
-			named := tallyOf(d.of(other, node))
-			sum.demand += named.demand
-			sum.squares += named.squares
+			named.add(tallyOf(d.of(other, node)))
 		}
 	}
-	return sum
+	return d.withOthers(named, sum.nodes, cell)
 }
 
 // tally is what some nodes are together.

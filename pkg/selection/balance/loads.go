@@ -1,5 +1,7 @@
 package balance
 
+import "slices"
+
 // Load is what an endpoint expects from all nodes together, beside the mean of those between which the load is balanced,
 // per mille: 1200 is 1.2 times.
 type Load struct {
@@ -49,4 +51,65 @@ func (s *split) unbounded() []uint64 {
 		}
 	}
 	return loads
+}
+
+// LoadsUnder returns what each endpoint would get, per mille of the mean, if nodes asked something else than was planned
+// with: in the order in which the endpoints were given. Both demands must be of the same cells.
+func (p *Plan) LoadsUnder(demand Demand) []uint64 {
+	var nodes crowd
+	nodes.gather(demand, p.places) // the same entries, in the same order: they follow from cells and places alone
+	loads := make([]uint64, len(p.places.of))
+	for rank := range p.splits {
+		s := &p.splits[rank]
+		under := s.under(nodes.sums)
+		for i, place := range p.places.of {
+			if place != nowhere && s.counts[place] > 0 {
+				loads[i] = under[place]
+			}
+		}
+	}
+	return loads
+}
+
+// under returns what one endpoint of each place would get if the entries asked these sums, per mille of the mean of its
+// component.
+func (s *split) under(sums []tally) []uint64 {
+	all := make([]uint64, len(s.components))
+	for _, e := range s.entries {
+		all[s.groups[s.firstOf(e)].component] += sums[e].demand
+	}
+	placed := make([]uint64, len(s.groups)) // of ONE of its component
+	for _, e := range s.entries {
+		whole := all[s.groups[s.firstOf(e)].component]
+		if whole == 0 {
+			continue
+		}
+		for _, leg := range s.legs(s.crowd.of(int(e))) {
+			placed[leg.group] += part(leg.Part, sums[e].demand, whole)
+		}
+	}
+	loads, weights := make([]uint64, len(s.counts)), make([]uint64, len(s.counts))
+	for k := range s.places.keys {
+		for g := s.places.first[k]; g < s.places.first[k+1]; g++ {
+			if placed[g] == 0 {
+				continue
+			}
+			sum := s.weigh(k, g, weights)
+			for place, weight := range weights {
+				loads[place] += part(placed[g], weight, sum)
+			}
+		}
+	}
+	for place := range loads {
+		if c := s.componentOf(s.groupsOf(place)); c != nil {
+			loads[place] = perMille(loads[place], ONE/c.endpoints)
+		}
+	}
+	return loads
+}
+
+// firstOf returns the first group of an entry that has endpoints.
+func (s *split) firstOf(entry int32) int32 {
+	groups := s.crowd.of(int(entry))
+	return groups[slices.IndexFunc(groups, s.has)]
 }

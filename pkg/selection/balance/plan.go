@@ -30,7 +30,7 @@ func NewPlan(demand Demand, places *Places, limit int) *Plan {
 // and so on; of those the busiest endpoint has the least to do; and what a group cannot take is taken from all its nodes
 // in proportion.
 //
-// The places must have the keys of the cells that the demand is of.
+// The keys of the places must be those of the cells that the demand is of, or the first of them.
 func (p *Plan) Make(demand Demand, places *Places, limit int) {
 	p.demand, p.places = demand, places
 	p.nodes.gather(demand, places)

@@ -14,6 +14,8 @@ import (
 const (
 	tameWorlds = 1000
 	wildWorlds = 1000
+	// in which what is asked was measured
+	someMeasured = 600
 )
 
 // outcome is what all nodes of a problem do together, as parts of its demand.
@@ -73,6 +75,7 @@ func TestSharesAreTheBestThatThereIs(t *testing.T) {
 	}
 	randomWorlds(t, tameWorlds, false, check)
 	randomWorlds(t, wildWorlds, true, check)
+	measuredWorlds(t, someMeasured, check)
 	t.Logf("%d problems, %d of them crossing; %d worlds with several", problems, crossing, multi)
 	logSorted(t, "where groups cross and a later partial sum falls short, it is by", gaps)
 	if crossing < 100 || problems-crossing < 500 || multi < 100 {
@@ -241,6 +244,7 @@ func TestSlotsKeepTheBound(t *testing.T) {
 	}
 	randomWorlds(t, tameWorlds, false, check)
 	randomWorlds(t, wildWorlds, true, check)
+	measuredWorlds(t, someMeasured, check)
 	logSorted(t, "busiest endpoint above the plan's", over)
 	logSorted(t, "partial sums beside the plan's", off)
 	for size := 0; size <= 60; size += 10 {

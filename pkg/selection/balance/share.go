@@ -28,6 +28,8 @@ type Share struct {
 	Outcome    Outcome
 	Near, Next int
 
+	// Source is where the demand is from.
+	Source Source
 	// Endpoints and Demand are those between which the load is balanced.
 	Endpoints, Demand uint64
 	// Busiest is what the busiest of them expects, beside the mean.
@@ -74,7 +76,9 @@ const (
 // Share returns a node's part of the plan. The labels are asked for the values of all keys but the hostname. The node
 // need not be among those of the plan; then it uses the shares of those who have the same values.
 func (p *Plan) Share(name string, labels map[string]string) Share {
-	share := Share{Parts: make([]uint64, len(p.places.of)), Steps: make([]Step, len(p.places.keys))}
+	share := Share{
+		Parts: make([]uint64, len(p.places.of)), Steps: make([]Step, len(p.places.keys)), Source: p.demand.Source(),
+	}
 	for k, key := range p.places.keys {
 		value, known := NodeValue(key, name, labels)
 		share.Steps[k] = Step{Key: key, Value: value, Known: known}

@@ -24,6 +24,9 @@ type world struct {
 	nodes     map[string]map[string]string // labels by name
 	endpoints []model.PortEndpoint
 	clients   map[string]uint32 // nil: demand is what the labels say
+	// measured: what clients ask was measured, and is known of zones, and of the nodes that are named.
+	measured bool
+	named    map[string]bool
 }
 
 // names lists the nodes, sorted.
@@ -49,14 +52,37 @@ func (w *world) valueOf(endpoint *model.PortEndpoint, key policy.Key) (string, b
 }
 
 func (w *world) cells(self string) *balance.Cells {
-	cells := balance.NewCells(w.keys, self)
+	cells := balance.NewCells(w.cellKeys(), self)
 	for name, labels := range w.nodes {
 		cells.Set(name, labels)
 	}
 	return cells
 }
 
+// cellKeys are the keys by which nodes are counted.
+func (w *world) cellKeys() []policy.Key {
+	if w.measured && !slices.Contains(w.keys, policy.Zone) {
+		return append(slices.Clone(w.keys), policy.Zone)
+	}
+	return w.keys
+}
+
 func (w *world) demand(cells *balance.Cells) balance.Demand {
+	if w.measured {
+		zones, named := map[string]uint32{}, map[string]uint32{}
+		for name, asks := range w.clients {
+			if labels, known := w.nodes[name]; known {
+				zones[labels[string(policy.Zone)]] += asks
+			}
+			if w.named[name] {
+				named[name] = asks
+			}
+		}
+		if demand, any := cells.Measured(zones, named); any {
+			return demand
+		}
+		return cells.ByLabels()
+	}
 	if w.clients != nil {
 		return cells.Named(w.clients)
 	}
@@ -85,7 +111,7 @@ func (w *world) rows() map[string]row {
 
 func (w *world) String() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "keys %v, limit %d, clients %v\n", w.keys, w.limit, w.clients)
+	fmt.Fprintf(&text, "keys %v, limit %d, clients %v, measured %t, named %v\n", w.keys, w.limit, w.clients, w.measured, w.named)
 	for _, name := range w.names() {
 		fmt.Fprintf(&text, "node %s %v\n", name, w.nodes[name])
 	}
@@ -170,6 +196,34 @@ func randomWorld(random *rand.Rand, wild bool) *world {
 	}
 	w.keys = randomKeys(random)
 	return w
+}
+
+// measure has some nodes of each zone ask alike, as was measured, and others more or less, which are named.
+func (w *world) measure(random *rand.Rand) {
+	w.measured, w.clients, w.named = true, map[string]uint32{"gone": 7}, map[string]bool{"gone": true}
+	alike := map[string]uint32{}
+	for _, name := range w.names() {
+		zone := w.nodes[name][string(policy.Zone)]
+		if _, known := alike[zone]; !known {
+			alike[zone] = []uint32{0, 1, uint32(random.IntN(20))}[random.IntN(3)]
+		}
+		if w.clients[name] = alike[zone]; random.IntN(6) == 0 {
+			w.clients[name], w.named[name] = uint32(random.IntN(100)), true
+		}
+	}
+	w.clients[w.names()[0]]++ // somebody asks
+	w.named[w.names()[0]] = true
+}
+
+// measuredWorlds yields worlds in which what is asked was measured.
+func measuredWorlds(t *testing.T, count int, yield func(w *world, random *rand.Rand)) {
+	t.Helper()
+	measured := func(w *world, random *rand.Rand) {
+		w.measure(random)
+		yield(w, random)
+	}
+	randomWorlds(t, count/2, false, measured)
+	randomWorlds(t, count/2, true, measured)
 }
 
 func makeWild(random *rand.Rand, labels map[string]string, zone, place int) {

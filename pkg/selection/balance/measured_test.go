@@ -1,0 +1,165 @@
+package balance_test
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+// placements are where clients may be, by the name of their node, beside what all others ask. The second zone is where
+// they gather.
+var placements = []struct {
+	name  string
+	asks  func(zone, i int) uint32
+	named bool // the nodes that ask much are named where the hostname is a key
+}{
+	{"as assumed", func(int, int) uint32 { return 100 }, false},
+	{"one zone 80 %", nil, false}, // by the sizes of zones: see asked
+	{"one zone", func(zone, _ int) uint32 { return map[int]uint32{1: 100}[zone] }, false},
+	{"ingress on 2 nodes", func(zone, i int) uint32 {
+		if i == 0 && zone < 2 {
+			return 5000
+		}
+		return 0
+	}, true},
+	{"one node x 1,000", func(zone, i int) uint32 {
+		if i == 0 && zone == 1 {
+			return 100_000
+		}
+		return 100
+	}, true},
+}
+
+// asked has four of five clients in the second zone.
+func asked(nodes []int, zone int) uint32 {
+	all := 0
+	for _, count := range nodes {
+		all += count
+	}
+	if zone == 1 {
+		return uint32(800_000 / nodes[1])
+	}
+	return uint32(200_000 / (all - nodes[1]))
+}
+
+// TestTheBoundHoldsForTheClientsThatAreThere: seven shapes of clusters and five placements of clients, planned with what the
+// zones ask: no endpoint gets more than the bound and what slots round, and as much stays near as any plan could keep there.
+func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
+	for _, keys := range [][]policy.Key{{policy.Zone, policy.AnyNode}, {policy.Hostname, policy.Zone, policy.AnyNode}} {
+		for _, shape7 := range shapes {
+			for _, placement := range placements {
+				w := shape(shape7.nodes, shape7.endpoints, keys...)
+				w.measured, w.clients, w.named = true, map[string]uint32{}, map[string]bool{}
+				for zone, count := range shape7.nodes {
+					for i := range count {
+						ask := func(zone, _ int) uint32 { return asked(shape7.nodes, zone) }
+						if placement.asks != nil {
+							ask = placement.asks
+						}
+						w.clients[nodeIn(zone, i)] = ask(zone, i)
+						w.named[nodeIn(zone, i)] = placement.named && len(keys) == 3 && ask(zone, i) > 1000
+					}
+				}
+				maps.DeleteFunc(w.named, func(_ string, named bool) bool { return !named })
+				p := w.problems()[0]
+				got, n := w.outcome(&p, bySlots, w.rows()), int64(len(p.endpoints))
+				best := p.best(len(keys), 100*n, int64(w.limit)*p.total)
+				for k := range keys {
+					if near := float64(best[k]) / float64(100*n*p.total); math.Abs(got.sums[k]-near) > 0.01 {
+						t.Errorf("%v %s, %s: %.3f stay up to key %d, %.3f could", keys, shape7.name, placement.name, got.sums[k], k, near)
+					}
+				}
+				if got.busiest > 1.25 {
+					t.Errorf("%v %s, %s: the busiest endpoint gets %.3f times the mean", keys, shape7.name, placement.name, got.busiest)
+				}
+			}
+		}
+	}
+}
+
+func measuredCells() *balance.Cells {
+	cells := balance.NewCells([]policy.Key{policy.AnyNode, policy.Zone}, "a1")
+	for _, node := range []string{"a1", "a2", "a3", "b1", "b2", "x1"} {
+		labels := map[string]string{string(policy.Zone): node[:1]}
+		if node == "x1" {
+			labels = nil
+		}
+		cells.Set(node, labels)
+	}
+	return cells
+}
+
+// TestWhatZonesAskIsWhatCounts: whatever is said of single nodes, and of zones and nodes that are not there.
+func TestWhatZonesAskIsWhatCounts(t *testing.T) {
+	type asks = map[string]uint32
+	for name, c := range map[string]struct {
+		zones, nodes asks
+		want         string // of 1000
+	}{
+		"zones alone":                      {asks{"a": 2, "b": 2}, nil, "a 500, b 500,  0"},
+		"a zone that is not there":         {asks{"a": 2, "b": 2, "gone": 9}, nil, "a 500, b 500,  0"},
+		"a zone that asks nothing":         {asks{"a": 2}, nil, "a 1000, b 0,  0"},
+		"nodes without a zone":             {asks{"a": 1, "": 3}, nil, "a 250, b 0,  750"},
+		"a node that is named":             {asks{"a": 5, "b": 5}, asks{"a1": 4}, "a 500, b 500,  0"},
+		"one that is named and not there":  {asks{"a": 5, "b": 5}, asks{"gone": 4}, "a 500, b 500,  0"},
+		"named nodes with too much":        {asks{"a": 5, "b": 5}, asks{"a1": 40, "a2": 20}, "a 500, b 500,  0"},
+		"all nodes named, with too little": {asks{"a": 5, "b": 5}, asks{"b1": 1, "b2": 1}, "a 500, b 500,  0"},
+	} {
+		demand, any := measuredCells().Measured(c.zones, c.nodes)
+		if !any {
+			t.Errorf("%s: nobody asks", name)
+			continue
+		}
+		zones := demand.Zones()
+		sum := zones["a"] + zones["b"] + zones[""]
+		var words []string
+		for _, zone := range []string{"a", "b", ""} {
+			words = append(words, fmt.Sprint(zone, " ", (zones[zone]*1000+sum/2)/sum))
+		}
+		if got := strings.Join(words, ", "); got != c.want || sum < 1<<30-8 || sum > 1<<30 {
+			t.Errorf("%s: %s of %d, want %s", name, got, sum, c.want)
+		}
+	}
+	for name, zones := range map[string]asks{"nothing": nil, "zones that are not there": {"gone": 9}, "zeros": {"a": 0, "b": 0}} {
+		if _, any := measuredCells().Measured(zones, asks{"a1": 3}); any {
+			t.Errorf("%s: somebody asks", name)
+		}
+	}
+	if got := measuredCells().ByLabels().Zones(); got["a"] != 3 || got["b"] != 2 || got[""] != 1 {
+		t.Errorf("by labels zones ask %v", got)
+	}
+}
+
+// TestLoadsUnderAnotherDemand: what a plan made for one demand gives each endpoint under another one is what the nodes' parts
+// add up to.
+func TestLoadsUnderAnotherDemand(t *testing.T) {
+	differ := 0
+	measuredWorlds(t, 300, func(w *world, _ *rand.Rand) {
+		assumed := *w
+		assumed.measured, assumed.clients = false, nil
+		cells := w.cells("")
+		plan := balance.NewPlan(cells.ByLabels(), balance.NewPlaces(w.keys, w.endpoints, w.valueOf), w.limit)
+		under, expected := plan.LoadsUnder(w.demand(cells)), plan.Loads()
+		rows := assumed.rows()
+		for _, p := range w.problems() {
+			loads := w.outcome(&p, byParts, rows).loads
+			for j, i := range p.endpoints {
+				if p.total > int64(len(p.nodes)) && math.Abs(float64(under[i])-1000*loads[j]) > 1 {
+					t.Errorf("endpoint %d gets %d per mille of the mean, want %f", i, under[i], 1000*loads[j])
+				}
+				if under[i] > 2*expected[i].Bounded {
+					differ++
+				}
+			}
+		}
+	})
+	if differ < 100 {
+		t.Errorf("only %d endpoints get more than twice of what was planned: the worlds are too tame", differ)
+	}
+}

@@ -1,0 +1,73 @@
+package selection
+
+import (
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+// Loads are what endpoints expect from all nodes together.
+type Loads struct {
+	// Endpoints has the endpoints of a decision, in their order.
+	Endpoints []balance.Load
+	// Source is where the demand is from.
+	Source balance.Source
+	// Clients is how many ready endpoints of the Services that are named as clients are on Nodes; 0 if none is named.
+	Clients int
+	// Measured says more of a demand that was measured; nil if it is assumed.
+	Measured *MeasuredLoads
+}
+
+// MeasuredLoads are what was measured, beside what is assumed where nothing is.
+type MeasuredLoads struct {
+	*model.Demand
+	// Zones are what the nodes of each zone ask, and AssumedZones what they would be assumed to, each of their sum.
+	Zones, AssumedZones map[string]float64
+	// AssumedGives is what each endpoint would get, per mille of the mean, if it had been planned with what is assumed: in
+	// their order.
+	AssumedGives []uint64
+}
+
+// Loads returns what the endpoints expect that a decision was made about, and whether anything was planned.
+func (p *Planner) Loads(decision Decision) (loads Loads, planned bool) {
+	part, service := decision.Selection.Cluster.planned, decision.Service
+	if part == nil {
+		return Loads{}, false
+	}
+	demand, known := p.demandOf(service)
+	if !known {
+		return Loads{}, false
+	}
+	limit := int(service.Topology.MaxLoad)
+	loads.Endpoints, loads.Source = balance.NewPlan(demand, part.places, limit).Loads(), demand.Source()
+	for _, count := range p.readyEndpoints(service.Clients()) {
+		loads.Clients += int(count)
+	}
+	if loads.Source == balance.Measurement {
+		assumed := p.assumedOf(service, withZone(service.Topology.Keys))
+		loads.Measured = &MeasuredLoads{
+			Demand: p.cluster.MeasuredDemand(service), Zones: partsOf(demand.Zones()), AssumedZones: partsOf(assumed.Zones()),
+			AssumedGives: balance.NewPlan(assumed, part.places, limit).LoadsUnder(demand),
+		}
+	}
+	return loads, true
+}
+
+// AssumedBusiest returns the endpoint, by its place in their order, that would get most if it had been planned with what is
+// assumed.
+func (m *MeasuredLoads) AssumedBusiest() int {
+	return slices.Index(m.AssumedGives, slices.Max(m.AssumedGives))
+}
+
+// partsOf returns what zones ask of their sum; all 0 if they ask nothing.
+func partsOf(zones map[string]uint64) map[string]float64 {
+	all, parts := uint64(0), make(map[string]float64, len(zones))
+	for _, asks := range zones {
+		all += asks
+	}
+	for zone, asks := range zones {
+		parts[zone] = float64(asks) / float64(max(all, 1))
+	}
+	return parts
+}

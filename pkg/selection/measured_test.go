@@ -1,0 +1,133 @@
+package selection
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+// TestMeasuredDemandIsPlannedWithWhileItCounts: a Service whose owner wants it is planned anew when something else is measured,
+// and as assumed where nothing is, or it does not count.
+func TestMeasuredDemandIsPlannedWithWhileItCounts(t *testing.T) {
+	for name, keys := range map[string][]policy.Key{
+		"zone among the keys": zoneThenAll, "any node alone": {"example.com/none", policy.AnyNode},
+	} {
+		t.Run(name, func(t *testing.T) {
+			topology := bounded(120, keys...)
+			topology.Measured = true
+			town := newTown(topology, []int{3, 3, 3}, []int{4, 4, 3})
+			cluster := model.NewCluster("zone-b-0")
+			cluster.Apply(town.change)
+			planner := NewPlanner(cluster)
+			planned := func() Choice {
+				t.Helper()
+				decisions := planner.Decide(town.web, []model.Family{model.IPv4})
+				planner.Accept(town.web, planner.Digest(decisions))
+				return decisions[0].Selection.Cluster
+			}
+			expectSource := func(want balance.Source) Choice {
+				t.Helper()
+				choice := planned()
+				if choice.planned.source != want || choice.Share.Source != want {
+					t.Errorf("planned with %s, want %s", choice.planned.source, want)
+				}
+				var shares Shares
+				if shares.Add(Plans{choice.planned}, 1); shares.BySource[want] != 1 {
+					t.Errorf("counted as %v", shares.BySource)
+				}
+				return choice
+			}
+			apply := func(change model.Change) {
+				t.Helper()
+				cluster.TakeStale()
+				if dirty := cluster.Apply(change); len(dirty) > 0 {
+					t.Errorf("%v is decided at once, among what changes everything", dirty)
+				}
+				planner.Note(change)
+			}
+			expectStale := func() {
+				t.Helper()
+				if stale := cluster.TakeStale(); !slices.Equal(stale, []model.ObjectName{town.web}) {
+					t.Errorf("%v is to be planned anew", stale)
+				}
+				if differs, weight := planner.MayDiffer(town.web); !differs || weight < 1 {
+					t.Errorf("a new plan may differ: %t", differs)
+				}
+			}
+			demand := &model.Demand{Zones: map[string]uint32{"zone-a": 100_000, "zone-b": 900_000}}
+			assumed := expectSource(balance.Labels)
+			apply(model.Change{Demands: map[model.ObjectName]*model.Demand{town.web: demand}})
+			if differs, _ := planner.MayDiffer(town.web); differs {
+				t.Error("what does not count makes a difference")
+			}
+			expectSource(balance.Labels)
+
+			counts, stale := model.DemandCounts, model.DemandStale
+			apply(model.Change{DemandState: &counts})
+			expectStale()
+			measured := expectSource(balance.Measurement)
+			if keys[0] == policy.Zone && !strings.Contains(measured.Reason.Sentence(), "4 of 11 endpoints are there for 90.0 % of the demand") {
+				t.Errorf("it says %s", measured.Reason.Sentence())
+			}
+			if keys[0] == policy.Zone && slices.Equal(measured.Slots, assumed.Slots) {
+				t.Errorf("nine of ten clients make no difference: %v", measured.Slots)
+			}
+			apply(model.Change{Demands: map[model.ObjectName]*model.Demand{{Namespace: "shop", Name: "other"}: demand}})
+			if stale := cluster.TakeStale(); len(stale) > 0 {
+				t.Errorf("%v is to be planned anew for what another Service is asked", stale)
+			}
+			if differs, _ := planner.MayDiffer(town.web); differs {
+				t.Error("nothing changed, and a new plan may differ")
+			}
+			if weight := planner.PlanWeight(town.web); weight > 2 {
+				t.Errorf("a plan for nine nodes weighs %d", weight)
+			}
+
+			apply(model.Change{DemandState: &stale})
+			expectStale()
+			if again := expectSource(balance.Labels); !slices.Equal(again.Slots, assumed.Slots) {
+				t.Errorf("the plan is %v once nothing counts, and was %v", again.Slots, assumed.Slots)
+			}
+			apply(model.Change{DemandState: &counts})
+			expectSource(balance.Measurement)
+			apply(model.Change{Demands: map[model.ObjectName]*model.Demand{town.web: nil}})
+			expectStale()
+			expectSource(balance.Labels)
+		})
+	}
+}
+
+// TestMeasuredLoads: beside the loads stands what zones ask, and what endpoints would get if it were assumed.
+func TestMeasuredLoads(t *testing.T) {
+	for name, clients := range map[string][]string{"by labels": nil, "by clients": {"shop/client"}} {
+		topology := bounded(120, zoneThenAll...)
+		topology.Measured, topology.Clients = true, clients
+		town := newTown(topology, []int{3, 3, 3}, []int{4, 4, 3})
+		counts := model.DemandCounts
+		town.change.Demands = map[model.ObjectName]*model.Demand{town.web: {Zones: map[string]uint32{"zone-a": 100_000, "zone-b": 900_000}}}
+		town.change.DemandState = &counts
+		cluster := model.NewCluster("zone-b-0")
+		cluster.Apply(town.change)
+		planner := NewPlanner(cluster)
+		loads, planned := planner.Loads(planner.Decide(town.web, []model.Family{model.IPv4})[0])
+		if !planned || loads.Source != balance.Measurement || loads.Measured == nil {
+			t.Fatalf("%s: %+v", name, loads)
+		}
+		m := loads.Measured
+		if at := m.AssumedBusiest(); m.AssumedGives[at] < 2475 || m.AssumedGives[at] > 2800 || at < 4 || at > 7 {
+			t.Errorf("%s: endpoint %d would get %d", name, at, m.AssumedGives[at])
+		}
+		if m.Zones["zone-b"] < 0.8999 || m.Zones["zone-b"] > 0.9001 || m.Zones["zone-c"] != 0 || m.AssumedZones["zone-c"] != 1./3 {
+			t.Errorf("%s: zones ask %v, and are assumed to ask %v", name, m.Zones, m.AssumedZones)
+		}
+		for i, load := range loads.Endpoints {
+			if load.Bounded > 1201 {
+				t.Errorf("%s: endpoint %d expects %d", name, i, load.Bounded)
+			}
+		}
+	}
+}

@@ -18,6 +18,9 @@ type Demand struct {
 	ConnectionsPerMinute uint64
 }
 
+// AllDemand is what all zones ask together.
+const AllDemand = 1_000_000
+
 // DemandState is whether the demand counts that was measured.
 type DemandState int
 

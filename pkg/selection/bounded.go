@@ -155,6 +155,9 @@ type Load struct {
 // Part is a part of a node's connections, of balance.ONE.
 type Part uint64
 
+// PartOf returns a part of 1.
+func PartOf(ratio float64) Part { return Part(ratio * balance.ONE) }
+
 // Ratio returns the part of 1.
 func (p Part) Ratio() float64 { return float64(p) / balance.ONE }
 
@@ -220,7 +223,7 @@ func (l *Load) words() []string {
 // asked says which part of the demand is there.
 func (l *Load) asked() string {
 	if l.IsMeasured && l.AllDemand > 0 {
-		return Part(float64(l.Demand) / float64(l.AllDemand) * balance.ONE).String()
+		return PartOf(float64(l.Demand) / float64(l.AllDemand)).String()
 	}
 	return fmt.Sprintf("%d of %d", l.Demand, l.AllDemand)
 }

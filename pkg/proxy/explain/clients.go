@@ -43,7 +43,7 @@ func (c Clients) Ports(cluster *model.Cluster, query Query) []Port {
 			port.HealthCheck = healthCheck(decisions, decision.Family)
 			names.explain(&port, decision)
 			written.explain(&port, decision)
-			port.Load = loadOf(planner, decision)
+			port.Load = loadOf(cluster, planner, decision)
 			ports = append(ports, port)
 		}
 	}

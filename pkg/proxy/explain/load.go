@@ -2,14 +2,14 @@ package explain
 
 import (
 	"fmt"
-	"strings"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
 // loadOf explains what a load bound makes of all nodes' connections; nil if there is none.
-func loadOf(planner *selection.Planner, decision selection.Decision) *Load {
+func loadOf(cluster *model.Cluster, planner *selection.Planner, decision selection.Decision) *Load {
 	loads, planned := planner.Loads(decision)
 	if !planned {
 		return nil
@@ -17,6 +17,7 @@ func loadOf(planner *selection.Planner, decision selection.Decision) *Load {
 	topology := decision.Service.Topology
 	load := Load{
 		MaxLoad: float64(topology.MaxLoad) / 100, Clients: append([]string{}, topology.Clients...), Endpoints: map[string]EndpointLoad{},
+		DemandSource: loads.Source.String(),
 	}
 	for i, expected := range loads.Endpoints {
 		if expected != (balance.Load{}) {
@@ -26,7 +27,8 @@ func loadOf(planner *selection.Planner, decision selection.Decision) *Load {
 		}
 	}
 	if len(load.Endpoints) > 0 {
-		load.Message, load.Demand = whatItPrevents(decision, loads.Endpoints), whoAsks(topology.Clients, loads.Clients)
+		load.Message = whatItPrevents(decision, loads.Endpoints)
+		load.demand(cluster, decision, loads)
 	}
 	return &load
 }
@@ -53,20 +55,6 @@ func whatItPrevents(decision selection.Decision, loads []balance.Load) string {
 	}
 	return fmt.Sprintf("Without the bound %d endpoints would expect more than it allows, %s the most: %s times the mean load",
 		over, busiest, unbounded) + with
-}
-
-// whoAsks says whose connections were reckoned with.
-func whoAsks(clients []string, ready int) string {
-	names := strings.Join(clients, " and ")
-	switch {
-	case len(clients) == 0:
-		return "Each Node counts as one client, unless its labels say otherwise."
-	case ready == 0:
-		return "No endpoint of " + names + " is ready on a Node, so that each Node counts as one client."
-	case ready == 1:
-		return "The only client is the one ready endpoint of " + names + "."
-	}
-	return fmt.Sprintf("The clients are the %d ready endpoints of %s.", ready, names)
 }
 
 // times writes a multiple that is given per mille.

@@ -1,5 +1,7 @@
 package explain
 
+import "time"
+
 // Port is the story of one Service port in one family on one node.
 //
 // Its JSON names are an interface: scripts read them.
@@ -134,6 +136,23 @@ type Load struct {
 	Endpoints map[string]EndpointLoad `json:"endpoints"` // by address:port; never null
 	Message   string                  `json:"message"`   // what the bound prevents, as a sentence; empty if nothing can be used
 	Demand    string                  `json:"demand"`    // whose connections were reckoned with, as a sentence; likewise
+	// DemandSource is where that is from: labels, clients or measured. Of what was measured Measured says more.
+	DemandSource string    `json:"demandSource"`
+	Measured     *Measured `json:"measured,omitempty"`
+	// Assumed says what would be otherwise if demand were assumed, as a sentence; AssumedWouldGive is what the busiest endpoint
+	// would get then, in times of the mean. Nothing if it is assumed.
+	Assumed          string  `json:"assumed,omitempty"`
+	AssumedWouldGive float64 `json:"assumedWouldGive,omitempty"`
+}
+
+// Measured is what was measured of a Service.
+type Measured struct {
+	Since                time.Time          `json:"since"` // when that was found out
+	NodesHeard           int                `json:"nodesHeard"`
+	Nodes                int                `json:"nodes"`
+	ConnectionsPerMinute uint64             `json:"connectionsPerMinute"`
+	Zones                map[string]float64 `json:"zones"`            // what the nodes of each ask, of 1
+	ByNode               map[string]float64 `json:"byNode,omitempty"` // those that ask much more than others of their zone
 }
 
 // EndpointLoad is what one endpoint expects with the bound, and what it would expect without it.

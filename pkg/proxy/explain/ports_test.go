@@ -179,7 +179,7 @@ func TestABoundedLoadIsSplit(t *testing.T) {
 
 // TestALoadBoundSaysWhatItPrevents: who would be overloaded without it, by how much, and whose connections that are.
 func TestALoadBoundSaysWhatItPrevents(t *testing.T) {
-	alike := "Each Node counts as one client, unless its labels say otherwise."
+	alike := "Demand is assumed. Each Node counts as one client, unless its labels say otherwise."
 	for name, test := range map[string]struct {
 		keys            []policy.Key
 		clients         []string
@@ -203,12 +203,12 @@ func TestALoadBoundSaysWhatItPrevents(t *testing.T) {
 			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 2, clients: []string{"default/api", "default/none"},
 			message: "Without the bound 2 endpoints would expect more than it allows, 10.244.1.0:8080 the most: 2.50 times the mean load; with it " +
 				"no endpoint expects more than 1.50 times.",
-			demand: "The clients are the 2 ready endpoints of default/api and default/none.", warnings: 1,
+			demand: "Demand is assumed. The clients are the 2 ready endpoints of default/api and default/none.", warnings: 1,
 		},
 		"no client is ready": {
 			keys: []policy.Key{"example.com/zone", policy.AnyNode}, nearby: 3, clients: []string{"default/none"},
 			message: "No endpoint needs the bound: without it the busiest, 10.244.1.0:8080, would expect 1.00 times the mean load.",
-			demand:  "No endpoint of default/none is ready on a Node, so that each Node counts as one client.", warnings: 1,
+			demand:  "Demand is assumed. No endpoint of default/none is ready on a Node, so that each Node counts as one client.", warnings: 1,
 		},
 		"there is nobody": {
 			keys: []policy.Key{"example.com/rack"}, nearby: 1, load: map[string]explain.EndpointLoad{},

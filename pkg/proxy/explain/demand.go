@@ -1,0 +1,103 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// demand says whose connections were reckoned with, and what would be otherwise with those that would be assumed.
+func (l *Load) demand(cluster *model.Cluster, decision selection.Decision, loads selection.Loads) {
+	topology, m := decision.Service.Topology, loads.Measured
+	if m == nil {
+		l.Demand = whyAssumed(cluster, decision.Service) + " " + whoAsks(topology.Clients, loads.Clients)
+		return
+	}
+	l.Measured = &Measured{
+		Since: m.Since, NodesHeard: m.NodesHeard, Nodes: m.NodesAll, ConnectionsPerMinute: m.ConnectionsPerMinute, Zones: m.Zones,
+	}
+	for node, asks := range m.Nodes {
+		if l.Measured.ByNode == nil {
+			l.Measured.ByNode = map[string]float64{}
+		}
+		l.Measured.ByNode[node] = float64(asks) / model.AllDemand
+	}
+	zones := slices.SortedFunc(maps.Keys(m.Zones), func(a, b string) int {
+		return cmp.Or(cmp.Compare(m.Zones[b], m.Zones[a]), strings.Compare(a, b))
+	})
+	l.Demand = fmt.Sprintf("Zones ask as measured at %s, %d connections a minute, %d of %d nodes heard: %s.",
+		m.Since.UTC().Format("2006-01-02 15:04 UTC"), m.ConnectionsPerMinute, m.NodesHeard, m.NodesAll, parts(zones, m.Zones))
+	busiest := m.AssumedBusiest()
+	gives := m.AssumedGives[busiest]
+	l.AssumedWouldGive = float64(gives) / 1000
+	l.Assumed = fmt.Sprintf("%s, zones would ask %s: planned so, %s would get %s times the mean.",
+		ifAssumed(topology.Clients), parts(zones, m.AssumedZones), EndpointName(decision.Endpoints[busiest].Addr), times(gives))
+}
+
+// ifAssumed says what would be assumed.
+func ifAssumed(clients []string) string {
+	if len(clients) > 0 {
+		return "If each ready endpoint of " + strings.Join(clients, " and ") + " asked alike"
+	}
+	return "If each Node asked alike, or as its labels say"
+}
+
+// mostZones is how many zones a sentence names.
+const mostZones = 6
+
+// parts says which part each of some zones asks.
+func parts(zones []string, asks map[string]float64) string {
+	words, rest := make([]string, 0, mostZones), 0.0
+	for i, zone := range zones {
+		if i >= mostZones {
+			rest += asks[zone]
+			continue
+		}
+		if zone == "" {
+			zone = "no zone"
+		}
+		words = append(words, zone+" "+percent(asks[zones[i]]))
+	}
+	if others := len(zones) - mostZones; others > 0 {
+		words = append(words, fmt.Sprintf("%d more zones %s", others, percent(rest)))
+	}
+	return strings.Join(words, ", ")
+}
+
+// percent writes a part of 1 as selection does.
+func percent(part float64) string { return selection.PartOf(part).String() }
+
+// whyAssumed says that demand is assumed, and why if a Service's owner wants it measured.
+func whyAssumed(cluster *model.Cluster, service *model.Service) string {
+	if !service.Topology.Measured {
+		return "Demand is assumed."
+	}
+	switch cluster.DemandState() {
+	case model.DemandCounts:
+		return "Too little is measured of this Service to plan with, so demand is assumed."
+	case model.DemandStale:
+		return "What was measured is too old to count, so demand is assumed."
+	case model.DemandUnpublished:
+		return "Nobody publishes measured demand in this cluster, so demand is assumed."
+	}
+	return "It is not known here what was measured, so demand is assumed."
+}
+
+// whoAsks says whose connections are assumed.
+func whoAsks(clients []string, ready int) string {
+	names := strings.Join(clients, " and ")
+	switch {
+	case len(clients) == 0:
+		return "Each Node counts as one client, unless its labels say otherwise."
+	case ready == 0:
+		return "No endpoint of " + names + " is ready on a Node, so that each Node counts as one client."
+	case ready == 1:
+		return "The only client is the one ready endpoint of " + names + "."
+	}
+	return fmt.Sprintf("The clients are the %d ready endpoints of %s.", ready, names)
+}

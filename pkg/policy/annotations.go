@@ -9,7 +9,8 @@ const Domain = "vicinity.dev/"
 const TopologyKeysAnnotation = Domain + "topology-keys"
 
 // MaxLoadAnnotation is the annotation of a Service that bounds the load of its endpoints: a percentage of the mean, such
-// as "120%". ClientsAnnotation says whose endpoints are the demand that the bound is about: a comma-separated list.
+// as "120%". ClientsAnnotation says whose endpoints are the demand that the bound is about, or that it is measured: a
+// comma-separated list.
 const (
 	MaxLoadAnnotation = Domain + "max-load"
 	ClientsAnnotation = Domain + "clients"
@@ -68,7 +69,8 @@ var Annotations = [...]Annotation{
 	},
 	{
 		Name: ClientsAnnotation, Ignored: "ClientsIgnored", Since: "v0.1.0", read: (*reading).readClients, IsCommon: true,
-		Meaning: "the Services whose endpoints are the clients, so that a bound knows the demand of each node",
+		Meaning: "the Services whose endpoints are the clients, so that a bound knows the demand of each node; `" + Measured + "`, alone " +
+			"or last: demand is what was measured, and until then what it is without that word",
 	},
 	{
 		Name: AccountAnnotation, Ignored: "AccountIgnored", Since: "v0.1.0", read: (*reading).readAccount, IsCommon: true,

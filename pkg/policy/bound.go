@@ -42,6 +42,9 @@ const (
 	BalancedConflict = "has no effect beside " + TopologyAwareHintsAnnotation + "; keep one of them"
 
 	ClientsWithoutBound = "has no effect without a bound; add " + MaxLoadAnnotation
+
+	MeasuredHeadless = `may not say "` + Measured + `" on a headless Service: clients dial its endpoints themselves, and nobody ` +
+		`counts that; name the clients, or remove the annotation`
 )
 
 // BoundBesideAuto is what to say of a bound beside mode Auto.

@@ -11,57 +11,96 @@ import (
 // MaxClients is how many Services may be another one's clients: each of them makes work for every proxy.
 const MaxClients = 8
 
-// ParseClients reads a comma-separated list of Services, each as "namespace/name". Spaces around one mean nothing.
-// namespace is that of the Service with the annotation, which errors propose where none is written.
+// Measured is the entry that says: the demand of each node is what was measured. No Service is called so here, for each is
+// written with its namespace.
+const Measured = "measured"
+
+// ParseClients reads a comma-separated list of Services, each as "namespace/name", of which the last entry may be Measured.
+// Spaces around an entry mean nothing. namespace is that of the Service with the annotation, which errors propose where none
+// is written.
 //
-// There are 1 to MaxClients, none twice. The error is an EntryErrors that names every entry at fault.
-func ParseClients(value, namespace string) ([]string, error) {
+// There are at most MaxClients Services, none twice, and at least one entry. The error is an EntryErrors that names every
+// entry at fault.
+func ParseClients(value, namespace string) (named []string, measured bool, err error) {
 	if strings.TrimSpace(value) == "" {
-		return nil, EntryErrors{{
+		return nil, false, EntryErrors{{
 			Rule:   NotEmpty,
 			Cause:  "the list of clients is empty",
-			Remedy: `list Services, such as "ingress/nginx, shop/frontend", or remove the annotation`,
+			Remedy: `list Services, such as "ingress/nginx, shop/frontend", or write "` + Measured + `", or remove the annotation`,
 		}}
 	}
-	if count := strings.Count(value, ",") + 1; count > MaxClients {
-		return nil, EntryErrors{{
+	if count := CountClients(value); count > MaxClients {
+		return nil, false, EntryErrors{{
 			Rule:   AtMostMaxClients,
 			Cause:  fmt.Sprintf("the list has %d clients, and at most %d are allowed", count, MaxClients),
 			Remedy: "name those that ask most",
 		}}
 	}
+	return parseClients(strings.Split(value, ","), namespace)
+}
+
+// CountClients returns how many Services a list names, right or wrong: Measured as the last entry is none.
+func CountClients(value string) int {
+	separators := strings.Count(value, ",")
+	if strings.TrimSpace(value[strings.LastIndexByte(value, ',')+1:]) == Measured {
+		return separators
+	}
+	return separators + 1
+}
+
+func parseClients(entries []string, ownNamespace string) (named []string, measured bool, err error) {
 	var errs EntryErrors
-	var clients []string
-	for i, entry := range strings.Split(value, ",") {
-		client := strings.TrimSpace(entry)
-		if err, found := checkClient(client, clients, namespace); found {
+	for i, entry := range entries {
+		client, isLast := strings.TrimSpace(entry), i == len(entries)-1
+		if err, found := checkClient(client, named, isLast, ownNamespace); found {
 			err.Entry, err.Position = client, i+1
 			errs = append(errs, err)
 		}
-		clients = append(clients, client)
+		if measured = isLast && client == Measured; !measured {
+			named = append(named, client)
+		}
 	}
 	if len(errs) > 0 {
-		return nil, errs
+		return nil, false, errs
 	}
-	return clients, nil
+	return named, measured, nil
 }
 
 // checkClient returns the first rule that an entry breaks, given those before it.
-func checkClient(client string, earlier []string, ownNamespace string) (EntryError, bool) {
+func checkClient(client string, earlier []string, isLast bool, ownNamespace string) (EntryError, bool) {
 	if client == "" {
 		return EntryError{Rule: NotEmpty, Cause: "is empty", Remedy: "remove the extra comma, or write the missing Service"}, true
 	}
 	if position := slices.Index(earlier, client); position >= 0 {
-		return EntryError{
-			Rule:   Unique,
-			Cause:  fmt.Sprintf("is the same Service as entry %d", position+1),
-			Remedy: "list each Service once",
-		}, true
+		return repeatedClient(client, position), true
+	}
+	if client == Measured {
+		return EntryError{Rule: MeasuredLast, Cause: "has entries after it", Remedy: "move it to the end"}, !isLast
 	}
 	if isServiceName(client) {
 		return EntryError{}, false
 	}
+	return noService(client, ownNamespace), true
+}
+
+// repeatedClient is what is wrong with an entry that is also at an earlier position, from 0.
+func repeatedClient(client string, position int) EntryError {
+	err := EntryError{
+		Rule: Unique, Cause: fmt.Sprintf("is the same Service as entry %d", position+1), Remedy: "list each Service once",
+	}
+	if client == Measured {
+		err.Cause, err.Remedy = fmt.Sprintf("is the same as entry %d", position+1), "write it once, at the end"
+	}
+	return err
+}
+
+// noService is what is wrong with an entry that is no Service's name.
+func noService(client, ownNamespace string) EntryError {
 	err := EntryError{Rule: ServiceName, Cause: "is not the namespace and name of a Service", Remedy: `write it as "shop/frontend"`}
+	if meansMeasured(client) {
+		err.Remedy = fmt.Sprintf("did you mean %q?", Measured)
+		return err
+	}
 	if !strings.Contains(client, "/") {
 		err.Cause = "lacks the namespace of the Service"
 	}
@@ -70,7 +109,13 @@ func checkClient(client string, earlier []string, ownNamespace string) (EntryErr
 	} else if strings.ContainsAny(client, "; \t\n[]\"'|") {
 		err.Remedy = "separate Services with commas, and put neither quotes nor brackets around them"
 	}
-	return err, true
+	return err
+}
+
+// meansMeasured reports whether Measured was probably meant, by a slip or as other programs call it.
+func meansMeasured(text string) bool {
+	letters := lettersOf(text[:min(len(text), maxQuoted)])
+	return !strings.Contains(text, "/") && (letters == "auto" || letters == "automatic" || Suggest(text, Measured) != "")
 }
 
 // isServiceName reports whether a text is "namespace/name".

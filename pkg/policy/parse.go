@@ -14,6 +14,10 @@ type Words struct {
 	// DefaultMaxLoad is the cluster's bound, for Services that prefer some endpoints and say nothing of a bound; 0 for
 	// none.
 	DefaultMaxLoad uint64
+	// DefaultMeasured: in this cluster, clients of Services with a bound that name none are Measured.
+	DefaultMeasured bool
+	// IsHeadless: clients find the endpoints by DNS, and nobody counts what they ask.
+	IsHeadless bool
 }
 
 // Ignored is an annotation that is present and has no effect: why, and what to do, as the rest of a sentence about it.
@@ -35,7 +39,8 @@ func (i Ignored) Code() string {
 //   - A bound that cannot be read leaves the keys, and the usual bound holds: the cluster's, or else UsualMaxLoad. Its
 //     owner wanted to protect the endpoints. Without a bound they would be overloaded; without the keys connections
 //     would go where none should.
-//   - Clients that cannot be read leave the bound, and all nodes ask alike.
+//   - Clients that cannot be read leave the bound, and demand is what it is without the annotation: measured if that is the
+//     cluster's default, or else all nodes ask alike.
 func Parse(w Words) (Topology, []Ignored) {
 	r := reading{Words: w}
 	isWhole := true
@@ -160,20 +165,24 @@ func (w Words) usualMaxLoad() uint64 {
 	return UsualMaxLoad
 }
 
-// readClients finds the Services whose endpoints are the demand.
+// readClients finds the Services whose endpoints are the demand, and whether it is measured.
 func (r *reading) readClients() bool {
+	isBounded := r.topology.MaxLoad > 0
+	r.topology.Measured = isBounded && r.DefaultMeasured && !r.IsHeadless
 	text, present := r.Annotations[ClientsAnnotation]
 	if !present {
 		return true
 	}
-	clients, err := ParseClients(text, r.Namespace)
+	clients, measured, err := ParseClients(text, r.Namespace)
 	switch {
 	case err != nil:
 		r.ignore(ClientsAnnotation, err.Error())
-	case r.topology.MaxLoad == 0:
+	case !isBounded:
 		r.ignore(ClientsAnnotation, ClientsWithoutBound)
+	case measured && r.IsHeadless:
+		r.ignore(ClientsAnnotation, MeasuredHeadless)
 	default:
-		r.topology.Clients = clients
+		r.topology.Clients, r.topology.Measured = clients, measured
 	}
 	return true
 }

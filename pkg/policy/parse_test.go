@@ -24,16 +24,17 @@ func annotated(short map[string]string) map[string]string {
 
 // parsed is what Parse returns.
 type parsed struct {
-	Keys    []Key
-	MaxLoad uint64
-	Clients []string
-	ByHints string
-	Ignored []Ignored
+	Keys     []Key
+	MaxLoad  uint64
+	Clients  []string
+	Measured bool
+	ByHints  string
+	Ignored  []Ignored
 }
 
 func parse(w Words) parsed {
 	topology, ignored := Parse(w)
-	return parsed{topology.Keys, topology.MaxLoad, topology.Clients, topology.ByHints, ignored}
+	return parsed{topology.Keys, topology.MaxLoad, topology.Clients, topology.Measured, topology.ByHints, ignored}
 }
 
 // said reads what is ignored: "annotation reason. annotation reason"; a sentence without an annotation is about keys.
@@ -73,6 +74,8 @@ func TestParseBounds(t *testing.T) {
 		distribution string
 		local        bool
 		byDefault    uint64
+		measured     bool // by default
+		headless     bool
 		want         parsed
 	}{
 		"a bound is about the keys": {
@@ -109,6 +112,40 @@ func TestParseBounds(t *testing.T) {
 		"clients are kept beside a bound": {
 			annotations: short{"mode": ModeBalanced, "clients": "ingress/nginx, shop/frontend"},
 			want:        parsed{Keys: zone, MaxLoad: 120, Clients: []string{"ingress/nginx", "shop/frontend"}},
+		},
+		"clients are measured beside a bound": {
+			annotations: short{"keys": "rack", "load": "150%", "clients": "measured"}, want: parsed{Keys: rack, MaxLoad: 150, Measured: true},
+		},
+		"and named until then": {
+			annotations: short{"mode": ModeBalanced, "clients": "ingress/nginx, measured"},
+			want:        parsed{Keys: zone, MaxLoad: 120, Clients: []string{"ingress/nginx"}, Measured: true},
+		},
+		"a bounded Service that names no clients is measured by default": {
+			annotations: short{"keys": "rack", "load": "150%"}, measured: true, want: parsed{Keys: rack, MaxLoad: 150, Measured: true},
+		},
+		"also with the cluster's bound": {
+			distribution: PreferSameZone, byDefault: 200, measured: true, want: parsed{Keys: zone, MaxLoad: 200, Measured: true},
+		},
+		"without a bound it is not": {annotations: short{"keys": "rack"}, measured: true, want: parsed{Keys: rack}},
+		"where clients are named they are": {
+			annotations: short{"mode": ModeBalanced, "clients": "a/b"}, measured: true,
+			want: parsed{Keys: zone, MaxLoad: 120, Clients: []string{"a/b"}},
+		},
+		"where they cannot be read it is measured by default all the same": {
+			annotations: short{"mode": ModeBalanced, "clients": "Measured"}, measured: true,
+			want: parsed{Keys: zone, MaxLoad: 120, Measured: true, Ignored: said(`vicinity.dev/clients entry 1 "Measured" is not the namespace ` +
+				`and name of a Service; did you mean "measured"?`)},
+		},
+		"a headless Service is not measured": {
+			annotations: short{"keys": "rack", "load": "150%", "clients": "a/b, measured"}, headless: true,
+			want: parsed{Keys: rack, MaxLoad: 150, Ignored: said("vicinity.dev/clients " + MeasuredHeadless)},
+		},
+		"nor by default, and can name its clients": {
+			annotations: short{"keys": "rack", "load": "150%", "clients": "a/b"}, headless: true, measured: true,
+			want: parsed{Keys: rack, MaxLoad: 150, Clients: []string{"a/b"}},
+		},
+		"nor does one that names none": {
+			annotations: short{"keys": "rack", "load": "150%"}, headless: true, measured: true, want: parsed{Keys: rack, MaxLoad: 150},
 		},
 
 		"trafficDistribution alone is the hints' matter": {distribution: PreferSameZone, want: parsed{ByHints: byDistribution}},
@@ -223,11 +260,15 @@ func TestParseBounds(t *testing.T) {
 			annotations: short{"keys": "rack", "clients": "a/b"},
 			want:        parsed{Keys: rack, Ignored: said("vicinity.dev/clients " + ClientsWithoutBound)},
 		},
+		"measured or not": {
+			annotations: short{"keys": "rack", "clients": "measured"}, measured: true,
+			want: parsed{Keys: rack, Ignored: said("vicinity.dev/clients " + ClientsWithoutBound)},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := parse(Words{
 				Namespace: "shop", Annotations: annotated(test.annotations), TrafficDistribution: test.distribution, ExternalTrafficLocal: test.local,
-				DefaultMaxLoad: test.byDefault,
+				DefaultMaxLoad: test.byDefault, DefaultMeasured: test.measured, IsHeadless: test.headless,
 			})
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("Parse(%q) differs (-want +got):\n%s", test.annotations, diff)
@@ -250,11 +291,12 @@ func TestLawsOfBounds(t *testing.T) {
 		annotations := map[string]string{}
 		put(annotations, TopologyKeysAnnotation, "rack", "rack, *", "*", "a b", "")
 		put(annotations, MaxLoadAnnotation, "120%", "1000%", "1.2", "")
-		put(annotations, ClientsAnnotation, "a/b", "b", "")
+		put(annotations, ClientsAnnotation, "a/b", "b", "", "measured", "a/b, measured", "measured, a/b")
 		put(annotations, TopologyModeAnnotation, ModeBalanced, "Auto", "Disabled", "vicinity.dev/x")
 		put(annotations, TopologyAwareHintsAnnotation, ModeBalanced, "Auto", "x")
 		words := Words{
 			Annotations: annotations, ExternalTrafficLocal: random.IntN(4) == 0, DefaultMaxLoad: uint64(random.IntN(2) * 300),
+			DefaultMeasured: random.IntN(2) == 0, IsHeadless: random.IntN(4) == 0,
 			TrafficDistribution: []string{"", PreferSameZone, PreferSameNode, "x"}[random.IntN(4)],
 		}
 		got := parse(words)
@@ -262,14 +304,14 @@ func TestLawsOfBounds(t *testing.T) {
 			bounded++
 		}
 		if got.MaxLoad != 0 && (got.MaxLoad < LeastMaxLoad || got.MaxLoad > MostMaxLoad || len(got.Keys) == 0 || !ConflictsWithLocal(got.Keys)) ||
-			len(got.Clients) > 0 && got.MaxLoad == 0 {
+			(len(got.Clients) > 0 || got.Measured) && got.MaxLoad == 0 || got.Measured && words.IsHeadless {
 			t.Fatalf("Parse(%+v) = %+v", words, got)
 		}
 		_, hasLoad := annotations[MaxLoadAnnotation]
 		if (hasLoad || annotations[TopologyModeAnnotation] == ModeBalanced) && got.MaxLoad == 0 && len(got.Ignored) == 0 {
 			t.Fatalf("nobody says why there is no bound: Parse(%+v) = %+v", words, got)
 		}
-		if _, hasClients := annotations[ClientsAnnotation]; hasClients && len(got.Clients) == 0 && len(got.Ignored) == 0 {
+		if _, hasClients := annotations[ClientsAnnotation]; hasClients && len(got.Clients) == 0 && !got.Measured && len(got.Ignored) == 0 {
 			t.Fatalf("nobody says why there are no clients: Parse(%+v) = %+v", words, got)
 		}
 		if annotations[MaxLoadAnnotation] != "1.2" {
@@ -288,6 +330,7 @@ func TestLawsOfBounds(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add("rack, *", "120%", "a/b", ModeBalanced, "Auto", PreferSameZone, "shop")
+	f.Add("rack, *", "120%", "a/b, measured", "", "", "", "shop")
 	f.Add("*", "1.2", "b", "vicinity.dev/x", "", "", "")
 	f.Fuzz(func(t *testing.T, keys, load, clients, mode, hints, distribution, namespace string) {
 		annotations := annotated(map[string]string{"keys": keys, "load": load, "clients": clients, "mode": mode, "hints": hints})
@@ -298,7 +341,8 @@ func FuzzParse(f *testing.F) {
 		}
 		for _, local := range []bool{false, true} {
 			got := parse(Words{Namespace: namespace, Annotations: annotations, TrafficDistribution: distribution, ExternalTrafficLocal: local})
-			if got.MaxLoad > 0 && len(got.Keys) == 0 || len(got.Clients) > 0 && got.MaxLoad == 0 || len(got.Ignored) > 8 {
+			if got.MaxLoad > 0 && len(got.Keys) == 0 || (len(got.Clients) > 0 || got.Measured) && got.MaxLoad == 0 ||
+				len(got.Ignored) > 8 {
 				t.Errorf("Parse(%q) = %+v", annotations, got)
 			}
 		}

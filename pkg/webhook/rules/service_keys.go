@@ -25,11 +25,14 @@ func wrongKeys(rule policy.Rule) func(*subject) []Violation {
 
 // inList is a violation in a list of topology keys, or of clients, that is in an annotation.
 func inList(err policy.EntryError, text, key string) Violation {
-	value := string(err.Rule) + " " + err.Entry
-	if err.Rule == policy.AtMostMaxKeys || err.Rule == policy.AtMostMaxClients {
-		value = strconv.Itoa(countEntries(text))
+	value, count := string(err.Rule)+" "+err.Entry, countEntries(text)
+	if err.Rule == policy.AtMostMaxClients {
+		count = policy.CountClients(text)
 	}
-	return violationOf(listError(err, countEntries(text), annotation(key)), value, text)
+	if err.Rule == policy.AtMostMaxKeys || err.Rule == policy.AtMostMaxClients {
+		value = strconv.Itoa(count)
+	}
+	return violationOf(listError(err, count, annotation(key)), value, text)
 }
 
 // parseKeys reads a list of topology keys. Of one that was there before, errs are also what is wrong with its entries
@@ -57,7 +60,7 @@ func listError(wrong policy.EntryError, count int, path *field.Path) *field.Erro
 		return tooMany(path, count, policy.MaxClients, wrong.Remedy)
 	case policy.Unique:
 		return errorOf(field.ErrorTypeDuplicate, path, wrong.Entry, detail)
-	case policy.LabelKey, policy.ServiceName, policy.AnyNodeLast:
+	case policy.LabelKey, policy.ServiceName, policy.AnyNodeLast, policy.MeasuredLast:
 	}
 	return errorOf(field.ErrorTypeInvalid, path, wrong.Entry, detail)
 }

@@ -89,7 +89,7 @@ func wrongClients(s *subject) (violations []Violation) {
 	if !present {
 		return nil
 	}
-	_, err := policy.ParseClients(text, s.Metadata.Namespace)
+	_, _, err := policy.ParseClients(text, s.Metadata.Namespace)
 	var faults policy.EntryErrors
 	if !errors.As(err, &faults) {
 		return nil
@@ -105,7 +105,7 @@ func wrongClients(s *subject) (violations []Violation) {
 
 // inLongListOfClients is what is wrong with the entries of a list that is too long, as inLongList.
 func inLongListOfClients(text, namespace string) (faults policy.EntryErrors) {
-	if countEntries(text) <= policy.MaxClients {
+	if policy.CountClients(text) <= policy.MaxClients {
 		return nil
 	}
 	seen := map[string]bool{}
@@ -116,7 +116,9 @@ func inLongListOfClients(text, namespace string) (faults policy.EntryErrors) {
 		}
 		seen[entry] = true
 		var wrong policy.EntryErrors
-		switch _, err := policy.ParseClients(entry, namespace); {
+		switch _, _, err := policy.ParseClients(entry, namespace); {
+		case entry == policy.Measured:
+			faults = append(faults, policy.EntryError{Rule: policy.MeasuredLast, Entry: entry})
 		case entry == "":
 			faults = append(faults, policy.EntryError{Rule: policy.NotEmpty})
 		case errors.As(err, &wrong):
@@ -142,7 +144,7 @@ func (s *subject) namedClients() []string {
 	if !present || !s.isServed() {
 		return nil
 	}
-	clients, _ := policy.ParseClients(text, s.Metadata.Namespace) // none if they are wrong
+	clients, _, _ := policy.ParseClients(text, s.Metadata.Namespace) // none if they are wrong
 	return clients
 }
 

@@ -76,6 +76,8 @@ type View struct {
 	// DefaultMaxLoad bounds the load of Services that prefer some endpoints and have no bound of their own, in percent of
 	// the mean; 0 for none.
 	DefaultMaxLoad uint64
+	// DefaultMeasured: the demand of Services with a bound that name no clients is what was measured.
+	DefaultMeasured bool
 	// WithHeadless: headless Services with topology keys are wanted too, and their slices, for answers by DNS.
 	WithHeadless bool
 	// Proxies is the headless Service over the proxies' own pods; without a name there is none.

@@ -22,7 +22,7 @@ func TestAVersionInForceIsTheSameAfterItWasSent(t *testing.T) {
 			ExternalIPs: []netip.Addr{addr}, LoadBalancerIPs: []netip.Addr{addr}, SourceRanges: []netip.Prefix{prefix},
 			HealthCheckNodePort: 1, InternalTrafficLocal: true, ExternalTrafficLocal: true, AffinityTimeout: time.Hour,
 			Topology: policy.Topology{
-				Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120, Clients: []string{"a/b"},
+				Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120, Clients: []string{"a/b"}, Measured: true,
 			},
 			Findings: []model.Finding{{Kind: ServiceKind, Name: name, Code: model.PartsLeftOut, Field: "spec.a", Reason: "b"}},
 		},

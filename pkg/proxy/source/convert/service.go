@@ -67,8 +67,11 @@ func Service(service *corev1.Service, view View) (*model.Service, field.ErrorLis
 // TopologyOf reads what a Service says of its topology, and which of its annotations have no effect. The field
 // trafficDistribution means nothing to a headless one: its clients go where DNS sends them.
 func TopologyOf(service *corev1.Service, view View) (policy.Topology, []policy.Ignored) {
-	words := policy.Words{Namespace: service.Namespace, Annotations: service.Annotations, DefaultMaxLoad: view.DefaultMaxLoad}
-	if !isHeadlessService(service) {
+	words := policy.Words{
+		Namespace: service.Namespace, Annotations: service.Annotations, DefaultMaxLoad: view.DefaultMaxLoad,
+		DefaultMeasured: view.DefaultMeasured, IsHeadless: isHeadlessService(service),
+	}
+	if !words.IsHeadless {
 		words.ExternalTrafficLocal = service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 		words.TrafficDistribution = ptr.Deref(service.Spec.TrafficDistribution, "")
 	}

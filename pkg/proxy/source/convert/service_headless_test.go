@@ -113,3 +113,22 @@ func TestSlicesOfHeadlessServicesHaveNames(t *testing.T) {
 		})
 	}
 }
+
+// TestDemandIsMeasuredByDefault of Services with a bound, but not of headless ones, whose connections nobody counts.
+func TestDemandIsMeasuredByDefault(t *testing.T) {
+	view := View{WithHeadless: true, DefaultMaxLoad: 150, DefaultMeasured: true}
+	proxied := webService()
+	proxied.Annotations = map[string]string{policy.TopologyKeysAnnotation: "topology.kubernetes.io/zone, *"}
+	for service, want := range map[*corev1.Service]bool{proxied: true, headlessWeb(): false, webService(): false} {
+		got, errs := Service(service, view)
+		if len(errs) > 0 || got.Topology.Measured != want || got.IsHeadless != (service.Spec.ClusterIP == corev1.ClusterIPNone) {
+			t.Errorf("ClusterIP %s: %+v, %v; want measured: %v", service.Spec.ClusterIP, got.Topology, errs, want)
+		}
+	}
+	said := headlessWeb()
+	said.Annotations[policy.MaxLoadAnnotation], said.Annotations[policy.ClientsAnnotation] = "120%", "measured"
+	got, errs := Service(said, view)
+	if len(errs) > 0 || got.Topology.Measured || len(got.Findings) != 1 || got.Findings[0].Reason != policy.MeasuredHeadless {
+		t.Errorf("a headless one that says so: %+v, %v", got, errs)
+	}
+}

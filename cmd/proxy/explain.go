@@ -251,7 +251,8 @@ func (f *explainFlags) explain(
 func (f *explainFlags) askForecast(command *cobra.Command, query explain.Query) error {
 	line := []string{command.Parent().DisplayName(), "forecast"}
 	for _, name := range []string{
-		"manifests", "kubeconfig", "context", "namespace", "service-proxy-name", "default-max-load", "evacuate", "output",
+		"manifests", "kubeconfig", "context", "namespace", "service-proxy-name", "default-max-load", "default-clients", "evacuate",
+		"output",
 	} {
 		if flag := command.Flags().Lookup(name); flag != nil && flag.Changed {
 			line = append(line, "--"+name, quoted(flag.Value.String()))

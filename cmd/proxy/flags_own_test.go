@@ -39,7 +39,8 @@ func runWith(t *testing.T, file string, args ...string) (*runFlags, error) {
 
 // otherValues are values of our own settings that are not the default.
 var otherValues = map[string]string{
-	"clusterDomain": "cluster.example", "defaultMaxLoad": `"150%"`, "dnsBindAddress": "127.0.0.1:10053", "dnsEndpointPodNames": "true",
+	"clusterDomain": "cluster.example", "defaultMaxLoad": `"150%"`, "defaultClients": "measured",
+	"dnsBindAddress": "127.0.0.1:10053", "dnsEndpointPodNames": "true",
 	"dnsTTL": "7s", "logLevel": "warn", "manifests": "/state", "master": "https://192.0.2.1", "nodeTopology": "nodes", "ownTables": "never",
 	"proxyService": "shop/proxies", "publishedEvacuations": "true", "secureMetricsBindAddress": "0.0.0.0:10449", "serviceProxyName": "other",
 	"topologyNamespace": "elsewhere", "nodeCondition": "true", "unreachableNodes": "watch", "xdsBindAddress": "0.0.0.0:18000",

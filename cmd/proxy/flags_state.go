@@ -23,6 +23,7 @@ type stateFlags struct {
 	master           string
 	serviceProxyName string
 	defaultMaxLoad   string
+	defaultClients   string
 
 	// asKubectl: the cluster is found as kubectl finds it, in context if that is not empty.
 	asKubectl bool
@@ -47,6 +48,8 @@ type stateFlags struct {
 	node string
 	// maxLoad is the bound that --default-max-load says, in percent, after Validate; 0 without.
 	maxLoad uint64
+	// measured is what --default-clients says, after Validate.
+	measured bool
 }
 
 // connectionSettings say how the cluster is reached, and as which node.
@@ -89,6 +92,10 @@ func (f *stateFlags) register(flags *pflag.FlagSet, once string, settings ...[]s
 		"`PERCENT` of the mean load, 100% to 1000%, that no endpoint may expect to exceed: for Services with topology keys or "+
 			"trafficDistribution that have no "+policy.MaxLoadAnnotation+" of their own, and no topology-mode Auto. Without it they have no "+
 			"bound; with it the proxies follow where all nodes are. Give all proxies the same value")
+	flags.StringVar(&f.defaultClients, "default-clients", "",
+		"`WHO` asks Services with a bound on the load that have no "+policy.ClientsAnnotation+" of their own: "+policy.Measured+", which is "+
+			"the demand that the webhook measures and publishes. Without it, and until something is measured, all nodes ask alike, or as "+
+			"their labels say. Give all proxies the same value")
 }
 
 // Validate checks the flags, fills in the node's name, and reports every mistake at once. read comes before it.
@@ -100,10 +107,11 @@ func (f *stateFlags) validateStateless() error {
 	if err := config.CheckProxyName(f.serviceProxyName); err != nil {
 		errs = append(errs, fmt.Errorf("--service-proxy-name: %w", err))
 	}
-	var load, node error
+	var load, clients, node error
 	f.maxLoad, load = readMaxLoad(f.defaultMaxLoad)
+	f.measured, clients = readDefaultClients(f.defaultClients)
 	f.node, node = nodeName(f.settings.Node)
-	return errors.Join(append(errs, load, node)...)
+	return errors.Join(append(errs, load, clients, node)...)
 }
 
 // readMaxLoad reads --default-max-load; 0 without.
@@ -116,6 +124,15 @@ func readMaxLoad(text string) (uint64, error) {
 		return 0, fmt.Errorf("--default-max-load: %w", err)
 	}
 	return percent, nil
+}
+
+// readDefaultClients reads --default-clients: whether demand is measured.
+func readDefaultClients(text string) (measured bool, err error) {
+	if text != "" && text != policy.Measured {
+		return false, fmt.Errorf("--default-clients %q: the only value is %q; a Service names its clients with %s",
+			text, policy.Measured, policy.ClientsAnnotation)
+	}
+	return text != "", nil
 }
 
 // inCluster is the environment variable that every pod has, and without which client-go finds no API server by itself.

@@ -112,7 +112,8 @@ func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 func TestEveryVisibleFlagIsDocumentedOnce(t *testing.T) {
 	table := flagTable()
 	for _, name := range []string{
-		"--config FILE", "--manifests PATH", "--service-proxy-name NAME", "--default-max-load PERCENT", "--own-tables WHEN", "--node NAME",
+		"--config FILE", "--manifests PATH", "--service-proxy-name NAME", "--default-max-load PERCENT", "--default-clients WHO",
+		"--own-tables WHEN", "--node NAME",
 	} {
 		if count := strings.Count(table, "| `"+name+"`"); count != 1 {
 			t.Errorf("%s stands %d times in the table, want once", name, count)

@@ -74,17 +74,22 @@ func TestRunFlags(t *testing.T) {
 		"a bound for all Services":       {args: "--default-max-load 150%"},
 		"a bound that is a factor":       {args: "--default-max-load 1.5", err: `--default-max-load: "1.5" is no whole number from 100 to 1000`},
 		"what that probably means":       {args: "--default-max-load 1.5", err: `did you mean "150%"?`},
-		"no time between tries":          {args: "--sync-period -1s", err: "--sync-period: -1s is not longer than nothing"},
-		"more memory than there is":      {args: "--oom-score-adj 1001", err: "--oom-score-adj: 1001 is not between -1000 and 1000"},
-		"fewer connections than none":    {args: "--conntrack-min -1", err: "--conntrack-min: -1 is less than 0"},
-		"a mode that never was":          {args: "--proxy-mode nftable", err: `--proxy-mode: "nftable" is none of: `},
-		"two origins":                    {args: "--kubeconfig x", err: "--manifests and --kubeconfig exclude each other"},
-		"two origins, one by address":    {args: "--master https://192.0.2.1", err: "--manifests and --master exclude each other"},
-		"cleaning up is a command":       {args: "--cleanup", err: "--cleanup is a command of its own: 'proxy cleanup'"},
-		"not cleaning up is none":        {args: "--cleanup=false"},
-		"so is the version":              {args: "--version", err: "--version is a command of its own: 'proxy version'"},
-		"the version in full":            {args: "--version=raw", err: "'proxy version'"},
-		"not the version":                {args: "--version=false"},
+		"measured demand for all":        {args: "--default-clients measured"},
+		"Services as clients of all": {
+			args: "--default-clients ingress/nginx",
+			err:  `--default-clients "ingress/nginx": the only value is "measured"; a Service names its clients with vicinity.dev/clients`,
+		},
+		"no time between tries":       {args: "--sync-period -1s", err: "--sync-period: -1s is not longer than nothing"},
+		"more memory than there is":   {args: "--oom-score-adj 1001", err: "--oom-score-adj: 1001 is not between -1000 and 1000"},
+		"fewer connections than none": {args: "--conntrack-min -1", err: "--conntrack-min: -1 is less than 0"},
+		"a mode that never was":       {args: "--proxy-mode nftable", err: `--proxy-mode: "nftable" is none of: `},
+		"two origins":                 {args: "--kubeconfig x", err: "--manifests and --kubeconfig exclude each other"},
+		"two origins, one by address": {args: "--master https://192.0.2.1", err: "--manifests and --master exclude each other"},
+		"cleaning up is a command":    {args: "--cleanup", err: "--cleanup is a command of its own: 'proxy cleanup'"},
+		"not cleaning up is none":     {args: "--cleanup=false"},
+		"so is the version":           {args: "--version", err: "--version is a command of its own: 'proxy version'"},
+		"the version in full":         {args: "--version=raw", err: "'proxy version'"},
+		"not the version":             {args: "--version=false"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -135,6 +140,16 @@ func TestTheDefaultBoundReachesWhoReadsServices(t *testing.T) {
 		expectError(t, err, "")
 		if flags.view().DefaultMaxLoad != want || flags.options().View.DefaultMaxLoad != want {
 			t.Errorf("%q: %d for commands, %d for the daemon; want %d", args, flags.view().DefaultMaxLoad, flags.options().View.DefaultMaxLoad, want)
+		}
+	}
+}
+
+func TestTheDefaultClientsReachWhoReadsServices(t *testing.T) {
+	for args, want := range map[string]bool{"": false, "--default-clients=": false, "--default-clients measured": true} {
+		flags, err := parseRunFlags(t, "--manifests x "+args)
+		expectError(t, err, "")
+		if flags.view().DefaultMeasured != want || flags.options().View.DefaultMeasured != want {
+			t.Errorf("%q: %v for commands, %v for the daemon; want %v", args, flags.view().DefaultMeasured, flags.options().View.DefaultMeasured, want)
 		}
 	}
 }

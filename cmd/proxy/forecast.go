@@ -115,16 +115,17 @@ type forecastFlags struct {
 	kubectlFlags
 	gateFlags
 	namespaceFlags
-	serviceProxyName, defaultMaxLoad string
-	bounds                           []string
-	demand, price, output            string
-	top                              int
+	serviceProxyName, defaultMaxLoad, defaultClients string
+	bounds                                           []string
+	demand, price, output                            string
+	top                                              int
 
 	withoutNodes, evacuate, annotate, scale []string
 
 	// After Validate:
 	bound        []uint64
 	usualMaxLoad uint64
+	measured     bool             // by default
 	perGB        float64          // 0 without a price
 	traffic      forecast.Traffic // after readDemand, with a price
 	changes      []forecast.Change
@@ -135,6 +136,8 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 	f.namespaceFlags.register(flags)
 	flags.StringVar(&f.serviceProxyName, "service-proxy-name", "", "`NAME` that Services must carry, as with 'run'")
 	flags.StringVar(&f.defaultMaxLoad, "default-max-load", "", "`PERCENT`, as with 'run': the bound of Services that have none")
+	flags.StringVar(&f.defaultClients, "default-clients", "",
+		"`WHO`, as with 'run': "+policy.Measured+", for Services with a bound that name no clients")
 	flags.StringSliceVar(&f.bounds, "bound", []string{policy.FormatMaxLoad(policy.UsualMaxLoad)},
 		"`PERCENT` of the mean load, 100% to 1000%, to compare as a bound; several, comma-separated")
 	flags.StringVar(&f.demand, "demand", "",
@@ -166,6 +169,9 @@ func (f *forecastFlags) Validate() error {
 	}
 	var err error
 	if f.usualMaxLoad, err = readMaxLoad(f.defaultMaxLoad); err != nil {
+		errs = append(errs, err)
+	}
+	if f.measured, err = readDefaultClients(f.defaultClients); err != nil {
 		errs = append(errs, err)
 	}
 	if f.perGB = 0; f.price != "" {
@@ -245,7 +251,9 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	if err != nil {
 		return unreadableError{err}
 	}
-	state := forecast.NewCluster(objects, convert.View{ServiceProxyName: flags.serviceProxyName, DefaultMaxLoad: flags.usualMaxLoad})
+	state := forecast.NewCluster(objects, convert.View{
+		ServiceProxyName: flags.serviceProxyName, DefaultMaxLoad: flags.usualMaxLoad, DefaultMeasured: flags.measured,
+	})
 	origin := flags.origin()
 	held := objects.Inventory()
 	if lack := held.Lack(origin, "nothing can be forecast", convert.Services, convert.Nodes); lack != "" {

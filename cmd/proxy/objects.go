@@ -140,7 +140,7 @@ func (f *stateFlags) incomplete(asked explain.Query) error {
 func (f *stateFlags) view() convert.View {
 	return convert.View{
 		Node: f.node, NodeAddress: f.settings.NodeAddress, ServiceProxyName: f.serviceProxyName, WithoutExternalIPs: !f.settings.ExternalIPs,
-		DefaultMaxLoad: f.maxLoad, WithHeadless: f.withHeadless,
+		DefaultMaxLoad: f.maxLoad, DefaultMeasured: f.measured, WithHeadless: f.withHeadless,
 	}
 }
 

@@ -93,6 +93,7 @@ something cannot be read or is refused, so that the forecast lacks it, or if the
 	}
 	flags.register(command.Flags())
 	cli.Complete(command, "output", "text", "json", "yaml", "html")
+	cli.Complete(command, "clients", clientsMeasured, clientsAssumed)
 	return command
 }
 
@@ -110,6 +111,12 @@ type unreadableError struct{ error }
 
 func (e unreadableError) Unwrap() error { return e.error }
 
+// What --clients may be.
+const (
+	clientsMeasured = policy.Measured
+	clientsAssumed  = "assumed"
+)
+
 // forecastFlags are the flags of forecast.
 type forecastFlags struct {
 	kubectlFlags
@@ -117,7 +124,7 @@ type forecastFlags struct {
 	namespaceFlags
 	serviceProxyName, defaultMaxLoad, defaultClients string
 	bounds                                           []string
-	demand, price, output                            string
+	demand, clients, price, output                   string
 	top                                              int
 
 	withoutNodes, evacuate, annotate, scale []string
@@ -146,6 +153,9 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 			"result of a Prometheus instant query in JSON, by node or zone; or a folder with what /metrics of each node says in "+
 			"NODE.prom, with --account. What is by Service, too, is the demand of that Service. Bounds are planned as the proxies "+
 			"plan them, and, to compare, as they would be with this demand: as '120% measured'")
+	flags.StringVar(&f.clients, "clients", clientsMeasured,
+		"`WHOSE` connections count where ServiceDemands say what was measured of a Service: measured, those that are there; or assumed, as if "+
+			"nobody had measured. Bounds are compared with both plans: '120%' and '120% measured'")
 	flags.StringVar(&f.price, "price", "",
 		"`PRICE` of bytes between zones, such as 0.01/GB: print what each setting would cost in a month. Needs --demand in bytes a second "+
 			"(sum by (instance, namespace, service) (rate(vicinity_service_traffic_bytes_total[1d]))), or the folder")
@@ -163,7 +173,8 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 
 // Validate checks all flags and reports every mistake at once.
 func (f *forecastFlags) Validate() error {
-	errs := []error{f.kubectlFlags.Validate(), f.gateFlags.Validate(), cli.OneOf("output", f.output, "text", "json", "yaml", "html")}
+	errs := []error{f.kubectlFlags.Validate(), f.gateFlags.Validate(), cli.OneOf("output", f.output, "text", "json", "yaml", "html"),
+		cli.OneOf("clients", f.clients, clientsMeasured, clientsAssumed)}
 	if err := config.CheckProxyName(f.serviceProxyName); err != nil {
 		errs = append(errs, fmt.Errorf("--service-proxy-name: %w", err))
 	}
@@ -254,6 +265,9 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	state := forecast.NewCluster(objects, convert.View{
 		ServiceProxyName: flags.serviceProxyName, DefaultMaxLoad: flags.usualMaxLoad, DefaultMeasured: flags.measured,
 	})
+	if flags.clients == clientsAssumed {
+		state = state.AsAssumed()
+	}
 	origin := flags.origin()
 	held := objects.Inventory()
 	if lack := held.Lack(origin, "nothing can be forecast", convert.Services, convert.Nodes); lack != "" {
@@ -272,7 +286,7 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	options := forecast.Options{
 		Now: time.Now(), Bounds: flags.bound, Judge: judgeOf(objects, flags.serviceProxyName), Only: query,
 		Progress:   func(done, all int) { progress.Show("%d of %d Services forecast", done, all) },
-		DemandFrom: "Each Node counts as one client, unless its labels or the Service say otherwise.",
+		DemandFrom: demandFrom(state),
 	}
 	if flags.demand != "" {
 		if err := flags.readDemand(state, &options); err != nil {
@@ -306,6 +320,15 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 		return err
 	}
 	return flags.judge(stderr, &report, noSlices != "", append(unread, refused...), query)
+}
+
+// demandFrom says whose connections count if no file does.
+func demandFrom(state forecast.Cluster) string {
+	const assumed = "ach Node counts as one client, unless its labels or the Service say otherwise."
+	if measured := state.Measured(); measured > 0 {
+		return fmt.Sprintf("Nodes ask as measured of %d of %d Services; of the others e%s", measured, len(state.ServiceNames()), assumed)
+	}
+	return "E" + assumed
 }
 
 // priced says what bytes cost, if there is a price.

@@ -45,7 +45,7 @@ func (p *Planner) Loads(decision Decision) (loads Loads, planned bool) {
 		loads.Clients += int(count)
 	}
 	if loads.Source == balance.Measurement {
-		assumed := p.assumedOf(service, withZone(service.Topology.Keys))
+		assumed := p.assumedOf(service, WithZone(service.Topology.Keys))
 		loads.Measured = &MeasuredLoads{
 			Demand: p.cluster.MeasuredDemand(service), Zones: partsOf(demand.Zones()), AssumedZones: partsOf(assumed.Zones()),
 			AssumedGives: balance.NewPlan(assumed, part.places, limit).LoadsUnder(demand),

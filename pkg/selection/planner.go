@@ -146,7 +146,7 @@ func (p *Planner) PlanWeight(name model.ObjectName) int {
 	all, keys := p.cluster.NodeCount(), service.Topology.Keys
 	measured := p.cluster.MeasuredDemand(service)
 	if measured != nil {
-		keys = withZone(keys)
+		keys = WithZone(keys)
 	}
 	list := p.byKeys[nameOf(keys)]
 	if list == nil {
@@ -185,13 +185,13 @@ func (p *Planner) measuredOf(service *model.Service) (balance.Demand, bool) {
 		return balance.Demand{}, false
 	}
 	p.mutex.Lock()
-	cells := p.listOf(withZone(service.Topology.Keys)).cells
+	cells := p.listOf(WithZone(service.Topology.Keys)).cells
 	p.mutex.Unlock()
 	return cells.Measured(measured.Zones, measured.Nodes)
 }
 
-// withZone returns keys that distinguish zones: some keys, and the zone if it is none of them.
-func withZone(keys []policy.Key) []policy.Key {
+// WithZone returns keys that distinguish zones: some keys, and the zone if it is none of them.
+func WithZone(keys []policy.Key) []policy.Key {
 	if slices.Contains(keys, policy.Zone) {
 		return keys
 	}

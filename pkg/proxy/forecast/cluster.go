@@ -21,7 +21,9 @@ type Cluster struct {
 	nodes    []*corev1.Node
 	services []*corev1.Service                                 // by name
 	slicesOf map[model.ObjectName][]*discoveryv1.EndpointSlice // by name of their Service
-	view     convert.View
+	// demands are what was measured of Services; nil if that is not asked about.
+	demands map[model.ObjectName]*model.Demand
+	view    convert.View
 	// virtual has the ClusterIPs of all Services, and the ServiceCIDRs; no change touches them.
 	virtual *model.Cluster
 	cidrs   map[string][]netip.Prefix
@@ -52,6 +54,15 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 		}
 	}
 	c.virtual.Apply(model.Change{Services: c.clusterIPs(), ServiceCIDRs: c.cidrs})
+	return c
+}
+
+// Measured returns the number of Services of which it is known what was measured.
+func (c Cluster) Measured() int { return len(c.demands) }
+
+// AsAssumed is the cluster if nothing had been measured.
+func (c Cluster) AsAssumed() Cluster {
+	c.demands = nil
 	return c
 }
 

@@ -3,6 +3,7 @@ package forecast
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -152,5 +153,50 @@ func TestAServiceIsAskedAsItWasMeasured(t *testing.T) {
 	// Without a demand there is nothing to compare.
 	if report, _ := Make(cluster, Options{Now: time.Now(), Bounds: []uint64{120}}); report.Services[0].outlook("120% measured") != nil {
 		t.Errorf("a bound is planned with what nobody measured")
+	}
+}
+
+// TestAServiceIsAskedAsItsServiceDemandSays: nodes ask as it says, with their number or without a zone; a Service whose owner wants
+// that is planned with it, and a bound is compared with both plans.
+func TestAServiceIsAskedAsItsServiceDemandSays(t *testing.T) {
+	zoned := func(service *corev1.Service) {
+		service.Annotations[policy.TopologyKeysAnnotation] = string(policy.Zone) + ", " + string(policy.AnyNode)
+		service.Annotations[policy.MaxLoadAnnotation] = "120%"
+		service.Spec.ClusterIP = "10.96.0.10"
+	}
+	slice := objects.Slice("shop", "web", "web")
+	for i, node := range []string{"a1", "a2", "b1", "b1", "b1"} {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.0.0.%d", i+1)}, NodeName: &node})
+	}
+	in := func(zone string) map[string]string { return map[string]string{string(policy.Zone): zone} }
+	cluster := NewCluster(convert.Objects{
+		Nodes:    []*corev1.Node{objects.Node("a1", in("a")), objects.Node("a2", in("a")), objects.Node("b1", in("b")), objects.Node("x", nil)},
+		Services: []*corev1.Service{objects.Service("shop", "web", zoned)}, Slices: []*discoveryv1.EndpointSlice{slice},
+	}, convert.View{})
+	cluster.demands = map[model.ObjectName]*model.Demand{
+		{Namespace: "shop", Name: "web"}: {Zones: map[string]uint32{"a": 800_000, "b": 100_000, "": 100_000}, Nodes: map[string]uint32{"a1": 700_000}},
+	}
+	for name, c := range map[string]struct {
+		cluster Cluster
+		want    map[string]float64
+	}{
+		// Two nodes of four are assumed to ask 0.5, of which the two endpoints of their zone may take 0.48. They ask 0.8.
+		"measured": {cluster, map[string]float64{Now: 1.92, "120%": 1.92, "120% measured": 1.2}},
+		"assumed":  {cluster.AsAssumed(), map[string]float64{Now: 1.2, "120%": 1.2}},
+	} {
+		report, refused := Make(c.cluster, Options{Now: time.Now(), Bounds: []uint64{120}})
+		if len(refused) > 0 || len(report.Services) != 1 {
+			t.Fatalf("%s: %+v, refused: %v", name, report, refused)
+		}
+		for setting, want := range c.want {
+			if got := report.Services[0].outlook(setting).Busiest.Load; math.Abs(got-want) > 0.01 {
+				t.Errorf("%s, %s: the busiest endpoint expects %v times the mean, want %v", name, setting, got, want)
+			}
+		}
+		_, has := c.want["120% measured"]
+		says := slices.ContainsFunc(report.Notes, func(note string) bool { return strings.Contains(note, "planned with what was measured") })
+		if (report.Services[0].outlook("120% measured") != nil) != has || says != has {
+			t.Errorf("%s: it compares with what was measured: %t, and says %q", name, !has, report.Notes)
+		}
 	}
 }

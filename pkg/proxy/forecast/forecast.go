@@ -1,7 +1,6 @@
 package forecast
 
 import (
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -51,7 +50,7 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 	timed, open := avoided.Evacuated()
 	f := forecaster{
 		Cluster: cluster, fleet: fleet.New(nodes, options.Demand), avoided: avoided, refused: refused,
-		controllers: newControllers(cluster.nodes), settings: settingsOf(options.Bounds, options.Demand != nil),
+		controllers: newControllers(cluster.nodes), settings: settingsOf(options.Bounds, options.Demand != nil || len(cluster.demands) > 0),
 		asked: options.Asked, judge: options.Judge, onlyEvacuatedOn: map[string]*NodeOnlyEvacuated{},
 	}
 	if options.OnlyNow {
@@ -64,8 +63,7 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 	}
 	report.note(nodes)
 	if i := slices.IndexFunc(f.settings, func(s Setting) bool { return s.isMeasured }); i >= 0 {
-		report.Notes = append(report.Notes, fmt.Sprintf("%q is a bound that is planned with this demand. Proxies know nothing of it, "+
-			"except by the annotation %s of Services and the label %s of Nodes.", f.settings[i].Name, policy.ClientsAnnotation, policy.DemandLabel))
+		report.Notes = append(report.Notes, f.settings[i].noteMeasured(options.Demand != nil))
 	}
 	return f, report
 }
@@ -147,6 +145,7 @@ func (f *forecaster) service(object *corev1.Service) (Service, string) {
 		topology := read.Topology
 		if setting.Name != Now {
 			topology = f.topologyUnder(changed, read)
+			topology.Measured = false // a setting beside it is planned with what was measured
 		}
 		seen := current
 		if setting.Name != Now && len(topology.Keys) == 0 {
@@ -316,7 +315,7 @@ func (f *forecaster) outlook(
 	for i, portion := range portions {
 		spread := f.fleet.Spread(fleet.Question{
 			Topology: topology, IsLocal: service.InternalTrafficLocal, Endpoints: portion.endpoints, Clients: clients,
-			Asked: f.asked[service.Name.String()], PlansAsked: setting.isMeasured,
+			Asked: f.asked[service.Name.String()], Measured: f.demands[service.Name], PlansAsked: setting.isMeasured,
 		})
 		times := float64(len(portion.ports))
 		asked += times * spread.Asked

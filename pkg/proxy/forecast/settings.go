@@ -1,6 +1,7 @@
 package forecast
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -41,6 +42,17 @@ func settingsOf(bounds []uint64, isMeasured bool) []Setting {
 		}
 	}
 	return settings
+}
+
+// noteMeasured says what a setting is that is planned with what was measured: what was given, which proxies do not know, or what
+// ServiceDemands say.
+func (s Setting) noteMeasured(isGiven bool) string {
+	if isGiven {
+		return fmt.Sprintf("%q is a bound that is planned with this demand. Proxies know nothing of it, except by the annotation %s of "+
+			"Services and the label %s of Nodes.", s.Name, policy.ClientsAnnotation, policy.DemandLabel)
+	}
+	return fmt.Sprintf("%q is a bound that is planned with what was measured, as with %s: %q. %q is planned as demand is assumed otherwise.",
+		s.Name, policy.ClientsAnnotation, policy.Measured, policy.FormatMaxLoad(s.bound))
 }
 
 // needsHints reports whether hints are how the setting works, so that it means nothing to a headless Service, and to one

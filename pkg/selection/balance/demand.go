@@ -72,6 +72,15 @@ func (d Demand) Cells() int { return len(d.cells.index) }
 // Len returns how many nodes have a demand by name.
 func (d Demand) Len() int { return len(d.named) }
 
+// Of returns the demand of a node, by its name; 0 if the cells do not have it.
+func (d Demand) Of(name string) uint32 {
+	node, known := d.cells.nodes[name]
+	if !known {
+		return 0
+	}
+	return d.of(name, node)
+}
+
 // of returns the demand of a node.
 func (d Demand) of(name string, node node) uint32 {
 	if d.named == nil {

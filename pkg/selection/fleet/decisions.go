@@ -112,7 +112,13 @@ func (f *Fleet) plannedWith(q *Question, census *census) balance.Demand {
 			census.given = &demand
 		}
 		return *census.given
-	case len(q.Topology.Clients) > 0:
+	}
+	if q.PlansAsked || q.Topology.Measured {
+		if demand, any := f.measured(q); any {
+			return demand
+		}
+	}
+	if len(q.Topology.Clients) > 0 {
 		return census.cells.Named(q.Clients)
 	}
 	return census.cells.ByLabels()

@@ -21,7 +21,10 @@ type Question struct {
 	Clients map[string]uint32
 	// Asked is what nodes were measured to ask of this Service, by name. Empty: what the fleet's demand says.
 	Asked map[string]float64
-	// PlansAsked: a bound is planned with what nodes ask, as far as that was measured, and not with what proxies know.
+	// Measured is what proxies were told that was measured of this Service. Nodes ask so, unless Asked or the fleet says
+	// otherwise; and a bound is planned with it where Topology says so. Nil: nothing was.
+	Measured *model.Demand
+	// PlansAsked: a bound is planned with what nodes ask, as far as that was measured, whatever Topology says.
 	PlansAsked bool
 }
 
@@ -164,12 +167,44 @@ func (f *Fleet) named(q *Question) map[int32]float64 {
 	if asked := f.asked(q); asked != nil || f.isGiven {
 		return asked
 	}
+	if demand, any := f.measured(q); any {
+		return f.by(demand, q.Measured)
+	}
 	return known(f, q.Clients, func(clients uint32) float64 { return float64(min(clients, balance.MaxDemand)) })
 }
 
 // asked returns what nodes were measured to ask of this Service; nil if nothing was.
 func (f *Fleet) asked(q *Question) map[int32]float64 {
 	return known(f, q.Asked, func(asked float64) float64 { return asked })
+}
+
+// measured returns the demand that proxies were told of; false if nobody asks anything by it.
+func (f *Fleet) measured(q *Question) (demand balance.Demand, any bool) {
+	if q.Measured == nil {
+		return balance.Demand{}, false
+	}
+	return f.censusOf(selection.WithZone(q.Topology.Keys)).cells.Measured(q.Measured.Zones, q.Measured.Nodes)
+}
+
+// by returns what each node asks by a demand, in the unit in which it was measured; those are missing that ask nothing. Who
+// was in a zone that has no nodes asks no more.
+func (f *Fleet) by(demand balance.Demand, measured *model.Demand) map[int32]float64 {
+	byNode, all, there, seen := map[int32]float64{}, 0.0, 0.0, map[int32]bool{}
+	for i := range f.nodes {
+		zone := f.zoneOf[i]
+		if asks := demand.Of(f.nodes[i].Name); asks > 0 {
+			byNode[int32(i)] = float64(asks)
+			all += float64(asks)
+		}
+		if !seen[zone] {
+			seen[zone] = true
+			there += float64(measured.Zones[f.nodes[i].Labels[string(policy.Zone)]])
+		}
+	}
+	for node := range byNode {
+		byNode[node] *= there / all
+	}
+	return byNode
 }
 
 // known returns the demand of the nodes that are known; nil if none of them asks anything.

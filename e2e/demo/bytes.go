@@ -83,7 +83,7 @@ func bytesMistakes(anywhere, near traffic) []string {
 // countBytes writes the Service with some topology keys, waits until all connections go where they should, makes some more, and
 // returns what the proxies counted of those, and which failed.
 func (s *stage) countBytes(ctx context.Context, keys string, wanted func(from place) []place) (traffic, []error, error) {
-	if err := s.writeServiceWith(keys, ""); err != nil {
+	if err := s.writeServiceWith(keys, unbounded); err != nil {
 		return traffic{}, nil, err
 	}
 	crowd := crowd{clients: s.places, webs: s.places}

@@ -16,6 +16,23 @@ const (
 // crowd is who asks and who answers in the fourth act.
 type crowd struct {
 	clients, webs []place
+	// busy is the zone from which nine of ten connections come; empty if each client makes as many.
+	busy string
+}
+
+// busyPart is what the clients of the busy zone ask of all.
+const busyPart = 0.9
+
+// times is how many connections a client of a zone makes.
+func (c crowd) times(zone string) int {
+	if c.busy == "" {
+		return loadConnections
+	}
+	busy, all := len(inZone(c.busy, c.clients)), len(c.clients)
+	if zone == c.busy {
+		return int(busyPart * float64(all*loadConnections) / float64(busy))
+	}
+	return int((1 - busyPart + 1e-9) * float64(all*loadConnections) / float64(all-busy))
 }
 
 // gather adds web pods to the first zone until it has six, and leaves one to each other zone.
@@ -38,13 +55,18 @@ func (s *stage) gather() (crowd, error) {
 	return crowd{clients: s.places, webs: webs}, nil
 }
 
-func (c crowd) total() int { return len(c.clients) * loadConnections }
+func (c crowd) total() (sum int) {
+	for _, from := range c.clients {
+		sum += c.times(from.zone)
+	}
+	return sum
+}
 
 // mean is what a web pod gets where all get as much.
 func (c crowd) mean() float64 { return float64(c.total()) / float64(len(c.webs)) }
 
 func (c crowd) asked(zone string) float64 {
-	return float64(len(inZone(zone, c.clients)) * loadConnections)
+	return float64(len(inZone(zone, c.clients)) * c.times(zone))
 }
 
 func (c crowd) room(zone string, most float64) float64 {
@@ -55,15 +77,6 @@ func (c crowd) room(zone string, most float64) float64 {
 // more than so many times the mean. It is worked out here, from the annotation's meaning, and not by the proxy's code.
 func (c crowd) near(zone string, most float64) float64 {
 	return min(1, c.room(zone, most)/c.asked(zone))
-}
-
-// nearOfAll returns which part of all connections should stay in its zone.
-func (c crowd) nearOfAll(most float64) float64 {
-	sum := 0.0
-	for _, from := range c.clients {
-		sum += c.near(from.zone, most)
-	}
-	return sum / float64(len(c.clients))
 }
 
 // wanted returns the web pods that a zone's clients should reach: its own, and if those are full, all that are not.

@@ -35,7 +35,7 @@ type second struct {
 // playDeath is the sixth act: a node's cable is pulled while everybody connects. It returns what it showed and what was wrong.
 func (s *stage) playDeath(ctx context.Context, p *page) (shown string, wrong []string, err error) {
 	p.headline("6. The cable of " + deadNode + " is pulled")
-	if err := errors.Join(s.writeServiceWith("", ""), s.awaitKnown(ctx, 0)); err != nil {
+	if err := errors.Join(s.writeServiceWith("", unbounded), s.awaitKnown(ctx, 0)); err != nil {
 		return "", nil, err
 	}
 	dead := s.places[slices.IndexFunc(s.places, func(p place) bool { return p.node.Name == deadNode })]

@@ -66,7 +66,7 @@ func (s *stage) playEvacuation(ctx context.Context, p *page) (shown string, wron
 // restore brings back the first act's web pods, without a bound, and waits until all proxies have them.
 func (s *stage) restore(ctx context.Context) error {
 	_, err := s.writeEndpoints(s.places)
-	if err := errors.Join(err, s.writeService("")); err != nil {
+	if err := errors.Join(err, s.writeService(unbounded)); err != nil {
 		return err
 	}
 	first := crowd{clients: s.places, webs: s.places}

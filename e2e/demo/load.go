@@ -4,23 +4,58 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
 // load is what the web pods got.
 type load struct {
 	crowd
-	most     float64 // what any may expect, in times the mean; infinite without a bound
-	counts   []int   // by web pod
-	near     int     // connections that stayed in their zone
+	setting
+	counts   []int // by web pod
+	near     int   // connections that stayed in their zone
 	failures []error
 }
 
-// times returns what a web pod got, in times the mean.
-func (l load) times(web int) float64 { return float64(l.counts[web]) / l.mean() }
+// setting is what the Service's owner says of its load.
+type setting struct {
+	name       string
+	annotation string  // the bound; empty: none
+	most       float64 // what any web pod may expect, in times the mean; infinite without a bound
+	demand     string  // whose connections the bound is planned with; empty: those of all nodes, alike
+}
+
+var (
+	unbounded = setting{name: "by zone preference alone", most: math.Inf(1)}
+	assumed   = setting{"with max-load " + maxLoad, maxLoad, bound, ""}
+	measured  = setting{"and with clients: measured", maxLoad, bound, policy.Measured}
+)
+
+// planned is the crowd as proxies plan with it.
+func (l load) planned() crowd {
+	planned := l.crowd
+	if l.demand == "" {
+		planned.busy = ""
+	}
+	return planned
+}
+
+// nearOfAll returns which part of all connections should stay in its zone.
+func (l load) nearOfAll() float64 {
+	sum, planned := 0.0, l.planned()
+	for _, from := range l.clients {
+		sum += planned.near(from.zone, l.most) * float64(l.times(from.zone))
+	}
+	return sum / float64(l.total())
+}
+
+// got returns what a web pod got, in times the mean.
+func (l load) got(web int) float64 { return float64(l.counts[web]) / l.mean() }
 
 // busiest returns the number of the web pod that got most.
 func (l load) busiest() int { return slices.Index(l.counts, slices.Max(l.counts)) }
@@ -28,22 +63,22 @@ func (l load) busiest() int { return slices.Index(l.counts, slices.Max(l.counts)
 // stayed returns which part of the connections stayed in its zone.
 func (l load) stayed() float64 { return float64(l.near) / float64(l.total()) }
 
-// measureLoad gives the Service a bound, or none, waits until that is in force everywhere, and counts who answers.
-func (s *stage) measureLoad(ctx context.Context, c crowd, annotation string, most float64) (load, error) {
-	l := load{crowd: c, most: most, counts: make([]int, len(c.webs))}
-	if err := s.writeService(annotation); err != nil {
+// measureLoad gives the Service a setting, waits until that is in force everywhere, and counts who answers.
+func (s *stage) measureLoad(ctx context.Context, c crowd, of setting) (load, error) {
+	l := load{crowd: c, setting: of, counts: make([]int, len(c.webs))}
+	if err := s.writeService(of); err != nil {
 		return l, err
 	}
-	errs := make([]error, len(c.clients))
+	planned, errs := l.planned(), make([]error, len(c.clients))
 	var dialling sync.WaitGroup
 	for i, from := range c.clients {
-		dialling.Go(func() { errs[i] = c.askUntilAll(ctx, from, c.wanted(from.zone, most)) })
+		dialling.Go(func() { errs[i] = c.askUntilAll(ctx, from, planned.wanted(from.zone, of.most)) })
 	}
 	dialling.Wait()
 	var mu sync.Mutex
 	for _, from := range c.clients {
 		dialling.Go(func() {
-			counts, failures := c.dial(ctx, from, loadConnections, frontends)
+			counts, failures := c.dial(ctx, from, c.times(from.zone), frontends)
 			mu.Lock()
 			defer mu.Unlock()
 			l.add(from, counts, failures)

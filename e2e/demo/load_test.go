@@ -27,8 +27,8 @@ func paperCrowd() crowd {
 // paperLoads are what such a crowd gets without and with a bound, of 6000 connections.
 func paperLoads() (alone, balanced load) {
 	c := paperCrowd()
-	return load{crowd: c, most: math.Inf(1), counts: []int{520, 500, 490, 490, 2000, 2000}, near: 6000},
-		load{crowd: c, most: bound, counts: []int{885, 910, 910, 890, 1210, 1195}, near: 4400}
+	return load{crowd: c, setting: unbounded, counts: []int{520, 500, 490, 490, 2000, 2000}, near: 6000},
+		load{crowd: c, setting: assumed, counts: []int{885, 910, 910, 890, 1210, 1195}, near: 4400}
 }
 
 func TestAZoneKeepsWhatItsWebPodsMayTake(t *testing.T) {
@@ -59,16 +59,16 @@ func TestAZoneKeepsWhatItsWebPodsMayTake(t *testing.T) {
 func TestTheLoadsStandSideBySide(t *testing.T) {
 	alone, balanced := paperLoads()
 	want := strings.Join([]string{
-		"                   by zone preference alone               with max-load 120%",
-		"  zone-a  web-a1     520  █████                             885  █████████",
-		"          web-a2     500  █████                             910  █████████",
-		"          web-a3     490  █████                             910  █████████",
-		"          web-a4     490  █████                             890  █████████",
-		"  zone-b  web-b1    2000  ████████████▒▒▒▒▒▒▒▒             1210  ████████████",
-		"  zone-c  web-c1    2000  ████████████▒▒▒▒▒▒▒▒             1195  ████████████",
+		"                   by zone preference alone                  with max-load 120%",
+		"  zone-a  web-a1     520  █████                                885  █████████",
+		"          web-a2     500  █████                                910  █████████",
+		"          web-a3     490  █████                                910  █████████",
+		"          web-a4     490  █████                                890  █████████",
+		"  zone-b  web-b1    2000  ████████████▒▒▒▒▒▒▒▒                1210  ████████████",
+		"  zone-c  web-c1    2000  ████████████▒▒▒▒▒▒▒▒                1195  ████████████",
 		"",
-		"          busiest  ✗ 2.00 times the mean                  ✓ 1.21 times the mean",
-		"          near       100 % stayed in their zone              73 % stayed in their zone",
+		"          busiest  ✗ 2.00 times the mean                     ✓ 1.21 times the mean",
+		"          near       100 % stayed in their zone                 73 % stayed in their zone",
 		"",
 		"                   █ is a tenth of the mean, 1000; ▒ is more than 1.2 times the mean",
 		"", "",
@@ -97,7 +97,7 @@ func TestAnOverloadIsAMistakeAndItsAbsenceBeforeToo(t *testing.T) {
 		},
 		"an overload under the bound is one": {
 			func(_, balanced *load) { balanced.counts = []int{800, 900, 900, 800, 900, 1700} },
-			[]string{"web-c1 got 1.70 times the mean; max-load is 120%, and chance explains 1.39 at most"},
+			[]string{"with max-load 120%: web-c1 got 1.70 times the mean; max-load is 120%, and chance explains 1.39 at most"},
 		},
 		"too little that stays is one": {
 			func(_, balanced *load) { balanced.near = 2400 },

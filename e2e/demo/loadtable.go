@@ -10,20 +10,20 @@ import (
 const (
 	zoneColumn = 8
 	webColumn  = 9
-	loadColumn = 39
+	loadColumn = 42
 	barOfMean  = 10 // how long the bar of a mean is
 )
 
-// printLoads draws what each web pod got without and with the bound, side by side.
-func printLoads(p *page, alone, balanced load) {
+// printLoads draws what each web pod got under two settings, side by side.
+func printLoads(p *page, before, after load) {
 	row := func(zone, name string, say func(*page, load) string) {
-		gap := loadColumn - utf8.RuneCountInString(say(&page{}, alone)) // without colour
+		gap := loadColumn - utf8.RuneCountInString(say(&page{}, before)) // without colour
 		p.say("  %s%-*s%s%*s%s", p.ink(bold, fmt.Sprintf("%-*s", zoneColumn, zone)), webColumn, name,
-			say(p, alone), gap, "", say(p, balanced))
+			say(p, before), gap, "", say(p, after))
 	}
-	row("", "", func(p *page, l load) string { return p.ink(bold, l.name()) })
+	row("", "", func(p *page, l load) string { return p.ink(bold, l.name) })
 	zone := ""
-	for i, web := range balanced.webs {
+	for i, web := range after.webs {
 		shown := web.zone
 		if shown == zone {
 			shown = ""
@@ -35,26 +35,18 @@ func printLoads(p *page, alone, balanced load) {
 	row("", "busiest", func(p *page, l load) string { return l.sayBusiest(p) })
 	row("", "near", func(_ *page, l load) string { return fmt.Sprintf("%5.0f %% stayed in their zone", 100*l.stayed()) })
 	p.say("\n  %s\n", p.ink(dim, fmt.Sprintf("%*s█ is a tenth of the mean, %.0f; ▒ is more than %g times the mean",
-		zoneColumn+webColumn, "", balanced.mean(), bound)))
-}
-
-// name says what the Service preferred.
-func (l load) name() string {
-	if math.IsInf(l.most, 1) {
-		return "by zone preference alone"
-	}
-	return "with max-load " + maxLoad
+		zoneColumn+webColumn, "", after.mean(), bound)))
 }
 
 // bar draws what a web pod got.
 func (l load) bar(p *page, web int) string {
-	length := int(math.Round(l.times(web) * barOfMean))
+	length := int(math.Round(l.got(web) * barOfMean))
 	within := min(length, int(math.Round(bound*barOfMean)))
 	return fmt.Sprintf("%5d  ", l.counts[web]) + p.ink(green, strings.Repeat("█", within)) + p.ink(red, strings.Repeat("▒", length-within))
 }
 
 func (l load) sayBusiest(p *page) string {
-	times := l.times(l.busiest())
+	times := l.got(l.busiest())
 	if times > l.mostByChance() {
 		return p.ink(red, fmt.Sprintf("✗ %.2f times the mean", times))
 	}

@@ -5,9 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -83,7 +80,7 @@ func (s *stage) begin(ctx context.Context, p *page) error {
 	started := time.Now()
 	_, err := s.writeEndpoints(s.without(acts[0].emptied))
 	_, errToo := s.writeNodes("")
-	if err := errors.Join(err, errToo, s.writeService("")); err != nil {
+	if err := errors.Join(err, errToo, s.writeService(unbounded)); err != nil {
 		return err
 	}
 	if err := s.startProxies(ctx); err != nil {
@@ -192,48 +189,6 @@ func wrongIn(act act, seen observation, view table) []string {
 		found[i] = fmt.Sprintf("act %s %s", act.headline[:2], found[i])
 	}
 	return found
-}
-
-// playLoad is the fourth act: the same Service without and with a bound. It returns what it showed and what was wrong.
-func (s *stage) playLoad(ctx context.Context, p *page) (shown string, wrong []string, err error) {
-	p.headline("4. Nearly all web pods are in zone-a")
-	c, err := s.gather()
-	if err != nil {
-		return "", nil, err
-	}
-	if _, err := s.writeEndpoints(c.webs); err != nil {
-		return "", nil, err
-	}
-	p.say("  zone-a has six web pods now, the other zones have one each. Zone preference gives a lone pod all connections of its zone.")
-	p.say("  So the owner adds  vicinity.dev/max-load: %q", maxLoad)
-	p.say("  which means: keep near what leaves no endpoint with more than %g times the mean, and send on the rest.", bound)
-	alone, late := s.measureLoad(ctx, c, "", math.Inf(1))
-	balanced, lateToo := s.measureLoad(ctx, c, maxLoad, bound)
-	disagreements := s.compareExplanations(ctx, func(p place, explanations []explanation) []string {
-		return shareDisagreement(p.node.Name, explanations, c.wanted(p.zone, bound), c.near(p.zone, bound))
-	})
-	explained, err := s.explain(ctx, explainedNode)
-	if err := errors.Join(err, ctx.Err()); err != nil {
-		return "", nil, err
-	}
-	p.say("  Who answered %d connections from each client, half of them over IPv6:\n", loadConnections)
-	printLoads(p, alone, balanced)
-	ofIPv4, _, _ := strings.Cut(explained, "\n\n") // IPv6 has the same, as the comparison has shown
-	p.quote("proxy explain "+serviceName+" --node "+explainedNode, ofIPv4)
-
-	for _, err := range []error{late, lateToo} {
-		if err != nil {
-			wrong = append(wrong, err.Error())
-		}
-	}
-	wrong = slices.Concat(wrong, loadMistakes(alone, balanced), disagreements)
-	for i := range wrong {
-		wrong[i] = "act 4. " + wrong[i]
-	}
-	shown = fmt.Sprintf("Zone preference alone gave the busiest web pod %.2f times the mean. "+
-		"With max-load %s it got %.2f, and %.0f %% stayed near.",
-		alone.times(alone.busiest()), maxLoad, balanced.times(balanced.busiest()), 100*balanced.stayed())
-	return shown, wrong, nil
 }
 
 // finish says what the acts have shown. When something went wrong, the proxies have the last word.

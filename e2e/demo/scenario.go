@@ -49,12 +49,12 @@ func (s *stage) writeNodes(evacuated string) (time.Time, error) {
 	return time.Now(), err
 }
 
-// writeService writes the Service; without a bound if it is empty.
-func (s *stage) writeService(maxLoad string) error { return s.writeServiceWith(topologyKeys, maxLoad) }
+// writeService writes the Service with what its owner says of its load.
+func (s *stage) writeService(of setting) error { return s.writeServiceWith(topologyKeys, of) }
 
-func (s *stage) writeServiceWith(keys, maxLoad string) error {
+func (s *stage) writeServiceWith(keys string, of setting) error {
 	return s.write("service", map[string]any{
-		"TopologyKeys": keys, "MaxLoad": maxLoad,
+		"TopologyKeys": keys, "MaxLoad": of.annotation, "Clients": of.demand,
 		"IPv4": frontends[0].Addr(), "IPv6": frontends[1].Addr(), "Port": servicePort, "TargetPort": targetPort,
 	})
 }
@@ -63,6 +63,23 @@ func (s *stage) writeServiceWith(keys, maxLoad string) error {
 func (s *stage) writeEndpoints(webs []place) (time.Time, error) {
 	err := s.write("endpoints", map[string]any{"Places": manifestPlaces(webs), "TargetPort": targetPort})
 	return time.Now(), err
+}
+
+// writeDemand writes what was measured of the Service: which part of all connections the clients of each zone made.
+func (s *stage) writeDemand(c crowd) error {
+	const million = 1_000_000
+	type zone struct {
+		Zone string
+		Asks int
+	}
+	var zones []zone
+	for _, letter := range zoneLetters {
+		name := "zone-" + letter
+		zones = append(zones, zone{name, int(c.asked(name) * million / float64(c.total()))})
+	}
+	return s.write("demand", map[string]any{
+		"Zones": zones, "Nodes": len(c.clients), "PerMinute": c.total(), "Since": time.Now().UTC().Format(time.RFC3339),
+	})
 }
 
 // write replaces a file in one step, so that no proxy reads half of it.

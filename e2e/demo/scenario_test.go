@@ -60,7 +60,7 @@ func TestTheManifestsAreWhatTheProxyReads(t *testing.T) {
 			s := paperStage(t)
 			_, err := s.writeEndpoints(s.without(emptied))
 			_, errToo := s.writeNodes("zone-b")
-			must(t, errors.Join(err, errToo, s.writeService(maxLoad)))
+			must(t, errors.Join(err, errToo, s.writeService(measured), s.writeDemand(crowd{clients: s.places, busy: "zone-b"})))
 			var folder folder.Folder
 			update, err := folder.Load(s.manifests)
 			must(t, err)
@@ -77,7 +77,7 @@ func TestTheManifestsAreWhatTheProxyReads(t *testing.T) {
 				if got := service.Name.String(); got != serviceName || len(service.Topology.Keys) != 2 {
 					t.Errorf("the proxy sees %s with the topology keys %v, want %s with two", got, service.Topology.Keys, serviceName)
 				}
-				if service.Topology.MaxLoad != 100*bound {
+				if service.Topology.MaxLoad != 100*bound || !service.Topology.Measured {
 					t.Errorf("the proxy sees a bound of %d %%, want %g %%", service.Topology.MaxLoad, 100*bound)
 				}
 			}

@@ -40,30 +40,31 @@ func (l load) mostByChance() float64 {
 	return bound*(1+rounding) + deviations*math.Sqrt(bound/l.mean())
 }
 
-// loadMistakes says what of the fourth act went otherwise than the annotation asks, in sentences; none if all is well.
-func loadMistakes(alone, balanced load) []string {
+// loadMistakes says what of the fourth act went otherwise than the annotations ask, in sentences; none if all is well: one setting
+// overloads a web pod, and the other one mends it.
+func loadMistakes(broken, mended load) []string {
 	var found []string
-	if times := alone.times(alone.busiest()); times <= alone.mostByChance() {
-		found = append(found, fmt.Sprintf("by zone preference alone the busiest web pod got %.2f times the mean: it is not overloaded, "+
-			"so nothing is shown", times))
+	if times := broken.got(broken.busiest()); times <= broken.mostByChance() {
+		found = append(found, fmt.Sprintf("%s the busiest web pod got %.2f times the mean: it is not overloaded, so nothing is shown",
+			broken.name, times))
 	}
-	if times := balanced.times(balanced.busiest()); times > balanced.mostByChance() {
-		found = append(found, fmt.Sprintf("%s got %.2f times the mean; max-load is %s, and chance explains %.2f at most",
-			balanced.webs[balanced.busiest()].web.Name, times, maxLoad, balanced.mostByChance()))
+	if times := mended.got(mended.busiest()); times > mended.mostByChance() {
+		found = append(found, fmt.Sprintf("%s: %s got %.2f times the mean; max-load is %s, and chance explains %.2f at most",
+			mended.name, mended.webs[mended.busiest()].web.Name, times, maxLoad, mended.mostByChance()))
 	}
-	return slices.Concat(found, alone.mistakes(), balanced.mistakes())
+	return slices.Concat(found, broken.mistakes(), mended.mistakes())
 }
 
 // mistakes says what else went wrong under one setting.
 func (l load) mistakes() []string {
 	var found []string
 	for _, failure := range l.failures {
-		found = append(found, fmt.Sprintf("%s: a connection failed: %v", l.name(), failure))
+		found = append(found, fmt.Sprintf("%s: a connection failed: %v", l.name, failure))
 	}
-	want := l.nearOfAll(l.most)
+	want := l.nearOfAll()
 	if noise := deviations * math.Sqrt(want*(1-want)/float64(l.total())); math.Abs(l.stayed()-want) > noise {
 		found = append(found, fmt.Sprintf("%s: %d of %d connections stayed in their zone; it should be %.0f",
-			l.name(), l.near, l.total(), want*float64(l.total())))
+			l.name, l.near, l.total(), want*float64(l.total())))
 	}
 	return found
 }

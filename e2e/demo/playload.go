@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// playLoad is the fourth act: the same Service without and with a bound, and then with clients that all nodes' plans did not
+// assume. It returns what it showed and what was wrong.
+func (s *stage) playLoad(ctx context.Context, p *page) (shown string, wrong []string, err error) {
+	p.headline("4. Nearly all web pods are in zone-a")
+	c, err := s.gather()
+	if err != nil {
+		return "", nil, err
+	}
+	if _, err := s.writeEndpoints(c.webs); err != nil {
+		return "", nil, err
+	}
+	p.say("  zone-a has six web pods now, the other zones have one each. Zone preference gives a lone pod all connections of its zone.")
+	p.say("  So the owner adds  vicinity.dev/max-load: %q", maxLoad)
+	p.say("  which means: keep near what leaves no endpoint with more than %g times the mean, and send on the rest.", bound)
+	alone, balanced, wrong, err := s.compareLoads(ctx, p, c, unbounded, assumed)
+	if err != nil {
+		return "", nil, err
+	}
+	p.say("\n  Then nine of ten connections come from zone-b, and a bound that assumes that all nodes ask alike does not hold.")
+	p.say("  So the owner adds  vicinity.dev/clients: %q", measured.demand)
+	p.say("  which means: plan with what is really asked. In a cluster the webhook counts it; here the demo writes the ServiceDemand.")
+	c.busy = "zone-b"
+	if err := s.writeDemand(c); err != nil {
+		return "", nil, err
+	}
+	crowded, mended, wrongToo, err := s.compareLoads(ctx, p, c, assumed, measured)
+	if err != nil {
+		return "", nil, err
+	}
+	shown = fmt.Sprintf("Zone preference alone gave the busiest web pod %.2f times the mean. "+
+		"With max-load %s it got %.2f, and %.0f %% stayed near. With nine of ten clients in one zone it got %.2f, and %.2f once demand "+
+		"was measured.",
+		alone.got(alone.busiest()), maxLoad, balanced.got(balanced.busiest()), 100*balanced.stayed(),
+		crowded.got(crowded.busiest()), mended.got(mended.busiest()))
+	return shown, slices.Concat(wrong, wrongToo), nil
+}
+
+// compareLoads shows what web pods get under two settings, the first of which overloads one, and what explain says under the
+// second.
+func (s *stage) compareLoads(ctx context.Context, p *page, c crowd, first, second setting) (broken, mended load, wrong []string, err error) {
+	broken, late := s.measureLoad(ctx, c, first)
+	mended, lateToo := s.measureLoad(ctx, c, second)
+	planned := mended.planned()
+	disagreements := s.compareExplanations(ctx, func(p place, explanations []explanation) []string {
+		return shareDisagreement(p.node.Name, explanations, planned.wanted(p.zone, bound), planned.near(p.zone, bound))
+	})
+	explained, err := s.explain(ctx, explainedNode)
+	if err := errors.Join(err, ctx.Err()); err != nil {
+		return load{}, load{}, nil, err
+	}
+	p.say("  Who answered %d connections, half of them over IPv6:\n", c.total())
+	printLoads(p, broken, mended)
+	ofIPv4, _, _ := strings.Cut(explained, "\n\n") // IPv6 has the same, as the comparison has shown
+	p.quote("proxy explain "+serviceName+" --node "+explainedNode, ofIPv4)
+	for _, err := range []error{late, lateToo} {
+		if err != nil {
+			wrong = append(wrong, err.Error())
+		}
+	}
+	wrong = slices.Concat(wrong, loadMistakes(broken, mended), disagreements)
+	for i := range wrong {
+		wrong[i] = "act 4. " + wrong[i]
+	}
+	return broken, mended, wrong, nil
+}

@@ -38,6 +38,7 @@ var rules = []rule{
 		only: []string{
 			"pkg/policy", "pkg/model", "pkg/selection/...", "pkg/proxy/ruleset", "pkg/proxy/explain", "pkg/proxy/source/convert",
 			"pkg/proxy/source/nodes", "pkg/proxy/source/later", "pkg/manifest", "pkg/printable", "pkg/topologyslice",
+			"pkg/servicedemand",
 		},
 		pure: true,
 		why:  "a decision depends on nothing but what it is given",

@@ -31,7 +31,7 @@ func (e Event) sentence() sentence { return sentence{e.Regarding, e.Reason, cmp.
 
 // Reference names the object that an Event is about.
 type Reference struct {
-	Kind      string // "Service", "EndpointSlice", "ServiceCIDR" or "Node"
+	Kind      string // "Service", "EndpointSlice", "ServiceCIDR", "Node" or "ServiceDemand"
 	Namespace string // empty if the kind has none
 	Name      string
 	// UID is the object's metadata.uid. kubectl describe looks for it: without it the Event is found by kubectl get

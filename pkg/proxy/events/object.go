@@ -26,6 +26,7 @@ var apiVersions = map[string]string{
 	"Node":          "v1",
 	"EndpointSlice": "discovery.k8s.io/v1",
 	"ServiceCIDR":   "networking.k8s.io/v1",
+	"ServiceDemand": "vicinity.dev/v1alpha1",
 }
 
 // objectOf returns an event that a node reported at a time as the API server takes it.

@@ -44,6 +44,7 @@ func TestAnEventAboutANodeIsInTheDefaultNamespace(t *testing.T) {
 func TestEveryKindHasItsAPIVersion(t *testing.T) {
 	for kind, want := range map[string]string{
 		"Service": "v1", "Node": "v1", "EndpointSlice": "discovery.k8s.io/v1", "ServiceCIDR": "networking.k8s.io/v1",
+		"ServiceDemand": "vicinity.dev/v1alpha1",
 	} {
 		got := objectOf(refused(Reference{Kind: kind, Name: "a"}, "why"), "node-1", noon).Regarding
 		if got.APIVersion != want || got.Kind != kind {

@@ -61,10 +61,15 @@ func (w *Watcher) wakeLater() {
 // expire lets happen what is due.
 func (w *Watcher) expire() {
 	var vain *nodes.Vain
+	waited := 0
 	w.change(func(s *state) {
 		w.waking = time.Time{} // so that the timer is set anew
-		vain = s.expire()
+		vain, waited = s.expire()
 	})
+	if waited > 0 {
+		w.options.Log.Warn("timed out reading what was measured of Services; until it is read, demand is assumed",
+			"services", waited, "after", nodes.Patience)
+	}
 	if vain != nil {
 		w.options.Log.Warn("timed out listing other nodes; until it succeeds, endpoints on unknown nodes match only `*`",
 			"keys", vain.Keys, "services", vain.Services, "after", nodes.Patience)

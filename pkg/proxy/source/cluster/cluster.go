@@ -23,8 +23,8 @@ const optionalPatience = 10 * time.Second
 // Options say whose view of the cluster is wanted.
 type Options struct {
 	convert.View
-	// NodeTopology selects the source of other nodes' labels; empty: Nodes. TopologyNamespace is where the publisher of
-	// TopologySlices keeps its Lease.
+	// NodeTopology selects the source of other nodes' labels; empty: Nodes. TopologyNamespace is where the publishers of
+	// TopologySlices and ServiceDemands keep their Leases.
 	NodeTopology      NodeTopology
 	TopologyNamespace string
 	// PublishedEvacuations: the nodes are evacuated, too, that TopologySlices list as such.
@@ -36,13 +36,16 @@ type Options struct {
 	// Interrupted is called when the API server no longer sends changes of a resource, with the time and the reason, and
 	// Resumed when it does again: "services", "endpointslices", "servicecidrs", "nodes/NAME" (this node), "nodes" (the
 	// others) or in their place "topologyslices", or "endpointslices/proxies" with "nodes/demand" and "nodes/control-plane";
-	// "nodes/evacuated", "topologyslices/draining", "endpointslices/addresses" or "endpointslices/headless". What was sent
-	// last stays in force meanwhile. Both may be nil, and return at once.
+	// "nodes/evacuated", "topologyslices/draining", "endpointslices/addresses", "endpointslices/headless" or "servicedemands".
+	// What was sent last stays in force meanwhile. Both may be nil, and return at once.
 	Interrupted func(resource string, since time.Time, err error)
 	Resumed     func(resource string)
 	// TopologyFrom is called when other nodes' labels come from another resource: one of
 	// model.TopologyResources, or an empty one while no Service asks for it. It may be nil, and returns at once.
 	TopologyFrom func(resource string)
+	// DemandRenewed is called with when the publisher of ServiceDemands renewed its Lease last, by our own clock; zero while
+	// nobody publishes them, or no Service needs them. It may be nil, and returns at once.
+	DemandRenewed func(at time.Time)
 	// ProxiesAt is called when the slices of Proxies say otherwise where the nodes are: name, zone and address of each. If it
 	// is nil, that is not followed.
 	ProxiesAt func(nodes map[string]*model.Node)
@@ -55,7 +58,8 @@ type Watcher struct {
 	publication publication
 	proxies     proxies
 	outages     *outages
-	streams     []*stream // of convert.Kinds, and nodes.Reasons
+	demandLease demandLease
+	streams     []*stream // of convert.Kinds but those on demand, and nodes.Reasons
 	lastGood    map[model.Subject]any
 	// nodesVersion is as of when a Node was missed last.
 	nodesVersion atomic.Pointer[string]
@@ -84,6 +88,7 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 		listWatches: listWatches,
 		options:     options,
 		publication: publication{leases: listWatches.leases, namespace: options.TopologyNamespace},
+		demandLease: demandLease{leases: listWatches.leases, namespace: options.TopologyNamespace},
 		proxies:     proxies{slices: listWatches.byKind[convert.ProxySlices], service: options.Proxies},
 		outages:     newOutages(options),
 		state:       newState(options.Node),
@@ -96,6 +101,9 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 		w.onDemand = append(w.onDemand, d)
 	}
 	for _, kind := range convert.Kinds {
+		if kind.IsOnDemand {
+			continue
+		}
 		resource := kind.Resource
 		if kind == convert.Nodes {
 			resource += "/" + options.Node

@@ -8,6 +8,7 @@
 //	take in   one after the other, and what is due       change.go
 //	decide    deliver, refuse or hold back               state.go, state_services.go, headless.go (pure)
 //	          serve a while longer what left this proxy  state_leaving.go (pure)
+//	          whether what was measured counts           state_demands.go (pure)
 //	          what is known of nodes                     package nodes (pure)
 //	hand over what came together                         state_update.go (pure)
 //	deliver   it                                         cluster.go; load.go: once
@@ -38,6 +39,13 @@
 // Nodes with the label that evacuates them, this one or others, are followed on their own, by that label: the API server
 // sends nothing of the rest, not even their heartbeats. To that watch a label that is taken away looks like a Node that
 // goes, so that nodes.go asks which it was: a list of those nodes' metadata, at most once a second, of 0.5 kB a node.
+//
+// # What was measured of Services
+//
+// ServiceDemands, and the Lease of who publishes them, are read only while the load of a Service of ours is bounded with what was
+// measured (demand.go); before, and half a minute after the last such Service, there is not one request. Where there is no such
+// Lease, it alone is read. A Service waits until both were read once, for ten seconds at most, so that a proxy that starts
+// plans at once what its neighbours plan. While the API server is away, what is known stays in force, without end.
 //
 // # What nodes cost
 //

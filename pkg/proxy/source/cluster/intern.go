@@ -57,6 +57,8 @@ func (i *interner) value(value any) any {
 		i.slice(value)
 	case *model.Node:
 		i.node(value)
+	case *model.Demand:
+		value.Zones, value.Nodes = i.keys(value.Zones), i.keys(value.Nodes)
 	case *model.TopologySlice:
 		for _, node := range value.Nodes {
 			i.node(node)
@@ -94,4 +96,16 @@ func (i *interner) node(node *model.Node) {
 		labels[i.string(key)] = i.string(value)
 	}
 	node.Labels = labels
+}
+
+// keys interns the names of what asks.
+func (i *interner) keys(asks map[string]uint32) map[string]uint32 {
+	if asks == nil {
+		return nil
+	}
+	interned := make(map[string]uint32, len(asks))
+	for name, n := range asks {
+		interned[i.string(name)] = n
+	}
+	return interned
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,6 +41,9 @@ func (w *Watcher) Load(ctx context.Context, which Nodes) (convert.Update, error)
 		if err := w.newStream(w.headlessSlices()).load(ctx, s); err != nil {
 			return convert.Update{}, err
 		}
+	}
+	if err := w.loadDemands(ctx, s); err != nil {
+		return convert.Update{}, err
 	}
 	if err := w.loadOthers(ctx, s, which); err != nil {
 		return convert.Update{}, err
@@ -101,17 +105,23 @@ func eachItem(ctx context.Context, from *cache.ListWatch, do func(runtime.Object
 	return list.EachListItem(ctx, metav1.ListOptions{}, do)
 }
 
-// load lists a resource. One that the API server does not have is empty, if the proxy can do without.
+// load lists a resource. One that the API server does not have is empty, if the proxy can do without; and so is one that is
+// followed on demand and may not be listed.
 func (s *stream) load(ctx context.Context, state *state) error {
 	err := eachItem(ctx, s.listWatch, func(sent runtime.Object) error {
 		s.put(state, s.strip(sent))
 		return nil
 	})
-	if s.isMissing(err) {
+	switch {
+	case s.isMissing(err):
 		s.watcher.options.Log.Info(s.kind.Optional.Missing)
+		state.lack(s.kind)
 		return nil
-	}
-	if err != nil {
+	case s.kind.IsOnDemand && apierrors.IsForbidden(err):
+		s.watcher.options.Log.Warn(s.kind.Optional.Forbidden)
+		state.lack(s.kind)
+		return nil
+	case err != nil:
 		return fmt.Errorf("listing %s: %w", s.resource, err)
 	}
 	return nil

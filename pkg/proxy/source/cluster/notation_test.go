@@ -29,7 +29,8 @@ func newWorld() *world { return &world{newState("")} }
 // wait lets time pass.
 func (s *state) wait(duration time.Duration) *nodes.Vain {
 	s.now = s.now.Add(duration)
-	return s.expire()
+	vain, _ := s.expire()
+	return vain
 }
 
 // service puts a version of a Service with topology keys; its port distinguishes versions.
@@ -45,6 +46,19 @@ func (w *world) bounded(port uint16) {
 		Name: nameOf("web"), Ports: []model.ServicePort{{Port: port}},
 		Topology: policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120},
 	})
+}
+
+// measured puts a version of a Service that is planned with what was measured.
+func (w *world) measured(name string, port uint16) {
+	w.putVersion(name, &model.Service{
+		Name: nameOf(name), Ports: []model.ServicePort{{Port: port}},
+		Topology: policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120, Measured: true},
+	})
+}
+
+// demandObject is what was measured of a Service; its rate distinguishes versions.
+func demandObject(name string, rate uint64) *object {
+	return &object{name: nameOf(name), value: &model.Demand{Zones: map[string]uint32{"zone-a": 1_000_000}, ConnectionsPerMinute: rate}}
 }
 
 // putVersion puts a version of a Service; nil: it is not ours to serve, or refused.
@@ -119,6 +133,18 @@ func inWords(update convert.Update) string {
 			continue
 		}
 		words = append(words, "avoid/"+against.Node)
+	}
+	for name, demand := range update.Change.Demands {
+		if demand == nil {
+			words = append(words, "-demand/"+name.Name)
+			continue
+		}
+		words = append(words, fmt.Sprintf("demand/%s:%d", name.Name, demand.ConnectionsPerMinute))
+	}
+	if state := update.Change.DemandState; state != nil {
+		words = append(words, map[model.DemandState]string{
+			model.DemandUnknown: "unknown", model.DemandUnpublished: "unpublished", model.DemandStale: "stale", model.DemandCounts: "counts",
+		}[*state])
 	}
 	for name, prefixes := range update.Change.ServiceCIDRs {
 		words = append(words, fmt.Sprintf("range/%s:%v", name, prefixes))

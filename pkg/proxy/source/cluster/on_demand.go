@@ -18,19 +18,21 @@ const (
 )
 
 // onDemands are the resources that are followed only while a Service needs them, a row each: the kind, unless package
-// nodes has it, and how it is followed.
+// nodes or convert.Kinds has it, and how it is followed.
 var onDemands = []struct {
 	kind *convert.Kind
 	of   func(*Watcher) *onDemand
 }{
 	{nil, otherNodes},
 	{convert.HeadlessSlices, slicesOfHeadless},
+	{nil, measuredDemand},
 }
 
 // onDemand is a resource that is followed while a Service needs it.
 type onDemand struct {
 	watcher *Watcher
-	// choose returns the source to follow, given the current one; nil if that is not known yet.
+	// choose returns the source to follow, given the current one; nil if that is not known yet. A source without a resource is
+	// none that could be followed now.
 	choose func(ctx context.Context, now *source) *source
 	// wants returns what Services want of it, and wanted is what they wanted last; need holds a signal when that has changed.
 	wants  func(*state) wanted
@@ -131,7 +133,7 @@ func (d *onDemand) followFrom(ctx context.Context, now following) following {
 	}
 	now.end()
 	now.forget(d.watcher)
-	if now.source != nil {
+	if now.source != nil && now.source.resource != "" {
 		d.watcher.options.Log.Info("switched the source of node topology", "before", now.source.resource,
 			"now", chosen.resource)
 	}

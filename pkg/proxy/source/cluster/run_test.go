@@ -300,7 +300,12 @@ func TestRunReturnsAtOnceDuringAnOutage(t *testing.T) {
 					return c
 				})
 				time.Sleep(outage)
-				want := len(convert.Kinds)
+				want := 0
+				for _, kind := range convert.Kinds {
+					if !kind.IsOnDemand {
+						want++
+					}
+				}
 				for range nodes.Reasons {
 					want++
 				}

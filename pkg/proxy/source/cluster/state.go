@@ -11,7 +11,7 @@ import (
 )
 
 // state decides what becomes of each object that arrives: it is delivered, refused, or held back until the labels of
-// other nodes are known. It knows no API server and no clock, and is for one goroutine at a time.
+// other nodes are known, or what was measured. It knows no API server and no clock, and is for one goroutine at a time.
 type state struct {
 	// now is what time it is, as the last one said who let it decide.
 	now time.Time
@@ -26,11 +26,13 @@ type state struct {
 	// were delivered last, for objects that have changed since.
 	problems, judged map[convert.ObjectKey][]model.Finding
 
-	// nodes is what is known of nodes, and held are the newest good versions of the Services that wait for it.
+	// nodes is what is known of nodes, and held are the newest good versions of the Services that wait for it or for demands.
 	nodes *nodes.Directory
 	held  map[model.ObjectName]*model.Service
 	// headless are the headless Services that are ours.
 	headless map[model.ObjectName]bool
+	// demands is whether what was measured of Services counts.
+	demands demands
 }
 
 // kept is what is kept of an object.
@@ -47,6 +49,7 @@ func newState(own string) *state {
 		judged:   map[convert.ObjectKey][]model.Finding{},
 		held:     map[model.ObjectName]*model.Service{},
 		headless: map[model.ObjectName]bool{},
+		demands:  newDemands(),
 	}
 	s.nodes = nodes.New(own, s.endpoints)
 	return s
@@ -96,7 +99,12 @@ func (s *state) remove(kind *convert.Kind, name model.ObjectName) {
 }
 
 // replace takes in all objects of a kind.
-func (s *state) replace(kind *convert.Kind, all []*object) {
+func (s *state) replace(kind *convert.Kind, all []*object) { s.takeAll(kind, all, listed) }
+
+// lack takes in that there is no such resource, or none that may be listed: it is one without objects.
+func (s *state) lack(kind *convert.Kind) { s.takeAll(kind, nil, lacking) }
+
+func (s *state) takeAll(kind *convert.Kind, all []*object, as availability) {
 	exists := make(map[model.ObjectName]bool, len(all))
 	for _, object := range all {
 		exists[object.name] = true
@@ -108,6 +116,10 @@ func (s *state) replace(kind *convert.Kind, all []*object) {
 		}
 	}
 	s.nodes.Listed(kind, s.now)
+	if kind == convert.ServiceDemands {
+		s.demands.availability = as
+		s.settleDemands()
+	}
 	s.serve()
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
-// decideService delivers a Service, or holds it back while the labels that it names are not known of the other nodes. Its
-// last version stays in force.
+// decideService delivers a Service, or holds it back while the labels that it names are not known of the other nodes, or what
+// was measured is not known. Its last version stays in force.
 func (s *state) decideService(name model.ObjectName, service *model.Service) {
 	delete(s.headless, name)
 	var keys []policy.Key
@@ -20,7 +20,8 @@ func (s *state) decideService(name model.ObjectName, service *model.Service) {
 			s.headless[name] = true
 		}
 	}
-	if s.nodes.Ask(name, keys, s.now) {
+	waitsForNodes, waitsForDemands := s.nodes.Ask(name, keys, s.now), s.demands.ask(name, service)
+	if waitsForNodes || waitsForDemands {
 		s.held[name] = service
 		return
 	}
@@ -30,8 +31,8 @@ func (s *state) decideService(name model.ObjectName, service *model.Service) {
 
 // serve delivers the Services that were held back, and wait no more.
 func (s *state) serve() {
-	for _, name := range s.nodes.Released() {
-		if service, isHeld := s.held[name]; isHeld {
+	for _, name := range append(s.nodes.Released(), s.demands.takeReleased()...) {
+		if service, isHeld := s.held[name]; isHeld && !s.nodes.Waits(name) && !s.demands.waits[name] {
 			delete(s.held, name)
 			convert.Services.Note(&s.change, name, service)
 		}

@@ -41,19 +41,21 @@ func (s *state) refusals() []convert.Refusal {
 // next returns when something is to happen next, and whether anything is.
 func (s *state) next() (at time.Time, some bool) {
 	at, some = s.leaving.Next()
-	if other, isOther := s.nodes.Next(); isOther && (!some || other.Before(at)) {
-		return other, true
+	for _, next := range []func() (time.Time, bool){s.nodes.Next, s.demands.next} {
+		if other, isOther := next(); isOther && (!some || other.Before(at)) {
+			at, some = other, true
+		}
 	}
 	return at, some
 }
 
-// expire lets happen what is due: what left goes, and what concerns nodes. If Services waited for those in vain, it
-// returns for what.
-func (s *state) expire() *nodes.Vain {
+// expire lets happen what is due: what left goes, what concerns nodes, and who waited for demands waits no more. If Services
+// waited for nodes in vain, it returns for what, and how many waited for demands.
+func (s *state) expire() (forNodes *nodes.Vain, forDemands int) {
 	for _, key := range s.leaving.Due(s.now) {
 		s.remove(key.Kind, key.Name)
 	}
-	vain := s.nodes.Expire(s.now)
+	forNodes, forDemands = s.nodes.Expire(s.now), s.demands.expire(s.now)
 	s.serve()
-	return vain
+	return forNodes, forDemands
 }

@@ -98,7 +98,7 @@ func (s *stream) follow(ctx context.Context) {
 func (s *stream) failed(ctx context.Context, err error) {
 	s.watcher.options.Log.Debug("following a resource failed; trying again", "resource", s.resource, "error", err)
 	if apierrors.IsForbidden(err) {
-		s.closeForbidden()
+		s.takeForbidden()
 	}
 	if !s.isMissing(err) {
 		return
@@ -107,6 +107,21 @@ func (s *stream) failed(ctx context.Context, err error) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(wait.Jitter(askAgain, 1)):
+	}
+}
+
+// takeForbidden takes in that the API server forbids to list the resource. One that is followed on demand, and of which nothing
+// was listed yet, counts as missing until it may be listed.
+func (s *stream) takeForbidden() {
+	defer s.closeForbidden()
+	select {
+	case <-s.forbidden:
+		return
+	default:
+	}
+	if s.kind.IsOnDemand && !s.exists.Load() {
+		s.watcher.options.Log.Warn(s.kind.Optional.Forbidden)
+		s.change(func(state *state) { state.lack(s.kind) })
 	}
 }
 
@@ -123,7 +138,7 @@ func (s *stream) takeMissing() {
 	case <-s.listed:
 	default:
 		s.watcher.options.Log.Info(s.kind.Optional.Missing)
-		s.change(func(state *state) { state.replace(s.kind, nil) })
+		s.change(func(state *state) { state.lack(s.kind) })
 		s.closeListed()
 	}
 }

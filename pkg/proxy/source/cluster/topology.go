@@ -33,7 +33,7 @@ const (
 	NodesTopology NodeTopology = "nodes"
 )
 
-// How often the publisher's Lease is read, and up to twice that: 5,000 proxies then ask 170 to 330 times a second
+// How often a publisher's Lease is read, and up to twice that: 5,000 proxies then ask 170 to 330 times a second
 // together, for an object of some 500 bytes. An API server that does not say is asked again sooner, and given so long.
 const (
 	leaseEvery    = 15 * time.Second
@@ -72,16 +72,11 @@ type publication struct {
 // isLive reports whether somebody publishes. A clock of another machine decides once only, at first: after that it
 // matters whether the Lease is renewed.
 func (p *publication) isLive(ctx context.Context, now time.Time) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, leasePatience)
-	defer cancel()
-	var lease coordinationv1.Lease
-	err := p.leases.Get().Namespace(p.namespace).Resource("leases").Name(topologyslice.LeaseName).Do(ctx).Into(&lease)
+	lease, err := readLease(ctx, p.leases, p.namespace, topologyslice.LeaseName)
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		return false, nil
 	case err != nil:
 		return false, err
-	case lease.Spec.RenewTime == nil || lease.Spec.LeaseDurationSeconds == nil:
+	case lease == nil || lease.Spec.LeaseDurationSeconds == nil:
 		return false, nil
 	}
 	p.lifetime = time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
@@ -93,6 +88,23 @@ func (p *publication) isLive(ctx context.Context, now time.Time) (bool, error) {
 		}
 	}
 	return now.Sub(p.changed) < p.lifetime, nil
+}
+
+// readLease returns a publisher's Lease; nil if there is none that was ever renewed and may be read.
+func readLease(ctx context.Context, leases rest.Interface, namespace, name string) (*coordinationv1.Lease, error) {
+	ctx, cancel := context.WithTimeout(ctx, leasePatience)
+	defer cancel()
+	var lease coordinationv1.Lease
+	err := leases.Get().Namespace(namespace).Resource("leases").Name(name).Do(ctx).Into(&lease)
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case lease.Spec.RenewTime == nil:
+		return nil, nil
+	}
+	return &lease, nil
 }
 
 // countNodes returns how many Nodes there are, by a list of one.

@@ -28,6 +28,8 @@ type Kind struct {
 	Select func(View) Selector
 	// IsMetadataOnly: an API server is asked for the metadata of the objects.
 	IsMetadataOnly bool
+	// IsOnDemand: an API server is asked for the objects only while a Service needs them.
+	IsOnDemand bool
 	// Optional says what it means that the API server has no such resource, or forbids to list it. Nil: then there is no
 	// start.
 	Optional *Optional

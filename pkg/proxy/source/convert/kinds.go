@@ -15,9 +15,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Kinds are the kinds that the proxy reads, in the order in which they are listed. Another one is described here, has
-// a function that converts it, and a place in model.Change and model.Cluster.
-var Kinds = []*Kind{Services, EndpointSlices, ServiceCIDRs, Nodes}
+// Kinds are the kinds that the proxy reads, in the order in which they are listed; those that are followed on demand come last.
+// Another one is described here, has a function that converts it, and a place in model.Change and model.Cluster.
+var Kinds = []*Kind{Services, EndpointSlices, ServiceCIDRs, Nodes, ServiceDemands}
 
 // Services are those of this proxy that have a ClusterIP, and for answers by DNS headless ones with topology keys. An
 // API server is asked for those of other proxies, too: to a client that selects by label, an object whose label changes

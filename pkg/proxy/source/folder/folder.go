@@ -26,8 +26,9 @@ type Folder struct {
 	files    map[string]*file // by path relative to the folder
 	inForce  map[convert.ObjectKey]entry
 	problems []model.Finding
-	// nodes is what is known of nodes by that.
-	nodes *nodes.Directory
+	// nodes is what is known of nodes by that, and demand whether what was measured of Services counts.
+	nodes  *nodes.Directory
+	demand model.DemandState
 }
 
 // Load reads what changed in the folder since the last load, and returns what that makes different. The first load
@@ -80,8 +81,21 @@ func (f *Folder) take(files map[string]*file, unreadable map[string]error, now t
 	if !f.isLoaded {
 		change.AllNodes = new(true) // what there is, is in the folder
 	}
+	if demand := demandIn(inForce); demand != f.demand {
+		f.demand, change.DemandState = demand, &demand
+	}
 	f.files, f.inForce, f.isLoaded = files, inForce, true
 	return f.update(change, problems)
+}
+
+// demandIn returns whether what was measured of Services counts. A folder needs no Lease: it says what is so now.
+func demandIn(inForce map[convert.ObjectKey]entry) model.DemandState {
+	for key, current := range inForce {
+		if key.Kind == convert.ServiceDemands && current.value != nil {
+			return model.DemandCounts
+		}
+	}
+	return model.DemandUnpublished
 }
 
 // Inventory returns what the files hold that could be read, what is refused and other kinds included.

@@ -81,6 +81,9 @@ func (w *waiting) wait(service model.ObjectName, now time.Time) bool {
 	return true
 }
 
+// Waits reports whether a Service waits for the labels that it names.
+func (w *waiting) Waits(service model.ObjectName) bool { return w.waits[service] }
+
 // awaits reports whether a Service with these keys waits: for the other nodes, or until a label that came into use is
 // published of them.
 func (w *waiting) awaits(keys []policy.Key) bool {

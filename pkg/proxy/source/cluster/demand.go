@@ -1,0 +1,161 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+)
+
+// measuredDemand is followed while a Service is planned with what was measured: the publisher's Lease is read now and then, and
+// once there is one, the ServiceDemands are followed. A cluster where nobody publishes is asked for that Lease alone.
+func measuredDemand(w *Watcher) *onDemand {
+	objects := source{
+		resource: convert.ServiceDemands.Resource, asked: []asked{w.ask(convert.ServiceDemands, convert.ServiceDemands.Resource)},
+	}
+	return &onDemand{
+		choose: func(ctx context.Context, now *source) *source { return w.lookForDemand(ctx, now, &objects) },
+		await: func(s *state) {
+			w.demandLease.forget()
+			s.awaitDemands()
+		},
+		wants: func(s *state) wanted { return wanted{isNeeded: s.needsDemands()} }, drop: (*state).dropDemands,
+		tell: func(resource string) {
+			if resource == "" {
+				w.tellDemandRenewed(time.Time{})
+			}
+		},
+	}
+}
+
+// lookForDemand reads the Lease, takes in what it says, and returns the objects as soon as there is a publisher. If the API
+// server does not say, what is known stays, without end: nobody knows better.
+func (w *Watcher) lookForDemand(ctx context.Context, now, objects *source) *source {
+	lease := &w.demandLease
+	isNews, err := lease.read(ctx)
+	if err != nil {
+		w.options.Log.Debug("reading a Lease failed; trying again", "lease", lease.name(), "error", err)
+		return now
+	}
+	w.change(func(s *state) { s.takeDemandLease(lease.state) })
+	w.tellDemandRenewed(lease.renewedAt())
+	if isNews {
+		w.logDemand()
+	}
+	switch {
+	case lease.state != model.DemandUnpublished:
+		return objects
+	case now == nil:
+		return &source{}
+	}
+	return now
+}
+
+// logDemand logs what the Lease says.
+func (w *Watcher) logDemand() {
+	lease := &w.demandLease
+	log := w.options.Log.With("lease", lease.name())
+	switch lease.state {
+	case model.DemandUnpublished:
+		log.Warn("nobody publishes what was measured of Services, or the Lease may not be read: the demand of those that are to be " +
+			"planned with it is assumed; the component demand of the webhook's manifests brings a publisher, and the right to read it")
+	case model.DemandStale:
+		log.Warn("what was measured of Services is too old: the demand of those that are to be planned with it is assumed; the log of "+
+			"the webhook says why nothing is published", "age", lease.age.Round(time.Second))
+	case model.DemandCounts:
+		log.Info("planning with what was measured of Services", "age", lease.age.Round(time.Second))
+	}
+}
+
+func (w *Watcher) tellDemandRenewed(at time.Time) {
+	if w.options.DemandRenewed != nil {
+		w.options.DemandRenewed(at)
+	}
+}
+
+// loadDemands loads what was measured, if a Service needs it.
+func (w *Watcher) loadDemands(ctx context.Context, s *state) error {
+	if !s.needsDemands() {
+		return nil
+	}
+	if _, err := w.demandLease.read(ctx); err != nil {
+		return fmt.Errorf("reading Lease %s: %w", w.demandLease.name(), err)
+	}
+	w.logDemand()
+	s.takeDemandLease(w.demandLease.state)
+	if w.demandLease.state == model.DemandUnpublished {
+		return nil
+	}
+	s.replace(convert.ServiceDemands, nil)
+	return w.newStream(w.ask(convert.ServiceDemands, convert.ServiceDemands.Resource)).load(ctx, s)
+}
+
+// demandLease is the Lease of the publisher of ServiceDemands, as one proxy sees it. It is for one goroutine.
+type demandLease struct {
+	leases    rest.Interface
+	namespace string
+
+	state   model.DemandState
+	renewed time.Time // as the Lease said last
+	// at is when it said so, by our own clock, and age how long ago it had been renewed then.
+	at  time.Time
+	age time.Duration
+}
+
+// longestGap is how much of the time between two looks counts at most, if the Lease was not renewed: they are half a minute
+// apart, and while the API server was away nobody could renew it.
+const longestGap = time.Minute
+
+func (l *demandLease) name() string {
+	return model.ObjectName{Namespace: l.namespace, Name: servicedemand.LeaseName}.String()
+}
+
+// read reads the Lease, and reports whether it says something else now. An error leaves everything as it was.
+func (l *demandLease) read(ctx context.Context) (isNews bool, err error) {
+	before := l.state
+	lease, err := readLease(ctx, l.leases, l.namespace, servicedemand.LeaseName)
+	switch {
+	case err != nil:
+		return false, err
+	case lease == nil:
+		l.forget()
+		l.state = model.DemandUnpublished
+	default:
+		l.take(lease.Spec.RenewTime.Time, time.Now())
+	}
+	return l.state != before, nil
+}
+
+// take takes in when the Lease was renewed, read now. The clock of another machine decides alone at first, and when it goes
+// back; after that a renewal is no older than our last look.
+func (l *demandLease) take(renewed, now time.Time) {
+	age, gap := max(0, now.Sub(renewed)), now.Sub(l.at)
+	switch {
+	case l.at.IsZero() || renewed.Before(l.renewed):
+		l.age = age
+	case renewed.After(l.renewed):
+		l.age = min(age, gap)
+	default:
+		l.age += min(gap, longestGap)
+	}
+	l.renewed, l.at = renewed, now
+	if l.state = model.DemandCounts; l.age >= servicedemand.GoodFor {
+		l.state = model.DemandStale
+	}
+}
+
+// renewedAt is when the Lease was renewed last, by our own clock; zero if nobody knows.
+func (l *demandLease) renewedAt() time.Time {
+	if l.at.IsZero() {
+		return time.Time{}
+	}
+	return l.at.Add(-l.age)
+}
+
+// forget starts anew.
+func (l *demandLease) forget() { *l = demandLease{leases: l.leases, namespace: l.namespace} }

@@ -1,0 +1,148 @@
+package cluster
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
+)
+
+// demands is whether what was measured of Services counts, and which Services wait until that is known: with the assumed demand
+// a proxy that starts would plan something else for a moment than its neighbours do. It says nothing of nodes, and so it is not
+// in package nodes.
+type demands struct {
+	// measured are the Services that are planned with it, waits those of them that wait, and released those that do no more.
+	measured, waits map[model.ObjectName]bool
+	released        []model.ObjectName
+
+	lease        model.DemandState // as the publisher's Lease says
+	availability availability      // of the objects
+	known        model.DemandState // by both together; delivered, or about to be
+
+	// giveUp is until when Services wait; zero: for nothing that is asked for. isOverdue: they did.
+	giveUp    time.Time
+	isOverdue bool
+}
+
+// availability is what is known of all objects of a kind.
+type availability int
+
+const (
+	unlisted availability = iota
+	lacking               // there is no such resource, or it may not be listed
+	listed
+)
+
+func newDemands() demands {
+	return demands{measured: map[model.ObjectName]bool{}, waits: map[model.ObjectName]bool{}}
+}
+
+// isMeasured reports whether a Service is planned with what was measured. Nil is none.
+func isMeasured(service *model.Service) bool {
+	return service != nil && !service.IsHeadless && service.Topology.MaxLoad > 0 && service.Topology.Measured
+}
+
+// ask takes in a Service, or nil for one that is gone, and reports whether it has to wait.
+func (d *demands) ask(name model.ObjectName, service *model.Service) (waits bool) {
+	delete(d.measured, name)
+	delete(d.waits, name)
+	if !isMeasured(service) {
+		return false
+	}
+	d.measured[name] = true
+	if d.known == model.DemandUnknown && !d.isOverdue {
+		d.waits[name] = true
+	}
+	return d.waits[name]
+}
+
+// counts returns whether what was measured counts: objects and Lease mean nothing without each other. Unknown: that is still to
+// be found out.
+func (d *demands) counts() model.DemandState {
+	switch {
+	case d.lease == model.DemandUnpublished || d.availability == lacking:
+		return model.DemandUnpublished
+	case d.availability == listed:
+		return d.lease
+	}
+	return model.DemandUnknown
+}
+
+// release lets all go that wait.
+func (d *demands) release() {
+	d.released = slices.AppendSeq(d.released, maps.Keys(d.waits))
+	clear(d.waits)
+}
+
+// takeReleased returns the Services that waited and do no more, since the last call.
+func (d *demands) takeReleased() []model.ObjectName {
+	released := d.released
+	d.released = nil
+	return released
+}
+
+// next returns when Services wait no more, and whether anything is waited for.
+func (d *demands) next() (at time.Time, some bool) { return d.giveUp, !d.giveUp.IsZero() }
+
+// expire lets those go who waited for long enough, and returns how many.
+func (d *demands) expire(now time.Time) (waited int) {
+	if d.giveUp.IsZero() || now.Before(d.giveUp) {
+		return 0
+	}
+	waited = len(d.waits)
+	d.giveUp, d.isOverdue = time.Time{}, true
+	d.release()
+	return waited
+}
+
+// needsDemands reports whether a Service is planned with what was measured.
+func (s *state) needsDemands() bool { return len(s.demands.measured) > 0 }
+
+// awaitDemands takes in that what was measured is asked for from now on. Services wait for it as long as for other nodes.
+func (s *state) awaitDemands() {
+	if s.demands.known == model.DemandUnknown {
+		s.demands.giveUp = s.now.Add(nodes.Patience)
+	}
+}
+
+// takeDemandLease takes in what the publisher's Lease says.
+func (s *state) takeDemandLease(now model.DemandState) {
+	s.demands.lease = now
+	s.settleDemands()
+	s.serve()
+}
+
+// settleDemands takes over whether what was measured counts, as soon as that is known, and lets Services go that wait for it.
+func (s *state) settleDemands() {
+	now := s.demands.counts()
+	if now == model.DemandUnknown {
+		return
+	}
+	s.demands.giveUp = time.Time{}
+	s.demands.release()
+	s.knowDemands(now)
+}
+
+// knowDemands delivers whether what was measured counts, if that is new.
+func (s *state) knowDemands(now model.DemandState) {
+	if now != s.demands.known {
+		s.demands.known, s.change.DemandState = now, &now
+	}
+}
+
+// dropDemands takes back what was measured, unless a Service needs it again. It reports whether it has.
+func (s *state) dropDemands() bool {
+	if s.needsDemands() {
+		return false
+	}
+	for name := range s.objects[convert.ServiceDemands] {
+		s.remove(convert.ServiceDemands, name)
+	}
+	d := &s.demands
+	d.lease, d.availability, d.giveUp, d.isOverdue = model.DemandUnknown, unlisted, time.Time{}, false
+	s.knowDemands(model.DemandUnknown)
+	return true
+}

@@ -1,0 +1,236 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+)
+
+// newMeasured is a world in which the other nodes are known.
+func newMeasured() *world {
+	w := newWorld()
+	w.list()
+	w.take()
+	return w
+}
+
+// try lets steps happen one after the other in a world.
+func try(t *testing.T, w *world, steps ...step) {
+	t.Helper()
+	for _, step := range steps {
+		step.do(w)
+		if got := w.delivered(); got != step.want {
+			t.Errorf("%s: delivered %q, want %q", step.name, got, step.want)
+		}
+	}
+}
+
+func lease(state model.DemandState) func(*world) {
+	return func(w *world) { w.takeDemandLease(state) }
+}
+
+func demandList(objects ...*object) func(*world) {
+	return func(w *world) { w.replace(convert.ServiceDemands, objects) }
+}
+
+func TestWhatWasMeasuredIsDeliveredWithWhetherItCounts(t *testing.T) {
+	bad := []model.Finding{{Kind: "ServiceDemand", Name: nameOf("web"), Code: model.Refused, Reason: "bad"}}
+	try(t, newMeasured(),
+		step{"a Service wants it", func(w *world) { w.measured("web", 80) }, ""},
+		step{"it is asked for", (*world).awaitDemands, ""},
+		step{"another Service waits for nothing", func(w *world) { w.service("plain", 80) }, "service/plain:80"},
+		step{"there is a publisher", lease(model.DemandCounts), ""},
+		step{"it is listed", demandList(demandObject("web", 1), demandObject("other", 2)), "counts demand/other:2 demand/web:1 service/web:80"},
+		step{"another Service waits no more", func(w *world) { w.measured("web-2", 80) }, "service/web-2:80"},
+		step{"an object changes", func(w *world) { w.put(convert.ServiceDemands, demandObject("web", 3)) }, "demand/web:3"},
+		step{"a bad version leaves it as it is", func(w *world) {
+			w.put(convert.ServiceDemands, &object{name: nameOf("web"), refused: bad})
+		}, ""},
+		step{"one goes", func(w *world) { w.remove(convert.ServiceDemands, nameOf("other")) }, "-demand/other"},
+		step{"it is too old", lease(model.DemandStale), "stale"},
+		step{"it is not any more", lease(model.DemandCounts), "counts"},
+		step{"nobody publishes", lease(model.DemandUnpublished), "unpublished"},
+		step{"somebody does", lease(model.DemandCounts), "counts"},
+		step{"another list", demandList(demandObject("other", 4)), "-demand/web demand/other:4"},
+		step{"it is still needed", func(w *world) {
+			if w.dropDemands() {
+				t.Error("it is dropped while Services need it")
+			}
+		}, ""},
+		step{"no Service needs it", func(w *world) { w.bounded(80); w.deleteService("web-2") }, "-service/web-2 service/web:80"},
+		step{"it is dropped", func(w *world) { w.dropDemands() }, "-demand/other unknown"},
+		step{"a Service wants it again, and waits", func(w *world) { w.measured("web", 81); w.awaitDemands() }, ""},
+		step{"the list comes first", demandList(demandObject("web", 5)), "demand/web:5"},
+		step{"and then the Lease", lease(model.DemandStale), "service/web:81 stale"},
+	)
+}
+
+// TestSomebodyWhoBeginsToPublishHoldsNothingUp: until all is listed, it is as if nobody did.
+func TestSomebodyWhoBeginsToPublishHoldsNothingUp(t *testing.T) {
+	try(t, newMeasured(),
+		step{"a Service wants it", func(w *world) { w.measured("web", 80); w.awaitDemands() }, ""},
+		step{"nobody publishes", lease(model.DemandUnpublished), "service/web:80 unpublished"},
+		step{"somebody begins to", lease(model.DemandCounts), ""},
+		step{"another Service wants it", func(w *world) { w.measured("web-2", 80) }, "service/web-2:80"},
+		step{"all is listed", demandList(demandObject("web", 1)), "counts demand/web:1"},
+	)
+}
+
+func TestAServiceDoesNotWaitForWhatNobodyPublishes(t *testing.T) {
+	for name, happens := range map[string]func(*world){
+		"there is no publisher":    lease(model.DemandUnpublished),
+		"there is no such kind":    func(w *world) { w.takeDemandLease(model.DemandCounts); w.lack(convert.ServiceDemands) },
+		"it may not be listed":     func(w *world) { w.takeDemandLease(model.DemandStale); w.lack(convert.ServiceDemands) },
+		"none is there, and later": func(w *world) { w.lack(convert.ServiceDemands) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			try(t, newMeasured(),
+				step{"it waits", func(w *world) { w.measured("web", 80); w.awaitDemands() }, ""},
+				step{name, happens, "service/web:80 unpublished"},
+				step{"objects come", func(w *world) {
+					w.takeDemandLease(model.DemandCounts)
+					demandList(demandObject("web", 1))(w)
+				}, "counts demand/web:1"},
+			)
+		})
+	}
+}
+
+// TestAServiceWaitsForDemandsNoLongerThanForNodes, and for both.
+func TestAServiceWaitsForDemandsNoLongerThanForNodes(t *testing.T) {
+	waited := 0
+	pass := func(duration time.Duration) func(*world) {
+		return func(w *world) {
+			w.now = w.now.Add(duration)
+			_, waited = w.expire()
+		}
+	}
+	w := newWorld()
+	try(t, w,
+		step{"a Service waits", func(w *world) { w.measured("web", 80); w.nodes.Await(w.now); w.awaitDemands() }, ""},
+		step{"nodes are known", func(w *world) { w.list() }, ""},
+		step{"not yet", pass(nodes.Patience - 1), ""},
+		step{"it is changed, and does not wait longer for that", func(w *world) { w.measured("web", 81) }, ""},
+	)
+	if at, some := w.next(); !some || !at.Equal(w.now.Add(1)) {
+		t.Errorf("the next thing happens at %v, %v", at, some)
+	}
+	try(t, w, step{"now", pass(1), "service/web:81"})
+	if waited != 1 {
+		t.Errorf("%d waited in vain, want 1", waited)
+	}
+	try(t, w,
+		step{"another one does not wait", func(w *world) { w.measured("web-2", 80) }, "service/web-2:80"},
+		step{"a Lease alone says nothing", lease(model.DemandCounts), ""},
+		step{"objects come", demandList(demandObject("web", 1)), "counts demand/web:1"},
+	)
+	if at, some := w.next(); some {
+		t.Errorf("something happens at %v", at)
+	}
+	try(t, newWorld(),
+		step{"a Service waits", func(w *world) { w.measured("web", 80); w.nodes.Await(w.now); w.awaitDemands() }, ""},
+		step{"what was measured is known", func(w *world) { w.takeDemandLease(model.DemandCounts); demandList()(w) }, "counts"},
+		step{"nodes are known", func(w *world) { w.list() }, "service/web:80"},
+	)
+}
+
+// TestWhoWantsWhatWasMeasured: a bound makes it mean something, and DNS does not count its clients.
+func TestWhoWantsWhatWasMeasured(t *testing.T) {
+	for name, test := range map[string]struct {
+		topology   policy.Topology
+		isHeadless bool
+		want       bool
+	}{
+		"a bound":             {policy.Topology{MaxLoad: 120, Measured: true}, false, true},
+		"no bound":            {policy.Topology{Measured: true}, false, false},
+		"a bound as assumed":  {policy.Topology{MaxLoad: 120, Clients: []string{"a/b"}}, false, false},
+		"a headless Service":  {policy.Topology{MaxLoad: 120, Measured: true}, true, false},
+		"nothing of the kind": {},
+	} {
+		w := newMeasured()
+		w.putVersion("web", &model.Service{
+			Name: nameOf("web"), Ports: []model.ServicePort{{Port: 80}}, Topology: test.topology, IsHeadless: test.isHeadless,
+		})
+		if w.needsDemands() != test.want {
+			t.Errorf("%s: %v", name, w.needsDemands())
+		}
+		w.deleteService("web")
+		if w.needsDemands() {
+			t.Errorf("%s: it needs it after it is gone", name)
+		}
+	}
+}
+
+func TestHowOldALeaseIs(t *testing.T) {
+	type look struct {
+		after   time.Duration // since the look before, by our own clock
+		renewed time.Duration // since the beginning, by the publisher's
+		age     time.Duration // as it is found
+		want    model.DemandState
+	}
+	const counts, stale = model.DemandCounts, model.DemandStale
+	for name, looks := range map[string][]look{
+		"renewed all the time": {
+			{0, -10 * time.Second, 10 * time.Second, counts}, {20 * time.Second, 10 * time.Second, 10 * time.Second, counts},
+			{20 * time.Second, 40 * time.Second, 0, counts},
+		},
+		"no more": {
+			{0, 0, 0, counts}, {time.Minute, 0, time.Minute, counts}, {time.Minute, 0, 2 * time.Minute, counts},
+		},
+		"an hour ago, at first": {
+			{0, -servicedemand.GoodFor, servicedemand.GoodFor, stale}, {20 * time.Second, 10 * time.Second, 10 * time.Second, counts},
+		},
+		"nearly an hour ago": {
+			{0, time.Second - servicedemand.GoodFor, servicedemand.GoodFor - time.Second, counts},
+			{time.Second, time.Second - servicedemand.GoodFor, servicedemand.GoodFor, stale},
+		},
+		"its clock is a day ahead": {
+			{0, 24 * time.Hour, 0, counts}, {20 * time.Second, 24*time.Hour + 20*time.Second, 0, counts},
+			{time.Minute, 24*time.Hour + 20*time.Second, time.Minute, counts},
+		},
+		"its clock is a day behind": {
+			{0, -24 * time.Hour, 24 * time.Hour, stale}, {20 * time.Second, 20*time.Second - 24*time.Hour, 20 * time.Second, counts},
+			{time.Minute, 20*time.Second - 24*time.Hour, 80 * time.Second, counts},
+		},
+		"another leader's clock is behind": {
+			{0, time.Minute, 0, counts}, {20 * time.Second, 5 * time.Second, 15 * time.Second, counts},
+			{20 * time.Second, 25 * time.Second, 15 * time.Second, counts},
+		},
+		"the API server was away for three hours": {
+			{0, 0, 0, counts}, {20 * time.Second, 0, 20 * time.Second, counts}, {3 * time.Hour, 0, 80 * time.Second, counts},
+			{20 * time.Second, 3*time.Hour + 30*time.Second, 10 * time.Second, counts},
+		},
+		"it was away, and so was the publisher for the last two": {
+			{0, 0, 0, counts}, {3 * time.Hour, time.Hour, 2 * time.Hour, stale},
+		},
+	} {
+		var l demandLease
+		began := time.Date(2026, 11, 27, 8, 0, 0, 0, time.UTC)
+		now := began
+		for i, look := range looks {
+			now = now.Add(look.after)
+			l.take(began.Add(look.renewed), now)
+			if l.age != look.age || l.state != look.want || !l.renewedAt().Equal(now.Add(-look.age)) {
+				t.Errorf("%s, look %d: age %s, state %v, want %s, %v", name, i+1, l.age, l.state, look.age, look.want)
+			}
+		}
+	}
+}
+
+// TestALeaseThatIsNotRenewedIsTooOldAfterAnHour of looks.
+func TestALeaseThatIsNotRenewedIsTooOldAfterAnHour(t *testing.T) {
+	var l demandLease
+	now := time.Date(2026, 11, 27, 8, 0, 0, 0, time.UTC)
+	renewed, looks := now, 0
+	for l.take(renewed, now); l.state == model.DemandCounts; l.take(renewed, now) {
+		now, looks = now.Add(20*time.Second), looks+1
+	}
+	if looks != 180 {
+		t.Errorf("it counts for %d looks, want 180: an hour", looks)
+	}
+}

@@ -1,0 +1,159 @@
+package convert
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+)
+
+// webDemand is what is asked of webService, which each case changes.
+func webDemand() *servicedemand.ServiceDemand {
+	return &servicedemand.ServiceDemand{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
+		Zones:      []servicedemand.Zone{{Zone: "", Asks: 1}, {Zone: "zone-a", Asks: 199_999}, {Zone: "zone-b", Asks: 800_000}},
+		Nodes:      []servicedemand.Node{{Node: "node-1", Asks: 700_000}},
+		NodesHeard: 198, NodesAll: 200, ConnectionsPerMinute: 30_012, Since: metav1.Unix(1_800_000_000, 0),
+	}
+}
+
+func TestAServiceDemandIsReadInFull(t *testing.T) {
+	want := &model.Demand{
+		Zones: map[string]uint32{"": 1, "zone-a": 199_999, "zone-b": 800_000}, Nodes: map[string]uint32{"node-1": 700_000},
+		Since: time.Unix(1_800_000_000, 0).UTC(), NodesHeard: 198, NodesAll: 200, ConnectionsPerMinute: 30_012,
+	}
+	got, errs := ServiceDemand(webDemand())
+	if diff := cmp.Diff(want, got); diff != "" || len(errs) > 0 {
+		t.Errorf("errors %v (-want +got):\n%s", errs, diff)
+	}
+}
+
+// TestAServiceDemandAtItsLimitsIsTaken: as many zones and nodes as there may be, each node rounded up.
+func TestAServiceDemandAtItsLimitsIsTaken(t *testing.T) {
+	full := webDemand()
+	full.Zones, full.Nodes = nil, nil
+	for i := range servicedemand.MaxZones {
+		full.Zones = append(full.Zones, servicedemand.Zone{Zone: fmt.Sprint("zone-", i), Asks: servicedemand.Million / servicedemand.MaxZones})
+	}
+	for i := range servicedemand.MaxNodes {
+		full.Nodes = append(full.Nodes, servicedemand.Node{Node: fmt.Sprint("node-", i), Asks: servicedemand.Million/servicedemand.MaxNodes + 1})
+	}
+	got, errs := ServiceDemand(full)
+	if len(errs) > 0 || len(got.Zones) != servicedemand.MaxZones || len(got.Nodes) != servicedemand.MaxNodes {
+		t.Errorf("ServiceDemand() = %v, %v", got, errs)
+	}
+	none := webDemand()
+	none.Zones, none.Nodes = nil, nil
+	if got, errs := ServiceDemand(none); len(errs) > 0 || len(got.Zones)+len(got.Nodes) > 0 {
+		t.Errorf("without zones: %v, %v", got, errs)
+	}
+}
+
+func TestAServiceDemandThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*servicedemand.ServiceDemand)
+		want   []string
+	}{
+		"more than all": {
+			func(d *servicedemand.ServiceDemand) { d.Zones[1].Asks = 200_000 },
+			[]string{`zones: Invalid value: 1000001: the sum must not be greater than 1000000, what all zones ask`},
+		},
+		"more than all, in numbers that overflow": {
+			func(d *servicedemand.ServiceDemand) { d.Zones[0].Asks, d.Zones[1].Asks = 1<<32-1, 1<<32-1 },
+			[]string{`zones: Invalid value: 8590734590: the sum must not be greater than 1000000, what all zones ask`},
+		},
+		"nodes that ask more than their zones": {
+			func(d *servicedemand.ServiceDemand) { d.Zones, d.Nodes[0].Asks = d.Zones[:1], 3 },
+			[]string{`nodes: Invalid value: 3: the sum must not be greater than 2, what their zones ask`},
+		},
+		"a zone twice": {
+			func(d *servicedemand.ServiceDemand) { d.Zones[2].Zone = "zone-a" },
+			[]string{`zones[2].zone: Duplicate value: "zone-a"`},
+		},
+		"a node twice": {
+			func(d *servicedemand.ServiceDemand) {
+				d.Nodes = append(d.Nodes, d.Nodes[0], servicedemand.Node{Node: "node-2"})
+				d.Nodes[1].Asks = 0
+			},
+			[]string{`nodes[1].node: Duplicate value: "node-1"`},
+		},
+		"too many zones and nodes": {
+			func(d *servicedemand.ServiceDemand) {
+				d.Zones, d.Nodes = make([]servicedemand.Zone, servicedemand.MaxZones+1), make([]servicedemand.Node, servicedemand.MaxNodes+1)
+			},
+			[]string{`zones: Too many: 65: must have at most 64 items`, `nodes: Too many: 129: must have at most 128 items`},
+		},
+		"names that cannot be": {
+			func(d *servicedemand.ServiceDemand) { d.Zones[1].Zone, d.Nodes[0].Node = "a b", "" },
+			[]string{`zones[1].zone: Invalid value: "a b": a valid label`, `nodes[0].node: Invalid value: "": a lowercase RFC 1123 subdomain`},
+		},
+		"counts that cannot be": {
+			func(d *servicedemand.ServiceDemand) { d.NodesHeard, d.NodesAll, d.ConnectionsPerMinute = -1, -2, -3 },
+			[]string{
+				`nodesHeard: Invalid value: -1: must not be negative`, `nodesAll: Invalid value: -2: must not be negative`,
+				`connectionsPerMinute: Invalid value: -3: must not be negative`,
+			},
+		},
+		"of no time, and no name": {
+			func(d *servicedemand.ServiceDemand) { d.Since, d.Namespace, d.Name = metav1.Time{}, "", "Web" },
+			[]string{
+				`metadata.namespace: Required value`, `metadata.name: Invalid value: "Web": a lowercase RFC 1123 label`, `since: Required value`,
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given := webDemand()
+			test.change(given)
+			got, errs := ServiceDemand(given)
+			if got != nil || len(errs) != len(test.want) {
+				t.Fatalf("ServiceDemand() = %v, errors %q, want %q", got, texts(errs), test.want)
+			}
+			for i, text := range texts(errs) {
+				if !strings.HasPrefix(text, test.want[i]) {
+					t.Errorf("error %q, want %q", text, test.want[i])
+				}
+			}
+		})
+	}
+}
+
+// FuzzConvertServiceDemand turns any JSON into a ServiceDemand and converts it.
+func FuzzConvertServiceDemand(f *testing.F) {
+	seed := marshalled(f, webDemand())
+	for _, replace := range [][2]string{
+		{"", ""}, {"199999", "4294967295"}, {"zone-a", "zone-b"}, {"node-1", ""}, {"700000", "800123"}, {"30012", "-1"}, {`"zone-b"`, "null"},
+	} {
+		f.Add([]byte(strings.ReplaceAll(seed, replace[0], replace[1])))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var object servicedemand.ServiceDemand
+		if json.Unmarshal(text, &object) != nil {
+			return
+		}
+		got, errs := ServiceDemand(&object)
+		if (got == nil) != (len(errs) > 0) {
+			t.Fatalf("ServiceDemand() = %v besides %v", got, errs)
+		}
+		if got == nil {
+			return
+		}
+		ofZones, ofNodes := uint64(0), uint64(0)
+		for _, asks := range got.Zones {
+			ofZones += uint64(asks)
+		}
+		for _, asks := range got.Nodes {
+			ofNodes += uint64(asks)
+		}
+		most := ofZones + servicedemand.MaxNodes
+		if ofZones > servicedemand.Million || ofNodes > most || len(got.Zones) > servicedemand.MaxZones || len(got.Nodes) > servicedemand.MaxNodes {
+			t.Errorf("%v goes beyond the limits", got)
+		}
+	})
+}

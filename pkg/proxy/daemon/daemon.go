@@ -153,7 +153,7 @@ func (d *daemon) connect() error {
 	d.recorder.CountAPIRequests()
 	c, err := d.options.connect(cluster.Options{
 		Log: d.log, Interrupted: d.interrupted, Resumed: d.resumed, TopologyFrom: d.topologyFrom,
-		ProxiesAt: d.proxiesAt(),
+		DemandRenewed: d.recorder.DemandRenewed, ProxiesAt: d.proxiesAt(),
 	})
 	if err != nil {
 		return err

@@ -402,6 +402,9 @@ func stepsThatMove() []moved {
 		{"and from Nodes", func(o *observed) { o.recorder.TopologyFrom("nodes") }, []string{
 			`vicinity_node_topology{resource="topologyslices"} 0` + "\n", `vicinity_node_topology{resource="nodes"} 1` + "\n",
 		}},
+		{"what was measured was published in 2023", func(o *observed) { o.recorder.DemandRenewed(time.Unix(1700000000, 0)) }, []string{
+			`vicinity_demand_age_seconds [0-9.]+e\+0[789]` + "\n",
+		}},
 		{"the API server falls silent", func(o *observed) { o.recorder.WatchInterrupted("services", time.Unix(1700000000, 0)) }, []string{
 			`vicinity_watch_interrupted_timestamp_seconds{resource="services"} 1.7e\+09` + "\n",
 		}},

@@ -29,6 +29,7 @@ func NewRecorder() *Recorder {
 	for _, row := range rows {
 		row.addTo(r)
 	}
+	r.DemandRenewed(time.Time{})
 	r.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
 }
@@ -105,6 +106,16 @@ func (r *Recorder) TopologyFrom(resource string) {
 		}
 		r.Set(nodeTopology, isThis, each)
 	}
+}
+
+// DemandRenewed records when what was measured of Services was published last; zero: nobody publishes it, or no Service needs
+// it. Until it is called again, its age grows with every scrape.
+func (r *Recorder) DemandRenewed(at time.Time) {
+	r.AskFor(demandAge, func(add func(value float64, labels ...string)) {
+		if !at.IsZero() {
+			add(max(0, time.Since(at).Seconds()))
+		}
+	})
 }
 
 // EventsDropped has a function asked with every scrape how many Kubernetes Events were dropped so far. Until then none

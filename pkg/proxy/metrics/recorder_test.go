@@ -160,6 +160,7 @@ vicinity_objects_refused{kind="File"} 0
 vicinity_objects_refused{kind="Node"} 0
 vicinity_objects_refused{kind="Service"} 1
 vicinity_objects_refused{kind="ServiceCIDR"} 0
+vicinity_objects_refused{kind="ServiceDemand"} 0
 `, objectsRefused.name)
 }
 
@@ -232,4 +233,17 @@ vicinity_events_dropped_total `+strconv.Itoa(want)+`
 	expectDropped(3)
 	dropped = 5
 	expectDropped(5)
+}
+
+func TestTheAgeOfDemandIsThereWhileItIsKnown(t *testing.T) {
+	r := NewRecorder()
+	expect(t, r, "", demandAge.name)
+	r.DemandRenewed(time.Now().Add(time.Hour)) // of another machine's clock
+	expect(t, r, `
+# HELP vicinity_demand_age_seconds `+demandAge.help+`
+# TYPE vicinity_demand_age_seconds gauge
+vicinity_demand_age_seconds 0
+`, demandAge.name)
+	r.DemandRenewed(time.Time{})
+	expect(t, r, "", demandAge.name)
 }

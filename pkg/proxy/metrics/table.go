@@ -269,7 +269,7 @@ var (
 	objectsRefused = levelGauge(row{
 		name:   "vicinity_objects_refused",
 		help:   "Objects that are left out at present because they are invalid; the log names them.",
-		labels: []string{kindLabel}, start: [][]string{{"File", "Service", "EndpointSlice", "Node", "ServiceCIDR"}},
+		labels: []string{kindLabel}, start: [][]string{{"File", "Service", "EndpointSlice", "Node", "ServiceCIDR", "ServiceDemand"}},
 	})
 	// Findings counts what the page /findings lists.
 	Findings = gauge(row{
@@ -413,6 +413,11 @@ var (
 		name:   "vicinity_node_topology",
 		help:   "1 for the source of other nodes' labels; 0 for all while no Service needs them.",
 		labels: []string{resourceLabel}, start: [][]string{topologyResources},
+	})
+	demandAge = gaugeFunc(row{
+		name: "vicinity_demand_age_seconds",
+		help: "How long ago what was measured of Services was published last, as far as it is known; absent while nobody publishes it, or " +
+			"no Service is planned with it.",
 	})
 	watchInterrupted = gauge(row{
 		name:   "vicinity_watch_interrupted_timestamp_seconds",

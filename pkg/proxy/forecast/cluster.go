@@ -23,6 +23,8 @@ type Cluster struct {
 	slicesOf map[model.ObjectName][]*discoveryv1.EndpointSlice // by name of their Service
 	// demands are what was measured of Services; nil if that is not asked about.
 	demands map[model.ObjectName]*model.Demand
+	// refused is what of them could not be read.
+	refused []model.Finding
 	view    convert.View
 	// virtual has the ClusterIPs of all Services, and the ServiceCIDRs; no change touches them.
 	virtual *model.Cluster
@@ -36,7 +38,7 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 	view.WithHeadless = true
 	c := Cluster{
 		nodes: objects.Nodes, slicesOf: map[model.ObjectName][]*discoveryv1.EndpointSlice{}, view: view,
-		virtual: model.NewCluster(""), cidrs: map[string][]netip.Prefix{},
+		demands: map[model.ObjectName]*model.Demand{}, virtual: model.NewCluster(""), cidrs: map[string][]netip.Prefix{},
 	}
 	c.services = slices.SortedFunc(slices.Values(objects.Services), func(a, b *corev1.Service) int {
 		return nameOf(a).Compare(nameOf(b))
@@ -48,6 +50,13 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 	for _, list := range c.slicesOf {
 		slices.SortFunc(list, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
 	}
+	for _, object := range objects.Demands {
+		demand, errs := convert.ServiceDemand(object)
+		c.refused = append(c.refused, problems(convert.ServiceDemands, object, errs)...)
+		if demand != nil {
+			c.demands[nameOf(object)] = demand
+		}
+	}
 	for _, object := range objects.ServiceCIDRs {
 		if prefixes, errs := convert.ServiceCIDR(object); len(errs) == 0 {
 			c.cidrs[object.Name] = prefixes
@@ -58,11 +67,18 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 }
 
 // Measured returns the number of Services of which it is known what was measured.
-func (c Cluster) Measured() int { return len(c.demands) }
+func (c Cluster) Measured() (count int) {
+	for name := range c.demands {
+		if _, exists := c.index(name); exists {
+			count++
+		}
+	}
+	return count
+}
 
 // AsAssumed is the cluster if nothing had been measured.
 func (c Cluster) AsAssumed() Cluster {
-	c.demands = nil
+	c.demands, c.refused = nil, nil
 	return c
 }
 

@@ -45,12 +45,13 @@ func Make(cluster Cluster, options Options) (Report, []model.Finding) {
 
 func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 	nodes, known, refused := cluster.knownNodes(options.Now)
+	refused = append(refused, cluster.refused...)
 	avoided := model.NewCluster("")
 	avoided.Apply(model.Change{Avoid: known.Avoid})
 	timed, open := avoided.Evacuated()
 	f := forecaster{
 		Cluster: cluster, fleet: fleet.New(nodes, options.Demand), avoided: avoided, refused: refused,
-		controllers: newControllers(cluster.nodes), settings: settingsOf(options.Bounds, options.Demand != nil || len(cluster.demands) > 0),
+		controllers: newControllers(cluster.nodes), settings: settingsOf(options.Bounds, options.Demand != nil || cluster.Measured() > 0),
 		asked: options.Asked, judge: options.Judge, onlyEvacuatedOn: map[string]*NodeOnlyEvacuated{},
 	}
 	if options.OnlyNow {

@@ -33,6 +33,7 @@ func Objects(ctx context.Context, config *rest.Config, read func(resource string
 		convert.Nodes:        {{convert.Nodes.Resource, all.allNodes}},
 		convert.ServiceCIDRs: {{convert.ServiceCIDRs.Resource, all.byKind[convert.ServiceCIDRs]}},
 		convert.Services:     {{convert.Services.Resource, all.byKind[convert.Services]}},
+		convert.ServiceDemands: {{convert.ServiceDemands.Resource, all.byKind[convert.ServiceDemands]}},
 		convert.EndpointSlices: {
 			{convert.EndpointSlices.Resource, all.byKind[convert.EndpointSlices]}, {headlessSlices, all.byKind[convert.HeadlessSlices]},
 		},

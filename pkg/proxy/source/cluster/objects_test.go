@@ -11,18 +11,20 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestObjectsWithoutServiceCIDRs: a cluster may have none, and who may list Services need not be allowed to list them. What
-// proxies cannot do without is an error.
-func TestObjectsWithoutServiceCIDRs(t *testing.T) {
+// TestObjectsWithoutOptionalKinds: a cluster may have no ServiceCIDRs and no ServiceDemands, and who may list Services need not be
+// allowed to list them. What proxies cannot do without is an error.
+func TestObjectsWithoutOptionalKinds(t *testing.T) {
 	for _, test := range []struct {
 		resource string
 		status   int
 		objects  int
 		fails    string
 	}{
-		{"", 0, 4, ""},
-		{"servicecidrs", http.StatusNotFound, 3, ""},
-		{"servicecidrs", http.StatusForbidden, 3, ""},
+		{"", 0, 5, ""},
+		{"servicecidrs", http.StatusNotFound, 4, ""},
+		{"servicecidrs", http.StatusForbidden, 4, ""},
+		{"servicedemands", http.StatusNotFound, 4, ""},
+		{"servicedemands", http.StatusForbidden, 4, ""},
 		{"services", http.StatusForbidden, 0, "listing services"},
 	} {
 		t.Run(fmt.Sprint(test.resource, test.status), func(t *testing.T) {
@@ -55,6 +57,7 @@ func listOfOne(resource, selector string) string {
 		"nodes": `"kind":"NodeList","apiVersion":"v1"`, "services": `"kind":"ServiceList","apiVersion":"v1"`,
 		"endpointslices": `"kind":"EndpointSliceList","apiVersion":"discovery.k8s.io/v1"`,
 		"servicecidrs":   `"kind":"ServiceCIDRList","apiVersion":"networking.k8s.io/v1"`,
+		"servicedemands": `"kind":"ServiceDemandList","apiVersion":"vicinity.dev/v1alpha1"`,
 	}
 	item := `{"metadata":{"name":"one"}}`
 	if resource == "endpointslices" && !strings.HasPrefix(selector, "!") {

@@ -5,6 +5,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // Objects are objects of a cluster as its API server has them, for those who ask what would be if some were different.
@@ -14,12 +16,14 @@ type Objects struct {
 	Slices   []*discoveryv1.EndpointSlice
 	// ServiceCIDRs are none where the API server has none, or does not say.
 	ServiceCIDRs []*networkingv1.ServiceCIDR
+	// Demands are none where nobody measures what is asked of Services.
+	Demands []*servicedemand.ServiceDemand
 	// Held is what a folder holds, what is refused and other kinds included. Nil: nothing else.
 	Held Inventory
 }
 
 // WholeKinds are the kinds of Objects.
-var WholeKinds = []*Kind{Nodes, ServiceCIDRs, Services, EndpointSlices}
+var WholeKinds = []*Kind{Nodes, ServiceCIDRs, Services, EndpointSlices, ServiceDemands}
 
 // Add adds an object, without the parts that are not used: a Node of a real cluster is mostly its list of images.
 func (o *Objects) Add(object Object) {
@@ -41,6 +45,8 @@ func (o *Objects) Add(object Object) {
 		o.Slices = append(o.Slices, object)
 	case *networkingv1.ServiceCIDR:
 		o.ServiceCIDRs = append(o.ServiceCIDRs, object)
+	case *servicedemand.ServiceDemand:
+		o.Demands = append(o.Demands, object)
 	}
 }
 
@@ -52,6 +58,7 @@ func (o *Objects) Inventory() Inventory {
 	counted := Inventory{}
 	for kind, count := range map[*Kind]int{
 		Nodes: len(o.Nodes), Services: len(o.Services), EndpointSlices: len(o.Slices), ServiceCIDRs: len(o.ServiceCIDRs),
+		ServiceDemands: len(o.Demands),
 	} {
 		if count > 0 {
 			counted[Type{kind.Group.String(), kind.Name}] = count
@@ -62,5 +69,5 @@ func (o *Objects) Inventory() Inventory {
 
 // Len returns how many objects there are.
 func (o *Objects) Len() int {
-	return len(o.Nodes) + len(o.Services) + len(o.Slices) + len(o.ServiceCIDRs)
+	return len(o.Nodes) + len(o.Services) + len(o.Slices) + len(o.ServiceCIDRs) + len(o.Demands)
 }

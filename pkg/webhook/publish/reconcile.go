@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
 )
 
 // sightPatience is how long what was written may take to come back by the watch.
@@ -322,22 +322,8 @@ func (r *reconciler) renew(ctx context.Context) error {
 	if now.Sub(r.renewed) < renewEvery {
 		return nil
 	}
-	spec := coordinationv1.LeaseSpec{
-		HolderIdentity:       &r.options.Identity,
-		LeaseDurationSeconds: new(int32(leaseDuration / time.Second)),
-		RenewTime:            new(metav1.NewMicroTime(now)),
-	}
-	lease, err := r.leases.Get(ctx, topologyslice.LeaseName, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: topologyslice.LeaseName}, Spec: spec}
-		_, err = r.leases.Create(ctx, lease, metav1.CreateOptions{})
-	case err == nil:
-		lease.Spec = spec
-		_, err = r.leases.Update(ctx, lease, metav1.UpdateOptions{})
-	}
-	if err != nil {
-		return fmt.Errorf("renew the Lease %s/%s: %w", r.options.Namespace, topologyslice.LeaseName, err)
+	if err := election.Renew(ctx, r.leases, topologyslice.LeaseName, r.options.Identity, leaseDuration); err != nil {
+		return err
 	}
 	r.renewed = now
 	return nil

@@ -1,0 +1,35 @@
+package election
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+)
+
+// Renew writes in a Lease that something holds now, and for how long that may be believed. Nobody is elected by it: readers look
+// at its renewTime.
+func Renew(ctx context.Context, leases coordinationclient.LeaseInterface, name, identity string, goodFor time.Duration) error {
+	spec := coordinationv1.LeaseSpec{
+		HolderIdentity:       &identity,
+		LeaseDurationSeconds: new(int32(goodFor / time.Second)),
+		RenewTime:            new(metav1.NewMicroTime(time.Now())),
+	}
+	lease, err := leases.Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		lease = &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
+		_, err = leases.Create(ctx, lease, metav1.CreateOptions{})
+	case err == nil:
+		lease.Spec = spec
+		_, err = leases.Update(ctx, lease, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		return fmt.Errorf("renew the Lease %s: %w", name, err)
+	}
+	return nil
+}

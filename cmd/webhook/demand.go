@@ -29,6 +29,7 @@ func (s *webhook) measureDemand(ctx context.Context) error {
 		Namespace: s.flags.namespace, Identity: identity, Account: s.flags.demandAccount,
 		Proxies: types.NamespacedName{Namespace: namespace, Name: name},
 		Puller:  demand.NewPuller(s.flags.demandPort, nil), Observer: demandObserver{s.recorder}, Log: s.log,
+		MeasuredByDefault: s.flags.defaultClients == measuredClients,
 	})
 }
 
@@ -42,8 +43,16 @@ func (o demandObserver) Measured(round demand.Round) {
 		namespace, name, _ := strings.Cut(service, "/")
 		services[[2]string{namespace, name}] = metrics.Demand{OffBy: report.OffBy, ConnectionsPerMinute: report.ConnectionsPerMinute}
 	}
-	o.recorder.Measured(round.Heard, round.Nodes, services)
+	o.recorder.Measured(round.Heard, round.Nodes, round.Changes, services)
 }
+
+// Waits is part of demand.Observer.
+func (o demandObserver) Waits(waiting demand.Waiting) {
+	o.recorder.DemandWaits(waiting.Changes, waiting.Longest)
+}
+
+// Published is part of demand.Observer.
+func (o demandObserver) Published(operation string) { o.recorder.DemandPublished(operation) }
 
 // LeadEnded is part of demand.Observer.
 func (o demandObserver) LeadEnded() { o.recorder.MeasuringEnded() }

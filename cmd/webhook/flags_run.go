@@ -19,6 +19,9 @@ const (
 	files    = "files"
 )
 
+// measuredClients is the one value of --default-clients.
+const measuredClients = "measured"
+
 // runFlags are the flags of the server. They are about the process; what is denied, and what the defaults are, is in
 // the file of
 // --config.
@@ -36,6 +39,7 @@ type runFlags struct {
 	measureDemand                 bool
 	demandAccount, proxyService   string
 	demandPort                    uint16
+	defaultClients                string
 	publishEvacuations            bool
 	limits                        server.Limits
 
@@ -78,11 +82,14 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 		"also say in TopologySlices where nodes are, which proxies of large clusters read; one replica at a time does. It needs the "+
 			"component topology-slices of the manifests")
 	flags.BoolVar(&f.measureDemand, "measure-demand", false,
-		"also ask all proxies what clients ask of Services whose load is bounded, and say where it is not as assumed; one replica at "+
-			"a time does. It needs the component demand of the manifests")
+		"also ask all proxies what clients ask of Services whose load is bounded, say where it is not as assumed, and publish it of "+
+			"Services whose owners want that; one replica at a time does. It needs the component demand of the manifests")
 	flags.StringVar(&f.demandAccount, "demand-account", "vicinity-demand-reader",
 		"`NAME` of the ServiceAccount in --namespace whose token is shown to the proxies, with --measure-demand")
 	flags.Uint16Var(&f.demandPort, "demand-port", 10449, "`PORT` at which proxies serve /demand: that of their --secure-metrics-bind-address")
+	flags.StringVar(&f.defaultClients, "default-clients", "",
+		"`CLIENTS` of Services whose load is bounded and that name none: measured, what is asked of them is published; none: it is not. "+
+			"The proxies have a flag of that name, which has the same value. It needs --measure-demand")
 	flags.StringVar(&f.proxyService, "proxy-service", "kube-system/vicinity-proxy",
 		"`NAMESPACE/NAME` of the Service whose EndpointSlices say where the proxies are, with --measure-demand")
 	flags.BoolVar(&f.publishEvacuations, "publish-evacuations", false,
@@ -118,6 +125,15 @@ func (f *runFlags) check() error {
 	}
 	if namespace, name, found := strings.Cut(f.proxyService, "/"); !found || namespace == "" || name == "" {
 		wrong("--proxy-service %q is not NAMESPACE/NAME", f.proxyService)
+	}
+	switch f.defaultClients {
+	case "":
+	case measuredClients:
+		if !f.measureDemand {
+			wrong("--default-clients=%s needs --measure-demand", measuredClients)
+		}
+	default:
+		wrong("--default-clients %q is not %s", f.defaultClients, measuredClients)
 	}
 	if f.publishEvacuations && !f.publishTopology {
 		wrong("--publish-evacuations needs --publish-topology")

@@ -60,7 +60,7 @@ func (a *adviser) due(now time.Time, round Round) []string {
 }
 
 // advise writes an Event on each Service that is due. One that could not be written is due again.
-func (a *adviser) advise(ctx context.Context, now time.Time, round Round, services map[string]*metav1.PartialObjectMetadata) error {
+func (a *adviser) advise(ctx context.Context, now time.Time, round Round, services map[string]*corev1.Service) error {
 	var failed []error
 	for _, name := range a.due(now, round) {
 		service := services[name]

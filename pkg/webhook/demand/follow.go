@@ -3,6 +3,7 @@ package demand
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 	"unique"
 
@@ -25,11 +26,24 @@ type Node struct {
 	Weight float64
 }
 
+// Service is a Service that there is.
+type Service struct {
+	// IsPublished: what is asked of it is published, and Said is what is; nil: nothing yet.
+	IsPublished bool
+	Said        *Said
+	// NamesNodes: busy nodes are named, because it prefers endpoints on the client's node.
+	NamesNodes bool
+}
+
+// Services returns what there is of a Service, by namespace/name; false if it does not exist.
+type Services func(name string) (Service, bool)
+
 // Follower follows what the nodes of a cluster ask of all Services. The zero value has heard nothing.
 type Follower struct {
 	nodes    map[string]heard
 	services map[string]*followed
 	rounded  time.Time // when the last round was; zero before the first one
+	names    []string  // of the nodes of the last round, sorted: the numbers of nodes
 }
 
 // heard is what a node said last.
@@ -47,6 +61,7 @@ type rate struct {
 
 type followed struct {
 	estimator Estimator
+	nodes     *nodeAverage // nil: no nodes are named
 	report    Report
 	at        time.Time // of the report
 }
@@ -71,6 +86,10 @@ type Round struct {
 	Silent   string
 	// Services are those with enough connections to say something, by namespace/name.
 	Services map[string]Report
+	// Decided is what this interval led to, of the Services that are published.
+	Decided map[string]Report
+	// Changes is of how many Services demand was found to have changed at once.
+	Changes int
 }
 
 // Heard takes in what a node said. A page that only hands out a cursor says nothing of what is asked.
@@ -96,24 +115,33 @@ type zone struct {
 	weight       float64
 }
 
+// Follow has a Service followed though nobody asks it: something is published of it.
+func (f *Follower) Follow(name string) {
+	if f.services == nil {
+		f.services = map[string]*followed{}
+	}
+	if f.services[name] == nil {
+		f.services[name] = &followed{}
+	}
+}
+
 // Round sums up by zone what was heard. Services that do not exist are not followed.
-func (f *Follower) Round(now time.Time, nodes []Node, exists func(service string) bool) Round {
+func (f *Follower) Round(now time.Time, nodes []Node, services Services) Round {
 	took := now.Sub(f.rounded)
 	if f.rounded.IsZero() {
 		took = 0
 	}
 	f.rounded = now
-	round := Round{Nodes: len(nodes), Services: map[string]Report{}}
-	zones, sums := f.sum(now, nodes, exists)
-	assumed := assumedOf(zones)
-	for _, z := range zones {
+	round := Round{Nodes: len(nodes), Services: map[string]Report{}, Decided: map[string]Report{}}
+	c := f.cluster(now, nodes)
+	for _, z := range c.zones {
 		round.Heard += z.heard
 		if 2*z.heard < z.nodes && !round.IsPaused {
 			round.IsPaused, round.Silent = true, z.name
 		}
 	}
-	if !round.IsPaused && took > 0 {
-		f.estimate(now, took, sums, assumed, exists)
+	if sums := f.sum(c, services); !round.IsPaused && took > 0 {
+		f.estimate(now, took, c, sums, services, &round)
 	}
 	for name, service := range f.services {
 		if service.report.Parts != nil && now.Sub(service.at) < goesOn {
@@ -123,13 +151,58 @@ func (f *Follower) Round(now time.Time, nodes []Node, exists func(service string
 	return round
 }
 
-// assumedOf returns each zone's part if all nodes ask as their labels say.
-func assumedOf(zones []zone) map[string]float64 {
+// cluster returns the nodes in their order, and which of them are heard. What is known of others is forgotten.
+func (f *Follower) cluster(now time.Time, nodes []Node) *cluster {
+	c := &cluster{nodes: slices.Clone(nodes), zoneOf: make([]int, len(nodes)), heard: make([]bool, len(nodes))}
+	slices.SortFunc(c.nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
+	var numbers map[string]int
+	c.zones, numbers = zonesIn(c.nodes)
+	names := make([]string, len(c.nodes))
+	for i, node := range c.nodes {
+		names[i], c.zoneOf[i] = node.Name, numbers[node.Zone]
+		said, was := f.nodes[node.Name]
+		c.heard[i] = was && now.Sub(said.at) < goesOn
+		z := &c.zones[c.zoneOf[i]]
+		z.nodes++
+		z.weight += node.Weight
+		if c.heard[i] {
+			z.heard++
+		}
+	}
+	if !slices.Equal(names, f.names) {
+		f.renumber(c, names)
+	}
+	return c
+}
+
+// renumber takes in that there are other nodes.
+func (f *Follower) renumber(c *cluster, names []string) {
+	maps.DeleteFunc(f.nodes, func(name string, _ heard) bool {
+		_, exists := c.numberOf(name)
+		return !exists
+	})
+	for _, service := range f.services {
+		if service.nodes == nil {
+			continue
+		}
+		before := service.nodes.asked
+		service.nodes.asked, service.nodes.last = make([]float32, len(names)), make([]float32, len(names))
+		for i, name := range f.names {
+			if number, exists := c.numberOf(name); exists {
+				service.nodes.asked[number] = before[i]
+			}
+		}
+	}
+	f.names = names
+}
+
+// assumed returns each zone's part if all nodes ask as their labels say.
+func (c *cluster) assumed() map[string]float64 {
 	assumed, all := map[string]float64{}, 0.0
-	for _, z := range zones {
+	for _, z := range c.zones {
 		all += z.weight
 	}
-	for _, z := range zones {
+	for _, z := range c.zones {
 		if all > 0 {
 			assumed[z.name] = z.weight / all
 		}
@@ -137,48 +210,75 @@ func assumedOf(zones []zone) map[string]float64 {
 	return assumed
 }
 
-// sum adds up the rates of each Service by zone. A node that was not heard counts as its zone's mean. Zones are sorted.
-func (f *Follower) sum(
-	now time.Time, nodes []Node, exists func(string) bool,
-) (zones []zone, sums map[unique.Handle[string]]map[string]float64) {
-	zones, numbers := zonesIn(nodes)
-	byNumber := map[unique.Handle[string]][]float64{}
-	strangers := map[unique.Handle[string]]bool{}
-	known := make(map[string]bool, len(nodes))
-	for _, node := range nodes {
-		known[node.Name] = true
-		number := numbers[node.Zone]
-		zones[number].nodes++
-		zones[number].weight += node.Weight
-		said, was := f.nodes[node.Name]
-		if !was || now.Sub(said.at) >= goesOn {
+// sum is how often a Service is asked each second: by the number of a zone and, if nodes are named, of a node.
+type sum struct {
+	zones []float64
+	nodes []float32
+}
+
+// sum adds up the rates of each Service. A node that was not heard counts as its zone's mean.
+func (f *Follower) sum(c *cluster, services Services) map[unique.Handle[string]]*sum {
+	sums := map[unique.Handle[string]]*sum{} // nil: there is no such Service
+	for number, node := range c.nodes {
+		if !c.heard[number] {
 			continue
 		}
-		zones[number].heard++
-		for _, r := range said.rates {
-			byZone := byNumber[r.service]
-			if byZone == nil {
-				if strangers[r.service] || !exists(r.service.Value()) {
-					strangers[r.service] = true
-					continue
-				}
-				byZone = make([]float64, len(zones))
-				byNumber[r.service] = byZone
+		for _, r := range f.nodes[node.Name].rates {
+			s, isKnown := sums[r.service]
+			if !isKnown {
+				s = f.newSum(c, r.service.Value(), services)
+				sums[r.service] = s
 			}
-			byZone[number] += float64(r.perSec)
-		}
-	}
-	maps.DeleteFunc(f.nodes, func(name string, _ heard) bool { return !known[name] })
-	sums = make(map[unique.Handle[string]]map[string]float64, len(byNumber))
-	for service, byZone := range byNumber {
-		sums[service] = make(map[string]float64, len(zones))
-		for number, z := range zones {
-			if z.heard > 0 {
-				sums[service][z.name] = byZone[number] * float64(z.nodes) / float64(z.heard)
+			if s != nil {
+				s.add(c, number, r.perSec)
 			}
 		}
 	}
-	return zones, sums
+	maps.DeleteFunc(sums, func(_ unique.Handle[string], s *sum) bool { return s == nil })
+	for _, s := range sums {
+		s.fillIn(c)
+	}
+	return sums
+}
+
+// newSum returns that of a Service that nobody has asked yet; nil if there is no such Service.
+func (f *Follower) newSum(c *cluster, name string, services Services) *sum {
+	service, exists := services(name)
+	if !exists {
+		return nil
+	}
+	s := &sum{zones: make([]float64, len(c.zones))}
+	if !service.IsPublished || !service.NamesNodes {
+		return s
+	}
+	if known := f.services[name]; known != nil && known.nodes != nil {
+		s.nodes = known.nodes.last
+		clear(s.nodes)
+	} else {
+		s.nodes = make([]float32, len(c.nodes))
+	}
+	return s
+}
+
+func (s *sum) add(c *cluster, node int, rate float32) {
+	s.zones[c.zoneOf[node]] += float64(rate)
+	if s.nodes != nil {
+		s.nodes[node] += rate
+	}
+}
+
+// fillIn has nodes that were not heard ask as much as the mean of their zones.
+func (s *sum) fillIn(c *cluster) {
+	for number, rate := range s.nodes {
+		if z := c.zoneOf[number]; !c.heard[number] && c.zones[z].heard > 0 {
+			s.nodes[number] = rate + float32(s.zones[z]/float64(c.zones[z].heard))
+		}
+	}
+	for number, z := range c.zones {
+		if z.heard > 0 {
+			s.zones[number] *= float64(z.nodes) / float64(z.heard)
+		}
+	}
 }
 
 // zonesIn returns the zones of nodes, sorted, and the number of each.
@@ -196,32 +296,75 @@ func zonesIn(nodes []Node) (zones []zone, numbers map[string]int) {
 
 // estimate takes in what was asked in some time.
 func (f *Follower) estimate(
-	now time.Time, took time.Duration, sums map[unique.Handle[string]]map[string]float64, assumed map[string]float64,
-	exists func(string) bool,
+	now time.Time, took time.Duration, c *cluster, sums map[unique.Handle[string]]*sum, services Services, round *Round,
 ) {
-	if f.services == nil {
-		f.services = map[string]*followed{}
-	}
-	maps.DeleteFunc(f.services, func(name string, _ *followed) bool { return !exists(name) })
+	assumed := c.assumed()
 	for _, name := range namesOf(sums) {
-		if f.services[name] == nil && len(f.services) < mostServices {
-			f.services[name] = &followed{}
+		if len(f.services) < mostServices {
+			f.Follow(name)
 		}
 	}
-	for name, service := range f.services {
-		perSecond := sums[unique.Make(name)]
-		sample := Sample{Took: took, Zones: make(map[string]float64, len(perSecond))}
-		for zone, rate := range perSecond {
-			sample.Zones[zone] = rate * took.Seconds()
+	for name, followed := range f.services {
+		service, exists := services(name)
+		if !exists {
+			delete(f.services, name)
+			continue
 		}
-		service.report, service.at = reportOf(service.estimator.Add(sample, assumed), assumed), now
-		if service.report.Parts == nil && perSecond == nil && service.report.ConnectionsPerMinute < 1 {
+		asked := sums[unique.Make(name)]
+		followed.report, followed.at = followed.decide(took, c, asked, service, assumed), now
+		if followed.report.Changed {
+			round.Changes++
+		}
+		if service.IsPublished {
+			round.Decided[name] = followed.report
+		}
+		if followed.report.Parts == nil && asked == nil && service.Said == nil && followed.report.ConnectionsPerMinute < 1 {
 			delete(f.services, name) // nobody has asked for long, and there is room for another one
 		}
 	}
 }
 
-func namesOf(sums map[unique.Handle[string]]map[string]float64) []string {
+// decide takes in what was asked of a Service; nil: nothing.
+func (f *followed) decide(took time.Duration, c *cluster, asked *sum, service Service, assumed map[string]float64) Report {
+	f.estimator.Coarse = len(c.nodes) > manyNodes
+	f.estimator.Says(nil)
+	if service.Said != nil {
+		f.estimator.Says(service.Said.Zones)
+	}
+	sample := Sample{Took: took, Zones: map[string]float64{}}
+	for number, z := range c.zones {
+		if asked != nil && z.heard > 0 {
+			sample.Zones[z.name] = asked.zones[number] * took.Seconds()
+		}
+	}
+	decision := f.estimator.Add(sample, assumed)
+	if f.follows(c, asked, service) {
+		f.nodes.add(took, halfLife(f.estimator.rate()), decision.Changed)
+		decision = withNodes(decision, c, f.nodes, service.Said)
+	} else if service.Said != nil && len(service.Said.Nodes) > 0 && decision.Reason == AsBefore {
+		decision.Reason = Differs // it names nodes no longer
+	}
+	return reportOf(decision, assumed)
+}
+
+// follows reports whether nodes are named, and has them ready then.
+func (f *followed) follows(c *cluster, asked *sum, service Service) bool {
+	if !service.IsPublished || !service.NamesNodes {
+		f.nodes = nil
+		return false
+	}
+	if f.nodes == nil {
+		f.nodes = &nodeAverage{asked: make([]float32, len(c.nodes)), last: make([]float32, len(c.nodes))}
+	}
+	if asked == nil {
+		clear(f.nodes.last)
+	} else {
+		f.nodes.last = asked.nodes
+	}
+	return true
+}
+
+func namesOf(sums map[unique.Handle[string]]*sum) []string {
 	names := make([]string, 0, len(sums))
 	for service := range sums {
 		names = append(names, service.Value())

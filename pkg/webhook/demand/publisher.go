@@ -3,12 +3,12 @@ package demand
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,17 +52,22 @@ type Options struct {
 	Log     *slog.Logger
 	// Observer learns what was found.
 	Observer Observer
+	// MeasuredByDefault: what is asked of Services with a bound that name no clients is published, too.
+	MeasuredByDefault bool
 	// Every is how often the proxies are asked, and TellAfter after how long an owner is told; 0 for the usual.
 	Every, TellAfter time.Duration
 }
 
 // Observer learns what was found. Its methods return at once.
 type Observer interface {
-	// Measured is called after each round.
+	// Measured is called after each round. It has no Services of which no demand is assumed, or of which it is not known.
 	Measured(round Round)
+	// Waits is called in each round, with what waits to be published, and Published after each write: create, update or delete.
+	Waits(waiting Waiting)
+	Published(operation string)
 	// LeadEnded is called when another replica may ask.
 	LeadEnded()
-	// MeasureFailed counts a round in which something failed.
+	// MeasureFailed counts a round, or a write, in which something failed.
 	MeasureFailed()
 }
 
@@ -76,8 +81,12 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 		Leases: clients.CoordinationV1(), Namespace: options.Namespace, Lease: electionLease, Identity: options.Identity,
 		Task: "measuring demand",
 		Lead: func(ctx context.Context) error {
+			publishing, err := newReconciler(config, options, clients.CoordinationV1())
+			if err != nil {
+				return err
+			}
 			l := &leader{
-				options: options,
+				options: options, publishing: publishing,
 				token:   token{accounts: clients.CoreV1().ServiceAccounts(options.Namespace), account: options.Account},
 				adviser: adviser{events: clients.EventsV1(), identity: options.Identity, after: cmp.Or(options.TellAfter, tellAfter)},
 			}
@@ -97,6 +106,8 @@ type leader struct {
 	failure  string // of the last round; empty if it worked
 	hearing  hearing
 	measured int // rounds
+
+	publishing *reconciler
 }
 
 func metadataOf(kind string) *metav1.PartialObjectMetadata {
@@ -108,32 +119,40 @@ func kept(proxies types.NamespacedName) map[client.Object]cache.ByObject {
 	of := labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: proxies.Name})
 	return map[client.Object]cache.ByObject{
 		metadataOf("Node"):           {Transform: strip},
-		metadataOf("Service"):        {Transform: strip},
+		&corev1.Service{}:            {Transform: strip},
 		&discoveryv1.EndpointSlice{}: {Namespaces: map[string]cache.Config{proxies.Namespace: {LabelSelector: of}}},
 	}
 }
 
-// strip leaves the labels of a Node, and of a Service the clients that it names.
+// strip leaves the labels of a Node, and of a Service what says how its load is bounded.
 func strip(object any) (any, error) {
-	full, isMetadata := object.(*metav1.PartialObjectMetadata)
-	if !isMetadata {
-		return object, nil // what stands for an object that is gone
+	switch full := object.(type) {
+	case *metav1.PartialObjectMetadata:
+		return &metav1.PartialObjectMetadata{TypeMeta: full.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+			Name: full.Name, UID: full.UID, ResourceVersion: full.ResourceVersion, Labels: full.Labels,
+		}}, nil
+	case *corev1.Service:
+		left := &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+			Name: full.Name, Namespace: full.Namespace, UID: full.UID, ResourceVersion: full.ResourceVersion,
+		}}
+		left.Spec.TrafficDistribution = full.Spec.TrafficDistribution
+		for _, each := range policy.Annotations {
+			if value, has := full.Annotations[each.Name]; has {
+				metav1.SetMetaDataAnnotation(&left.ObjectMeta, each.Name, value)
+			}
+		}
+		return left, nil
 	}
-	left := &metav1.PartialObjectMetadata{TypeMeta: full.TypeMeta, ObjectMeta: metav1.ObjectMeta{
-		Name: full.Name, Namespace: full.Namespace, UID: full.UID, ResourceVersion: full.ResourceVersion,
-	}}
-	if full.Namespace == "" {
-		left.Labels = full.Labels
-	} else if clients, has := full.Annotations[policy.ClientsAnnotation]; has {
-		left.Annotations = map[string]string{policy.ClientsAnnotation: strings.Clone(clients)}
-	}
-	return left, nil
+	return object, nil // what stands for an object that is gone, and EndpointSlices
 }
 
 func (l *leader) lead(ctx context.Context, config *rest.Config) error {
 	scheme := runtime.NewScheme()
 	if err := discoveryv1.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("describe the types: %w", err)
+	}
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return fmt.Errorf("describe Services: %w", err)
 	}
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		return fmt.Errorf("describe metadata: %w", err)
@@ -152,17 +171,19 @@ func (l *leader) lead(ctx context.Context, config *rest.Config) error {
 			return fmt.Errorf("follow objects: %w", err)
 		}
 	}
-	ended := make(chan error, 1)
+	ended := make(chan error, 2)
 	go func() { ended <- objects.Start(ctx) }()
+	go func() { ended <- l.publishing.objects.Start(ctx) }()
 	if objects.WaitForCacheSync(ctx) {
 		l.objects = objects
 		l.measure(ctx)
 	}
-	return <-ended
+	return errors.Join(<-ended, <-ended)
 }
 
 // measure asks all proxies again and again until ctx ends.
 func (l *leader) measure(ctx context.Context) {
+	defer l.publishing.writing.Wait()
 	for ctx.Err() == nil {
 		began := time.Now()
 		interval, err := l.round(ctx)
@@ -212,17 +233,23 @@ func (l *leader) round(ctx context.Context) (interval time.Duration, err error) 
 	if err != nil || ctx.Err() != nil {
 		return interval, err
 	}
-	round := l.follower.Round(time.Now(), nodes, func(name string) bool { _, exists := services[name]; return exists })
-	for name := range round.Services {
-		// Whose endpoints those are is not known here, so that it is not known what was assumed.
-		if services[name].Annotations[policy.ClientsAnnotation] != "" {
-			delete(round.Services, name)
+	objects, canPublish := l.publishing.read(ctx)
+	seen := &state{services, l.options.isMeasured, objects}
+	for name := range objects {
+		if seen.ours(name) != nil && seen.wanted(services[name]) {
+			l.follower.Follow(name)
 		}
 	}
-	l.options.Observer.Measured(round)
+	now := time.Now()
+	round := l.follower.Round(now, nodes, seen.known(namesNodes))
+	if canPublish {
+		err = l.publishing.publish(ctx, now, interval, len(targets), seen, round)
+	}
 	l.measured++
 	l.tellHearing(round, silence)
-	return interval, l.adviser.advise(ctx, time.Now(), round, services)
+	maps.DeleteFunc(round.Services, func(name string, _ Report) bool { return !l.options.assumes(services[name]) })
+	l.options.Observer.Measured(round)
+	return interval, errors.Join(err, l.adviser.advise(ctx, now, round, services))
 }
 
 // nodes returns all nodes, and where the proxies of those are that have one.
@@ -262,12 +289,12 @@ func (l *leader) nodes(ctx context.Context) ([]Node, []Target, error) {
 	return nodes, targets, nil
 }
 
-func (l *leader) services(ctx context.Context) (map[string]*metav1.PartialObjectMetadata, error) {
-	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceList"}}
-	if err := l.objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list the metadata of Services: %w", err)
+func (l *leader) services(ctx context.Context) (map[string]*corev1.Service, error) {
+	var list corev1.ServiceList
+	if err := l.objects.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list Services: %w", err)
 	}
-	services := make(map[string]*metav1.PartialObjectMetadata, len(list.Items))
+	services := make(map[string]*corev1.Service, len(list.Items))
 	for i := range list.Items {
 		services[list.Items[i].Namespace+"/"+list.Items[i].Name] = &list.Items[i]
 	}

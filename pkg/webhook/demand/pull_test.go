@@ -143,7 +143,7 @@ func TestWhatProxiesSayIsSummedUp(t *testing.T) {
 		if silence.Nodes > 0 {
 			t.Fatalf("%d of %d are silent: %v", silence.Nodes, count, silence.Why)
 		}
-		round = follower.Round(now, nodes, func(string) bool { return true })
+		round = follower.Round(now, nodes, func(string) (demand.Service, bool) { return demand.Service{}, true })
 	}
 	report := round.Services["shop/web-7"]
 	if round.Heard != count || len(round.Services) != 50 || asked.Load() != 3*count {

@@ -109,6 +109,26 @@ var (
 		kind: gauge, name: "vicinity_webhook_demand_nodes_heard_ratio",
 		help: "Part of the nodes whose proxies said what was asked there; absent on replicas that do not ask.",
 	})
+	demandPublications = declare(row{
+		kind: counter, name: "vicinity_webhook_demand_publications_total", labels: []string{operationLabel},
+		help:  "ServiceDemands that were written. Every proxy that follows them receives each.",
+		start: func(Words) [][]string { return [][]string{Operations} },
+	})
+	demandWaiting = declare(row{
+		kind: gauge, name: "vicinity_webhook_demand_waiting",
+		help:  "ServiceDemands that are to be written, and wait: the budget has no room, or they were written too often of late.",
+		start: atZero,
+	})
+	demandWaitingSeconds = declare(row{
+		kind: gauge, name: "vicinity_webhook_demand_waiting_seconds",
+		help:  "How long the one of them has waited that has waited longest.",
+		start: atZero,
+	})
+	demandChanges = declare(row{
+		kind: counter, name: "vicinity_webhook_demand_changes_detected_total",
+		help:  "Times that clients of a Service moved or grew at once, so that what was measured before no longer counted.",
+		start: atZero,
+	})
 )
 
 var serviceLabels = []string{"namespace", "service"}

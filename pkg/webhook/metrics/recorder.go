@@ -130,10 +130,12 @@ func (r *Recorder) LeadEnded() {
 // SliceWritten counts a write of a TopologySlice. The operation is one of Operations.
 func (r *Recorder) SliceWritten(operation string) { r.count(topologyWrites, operation) }
 
-// Measured records how Services are asked, by namespace and name, and how many of the nodes told. Others are not known any more.
-func (r *Recorder) Measured(heard, nodes int, services map[[2]string]Demand) {
+// Measured records how Services are asked, by namespace and name, how many of the nodes told, and of how many Services demand changed
+// at once. Others are not known any more.
+func (r *Recorder) Measured(heard, nodes, changed int, services map[[2]string]Demand) {
 	r.measuring.Lock()
 	defer r.measuring.Unlock()
+	r.counters[demandChanges].WithLabelValues().Add(float64(changed))
 	r.setServices(services)
 	if nodes > 0 {
 		r.set(demandHeard, float64(heard)/float64(nodes))
@@ -146,7 +148,17 @@ func (r *Recorder) MeasuringEnded() {
 	defer r.measuring.Unlock()
 	r.setServices(nil)
 	r.gauges[demandHeard].DeleteLabelValues()
+	r.DemandWaits(0, 0)
 }
+
+// DemandWaits records how many ServiceDemands wait to be written, and how long the first of them has waited.
+func (r *Recorder) DemandWaits(count int, longest time.Duration) {
+	r.set(demandWaiting, float64(count))
+	r.set(demandWaitingSeconds, longest.Seconds())
+}
+
+// DemandPublished counts a write of a ServiceDemand. The operation is one of Operations.
+func (r *Recorder) DemandPublished(operation string) { r.count(demandPublications, operation) }
 
 func (r *Recorder) setServices(services map[[2]string]Demand) {
 	for name := range r.measured {

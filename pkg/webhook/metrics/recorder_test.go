@@ -92,6 +92,13 @@ func atStart() map[string]float64 {
 		"topology_writes_total update":   0,
 		"topology_writes_total delete":   0,
 		"topology_lag_seconds":           0,
+
+		"demand_publications_total create": 0,
+		"demand_publications_total update": 0,
+		"demand_publications_total delete": 0,
+		"demand_waiting":                   0,
+		"demand_waiting_seconds":           0,
+		"demand_changes_detected_total":    0,
 	}
 }
 
@@ -157,19 +164,29 @@ var moves = []struct {
 	},
 	{
 		"the end of measuring", func(r *Recorder) {
-			r.Measured(9, 10, map[[2]string]Demand{{"shop", "web"}: {1, 2}})
+			r.Measured(9, 10, 0, map[[2]string]Demand{{"shop", "web"}: {1, 2}})
+			r.DemandWaits(3, time.Minute)
 			r.MeasuringEnded()
 		},
 		map[string]float64{},
 	},
 	{
 		"demand", func(r *Recorder) {
-			r.Measured(9, 10, map[[2]string]Demand{{"shop", "web"}: {1, 2}, {"shop", "gone"}: {3, 4}})
-			r.Measured(8, 10, map[[2]string]Demand{{"shop", "web"}: {2.7, 6000}})
+			r.Measured(9, 10, 2, map[[2]string]Demand{{"shop", "web"}: {1, 2}, {"shop", "gone"}: {3, 4}})
+			r.Measured(8, 10, 1, map[[2]string]Demand{{"shop", "web"}: {2.7, 6000}})
 		},
 		map[string]float64{
 			"demand_off_by_ratio shop web": 2.7, "demand_connections_per_minute shop web": 6000, "demand_nodes_heard_ratio": 0.8,
+			"demand_changes_detected_total": 3,
 		},
+	},
+	{
+		"what waits", func(r *Recorder) { r.DemandWaits(3, time.Minute) },
+		map[string]float64{"demand_waiting": 3, "demand_waiting_seconds": 60},
+	},
+	{
+		"a publication", func(r *Recorder) { r.DemandPublished("update") },
+		map[string]float64{"demand_publications_total update": 1},
 	},
 	{"a slice", func(r *Recorder) { r.SliceWritten("delete") }, map[string]float64{"topology_writes_total delete": 1}},
 }
@@ -247,7 +264,7 @@ func TestTheREADMESaysWhichMetricsThereAreWithTheirTypesAndLabels(t *testing.T) 
 		slices.Sort(sorted)
 		want[name] = kind + " " + strings.Join(sorted, ", ")
 	}
-	const all = 21
+	const all = 25
 	if len(want) != all {
 		t.Errorf("%d metrics are documented, want %d: is the README's table read rightly?", len(want), all)
 	}

@@ -1,0 +1,115 @@
+package demand
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+)
+
+// byServer is how many bytes the API server adds to a new object, such as managedFields.
+const byServer = 700
+
+// rewrite is an object that is to be written. Before is nil for one that is created, after for one that is deleted.
+type rewrite struct {
+	before, after *servicedemand.ServiceDemand
+	off           float64
+}
+
+// object is what is there after or, if it is deleted, before.
+func (r rewrite) object() *servicedemand.ServiceDemand {
+	if r.after != nil {
+		return r.after
+	}
+	return r.before
+}
+
+// change is what it costs, and how important it is.
+func (r rewrite) change() change {
+	object := r.object()
+	text, _ := json.Marshal(object) //nolint:errchkjson // of numbers and strings
+	size := len(text)
+	if r.before == nil {
+		size += byServer
+	}
+	return change{object.Namespace, object.Name, size, r.off}
+}
+
+// state is what a round has seen, by namespace and name.
+type state struct {
+	services map[string]*corev1.Service
+	wanted   func(*corev1.Service) bool // what is asked of it is to be published
+	objects  map[string]*servicedemand.ServiceDemand
+}
+
+// ours returns the object of a Service that we wrote for it, and not for an earlier one of that name; nil if there is none.
+func (s *state) ours(name string) *servicedemand.ServiceDemand {
+	object, service := s.objects[name], s.services[name]
+	if object == nil || service == nil || !isOurs(object) || !isOf(object, service) {
+		return nil
+	}
+	return object
+}
+
+// rewrites returns what is to be written after a round. What could not be described is an error, and nobody else's trouble.
+func (s *state) rewrites(now time.Time, round Round) ([]rewrite, error) {
+	var all []rewrite
+	var failed []error
+	for _, name := range slices.Sorted(maps.Keys(s.objects)) {
+		if object := s.objects[name]; isOurs(object) && (s.ours(name) == nil || !s.wanted(s.services[name])) {
+			all = append(all, rewrite{before: object, off: math.Inf(1)})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(round.Decided)) {
+		report, before := round.Decided[name], s.ours(name)
+		switch {
+		case s.objects[name] != nil && before == nil: // somebody else's, or one that goes
+		case report.Reason == Ended && before != nil:
+			all = append(all, rewrite{before: before, off: 1})
+		case report.Reason == First || report.Reason == Differs:
+			after, err := describe(s.services[name], before, report.Decision, round, now)
+			if err != nil {
+				failed = append(failed, err)
+				continue
+			}
+			all = append(all, rewrite{before, after, report.Off})
+		}
+	}
+	return all, errors.Join(failed...)
+}
+
+// known returns what is known of a Service, for the follower.
+func (s *state) known(namesNodes func(*corev1.Service) bool) Services {
+	return func(name string) (Service, bool) {
+		service := s.services[name]
+		if service == nil {
+			return Service{}, false
+		}
+		if !s.wanted(service) {
+			return Service{}, true
+		}
+		known := Service{IsPublished: true, NamesNodes: namesNodes(service)}
+		if object := s.ours(name); object != nil {
+			known.Said = saidBy(object)
+		}
+		return known, true
+	}
+}
+
+// strangers returns what to say of objects that somebody else wrote: they stay, and are not written over.
+func (s *state) strangers() map[string]string {
+	said := map[string]string{}
+	for name, object := range s.objects {
+		if !isOurs(object) {
+			said[name] = fmt.Sprintf("somebody else wrote it, for it lacks the label %s=%s: it stays, and so does what it says", managedBy, publisher)
+		}
+	}
+	return said
+}

@@ -1,0 +1,104 @@
+package demand
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+)
+
+// managedBy is the label by which the publisher knows its objects. What an administrator wrote by hand has none, and stays.
+const managedBy, publisher = "app.kubernetes.io/managed-by", "vicinity-webhook"
+
+// isOurs reports whether a publisher wrote an object.
+func isOurs(d *servicedemand.ServiceDemand) bool { return d.Labels[managedBy] == publisher }
+
+// isOf reports whether an object was written for this Service, and not for an earlier one of that name.
+func isOf(d *servicedemand.ServiceDemand, service *corev1.Service) bool {
+	return slices.ContainsFunc(d.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == service.UID })
+}
+
+// saidBy returns what an object says.
+func saidBy(d *servicedemand.ServiceDemand) *Said {
+	said := &Said{Zones: make(map[string]float64, len(d.Zones)), Nodes: make(map[string]float64, len(d.Nodes))}
+	for _, zone := range d.Zones {
+		said.Zones[zone.Zone] = float64(zone.Asks) / servicedemand.Million
+	}
+	for _, node := range d.Nodes {
+		said.Nodes[node.Node] = float64(node.Asks) / servicedemand.Million
+	}
+	return said
+}
+
+// describe returns the object that says what was found; before is the one that is there, nil if there is none.
+func describe(
+	service *corev1.Service, before *servicedemand.ServiceDemand, found Decision, round Round, now time.Time,
+) (*servicedemand.ServiceDemand, error) {
+	object := &servicedemand.ServiceDemand{ObjectMeta: metav1.ObjectMeta{
+		Namespace: service.Namespace, Name: service.Name, Labels: map[string]string{managedBy: publisher},
+		OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID, BlockOwnerDeletion: new(false),
+		}},
+	}}
+	if before != nil {
+		object = before.DeepCopy()
+	}
+	object.Zones = zonesAsk(found.Parts)
+	object.Nodes = nodesAsk(found.Nodes)
+	if len(object.Zones) > servicedemand.MaxZones {
+		return nil, fmt.Errorf("describe what is asked of Service %s/%s: there are %d zones, and an object has at most %d",
+			service.Namespace, service.Name, len(object.Zones), servicedemand.MaxZones)
+	}
+	object.NodesHeard, object.NodesAll = int32(round.Heard), int32(round.Nodes) //nolint:gosec // numbers of nodes
+	object.ConnectionsPerMinute = int64(math.Round(found.ConnectionsPerMinute))
+	object.Since = metav1.NewTime(now.Truncate(time.Second))
+	return object, nil
+}
+
+// zonesAsk returns parts as whole numbers, sorted by zone: what they lose by rounding down goes to those that lose most, so that
+// they are a million together if the parts are 1. Zones that ask nothing are left out.
+func zonesAsk(parts map[string]float64) []servicedemand.Zone {
+	var zones []servicedemand.Zone
+	all, sum := 0.0, uint32(0)
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		ask := millionths(parts[name])
+		zones = append(zones, servicedemand.Zone{Zone: name, Asks: ask})
+		all, sum = all+parts[name], sum+ask
+	}
+	loses := func(i int) float64 { return parts[zones[i].Zone]*servicedemand.Million - float64(zones[i].Asks) }
+	order := make([]int, len(zones))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(loses(b), loses(a)) })
+	for _, i := range order {
+		if sum < uint32(math.Round(min(all, 1)*servicedemand.Million)) {
+			zones[i].Asks++
+			sum++
+		}
+	}
+	return slices.DeleteFunc(zones, func(z servicedemand.Zone) bool { return z.Asks == 0 })
+}
+
+// nodesAsk returns the nodes that ask most, as many as an object may have, sorted by name. Each is rounded down, so that those of
+// a zone are never more than the zone.
+func nodesAsk(parts map[string]float64) []servicedemand.Node {
+	var nodes []servicedemand.Node
+	for _, name := range slices.Sorted(maps.Keys(parts)) {
+		nodes = append(nodes, servicedemand.Node{Node: name, Asks: millionths(parts[name])})
+	}
+	slices.SortStableFunc(nodes, func(a, b servicedemand.Node) int { return cmp.Compare(b.Asks, a.Asks) })
+	nodes = nodes[:min(len(nodes), servicedemand.MaxNodes)]
+	slices.SortFunc(nodes, func(a, b servicedemand.Node) int { return cmp.Compare(a.Node, b.Node) })
+	return nodes
+}
+
+// millionths rounds down.
+func millionths(part float64) uint32 { return uint32(min(max(part, 0), 1) * servicedemand.Million) }

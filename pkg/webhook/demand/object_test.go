@@ -1,0 +1,228 @@
+package demand
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+)
+
+func TestZonesAskAMillionExactly(t *testing.T) {
+	chance := rand.New(rand.NewPCG(1, 2))
+	for range 1000 {
+		parts, sum := map[string]float64{}, 0.0
+		for zone := range 1 + chance.IntN(64) {
+			part := chance.Float64()
+			parts[fmt.Sprint(zone)] = part
+			sum += part
+		}
+		for zone := range parts {
+			parts[zone] /= sum
+		}
+		zones, asks := zonesAsk(parts), uint32(0)
+		for _, zone := range zones {
+			asks += zone.Asks
+			if exact := parts[zone.Zone] * servicedemand.Million; math.Abs(float64(zone.Asks)-exact) >= 1 {
+				t.Fatalf("zone %s asks %d, and %.3f exactly", zone.Zone, zone.Asks, exact)
+			}
+		}
+		isSorted := slices.IsSortedFunc(zones, func(a, b servicedemand.Zone) int { return strings.Compare(a.Zone, b.Zone) })
+		if asks != servicedemand.Million || !isSorted {
+			t.Fatalf("together %d are asked: %v", asks, zones)
+		}
+	}
+}
+
+func TestWhatIsRoundedDownGoesToThoseThatLoseMost(t *testing.T) {
+	third := 1. / 3
+	got := zonesAsk(map[string]float64{"a": third, "b": third, "": third, "none": 0, "nearly none": 1e-9})
+	want := []servicedemand.Zone{{Zone: "", Asks: 333334}, {Zone: "a", Asks: 333333}, {Zone: "b", Asks: 333333}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("zones (-want +got):\n%s", diff)
+	}
+}
+
+func TestAnObjectNames128NodesAtMost(t *testing.T) {
+	parts := map[string]float64{}
+	for number := range 200 {
+		parts[fmt.Sprintf("node-%03d", number)] = float64(number) * 5e-5
+	}
+	nodes := nodesAsk(parts)
+	if len(nodes) != servicedemand.MaxNodes || nodes[0].Node != "node-072" || nodes[127].Node != "node-199" || nodes[127].Asks != 9950 {
+		t.Errorf("%d nodes from %+v to %+v, want the 128 that ask most", len(nodes), nodes[0], nodes[len(nodes)-1])
+	}
+}
+
+// service returns one with annotations, named by turns.
+func service(name, uid string, annotations ...string) *corev1.Service {
+	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid)}}
+	for i := 0; i < len(annotations); i += 2 {
+		metav1.SetMetaDataAnnotation(&s.ObjectMeta, annotations[i], annotations[i+1])
+	}
+	return s
+}
+
+// seen returns a state with Services whose owners want publication, by name and UID.
+func seen(uids map[string]string, objects ...*servicedemand.ServiceDemand) *state {
+	s := &state{services: map[string]*corev1.Service{}, objects: map[string]*servicedemand.ServiceDemand{}}
+	s.wanted = (&Options{}).isMeasured
+	for name, uid := range uids {
+		s.services["shop/"+name] = service(name, uid, policy.ClientsAnnotation, "measured")
+	}
+	for _, object := range objects {
+		s.objects[object.Namespace+"/"+object.Name] = object
+	}
+	return s
+}
+
+func found(reason Reason, off float64) Report {
+	return Report{Decision: Decision{
+		Reason: reason, Off: off, ConnectionsPerMinute: 600.4,
+		Parts: map[string]float64{"a": 0.25, "": 0.75}, Nodes: map[string]float64{"node-1": 0.125},
+	}}
+}
+
+// written returns the object of a Service, as it would be there.
+func written(t *testing.T, name, uid string) *servicedemand.ServiceDemand {
+	t.Helper()
+	object, err := describe(service(name, uid), nil, found(First, 2).Decision, Round{Heard: 9, Nodes: 10}, midnight)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return object
+}
+
+func TestAnObjectSaysWhatWasFound(t *testing.T) {
+	want := &servicedemand.ServiceDemand{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "web", Labels: map[string]string{"app.kubernetes.io/managed-by": "vicinity-webhook"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "web", UID: "1", BlockOwnerDeletion: new(false)}},
+		},
+		Zones: []servicedemand.Zone{{Zone: "", Asks: 750_000}, {Zone: "a", Asks: 250_000}},
+		Nodes: []servicedemand.Node{{Node: "node-1", Asks: 125_000}}, NodesHeard: 9, NodesAll: 10, ConnectionsPerMinute: 600,
+		Since: metav1.NewTime(midnight),
+	}
+	got := written(t, "web", "1")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the object (-want +got):\n%s", diff)
+	}
+	said := saidBy(got)
+	if diff := cmp.Diff(&Said{map[string]float64{"a": 0.25, "": 0.75}, map[string]float64{"node-1": 0.125}}, said); diff != "" {
+		t.Errorf("what it says (-want +got):\n%s", diff)
+	}
+}
+
+// TestWhatIsWritten: and what is not.
+func TestWhatIsWritten(t *testing.T) {
+	foreign := written(t, "web", "1")
+	foreign.Labels = nil
+	unasked := seen(map[string]string{"web": "1"}, written(t, "web", "1"))
+	unasked.services["shop/web"] = service("web", "1", policy.ClientsAnnotation, "shop/front")
+	many := found(First, 2)
+	many.Parts = map[string]float64{}
+	for zone := range 65 {
+		many.Parts[fmt.Sprint(zone)] = 1. / 65
+	}
+	for _, c := range []struct {
+		name string
+		seen *state
+		what Report
+		want string
+	}{
+		{"the first time", seen(map[string]string{"web": "1"}), found(First, 2), "create 2"},
+		{"few connections", seen(map[string]string{"web": "1"}), found(TooFew, 0), ""},
+		{"as before", seen(map[string]string{"web": "1"}, written(t, "web", "1")), found(AsBefore, 1), ""},
+		{"something else", seen(map[string]string{"web": "1"}, written(t, "web", "1")), found(Differs, 3), "update 3"},
+		{"the end", seen(map[string]string{"web": "1"}, written(t, "web", "1")), found(Ended, 1), "delete 1"},
+		{"of an earlier Service of that name", seen(map[string]string{"web": "2"}, written(t, "web", "1")), found(First, 2), "delete +Inf"},
+		{"the Service is gone", seen(nil, written(t, "web", "1")), Report{}, "delete +Inf"},
+		{"its owner no longer asks for it", unasked, Report{}, "delete +Inf"},
+		{"somebody else's", seen(map[string]string{"web": "1"}, foreign), found(First, 2), ""},
+		{"too many zones", seen(map[string]string{"web": "1"}), many, "at most 64"},
+	} {
+		rewrites, err := c.seen.rewrites(midnight, Round{Decided: map[string]Report{"shop/web": c.what}})
+		var got []string
+		for _, r := range rewrites {
+			operation := map[[2]bool]string{{false, true}: "create", {true, true}: "update", {true, false}: "delete"}
+			got = append(got, fmt.Sprintf("%s %g", operation[[2]bool{r.before != nil, r.after != nil}], r.off))
+		}
+		if err != nil {
+			_, cause, _ := strings.Cut(err.Error(), "has ")
+			got = append(got, cause)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(slices.DeleteFunc([]string{c.want}, func(s string) bool { return s == "" })) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+	if said := seen(nil, foreign).strangers(); len(said) != 1 || !strings.Contains(said["shop/web"], "it stays") {
+		t.Errorf("of somebody else's object it is said: %v", said)
+	}
+}
+
+// TestAnObjectHasAsManyBytesAsInAWatch: within some, for an object that the API server has not seen.
+func TestAnObjectHasAsManyBytesAsInAWatch(t *testing.T) {
+	small := rewrite{after: written(t, "web", "83e8bd0e-6a9d-4a3f-a7d1-2d2b9a1d3c11")}
+	large := written(t, "web", "83e8bd0e-6a9d-4a3f-a7d1-2d2b9a1d3c11")
+	for number := range 128 {
+		large.Nodes = append(large.Nodes, servicedemand.Node{Node: fmt.Sprintf("ip-10-0-%03d-17.example.internal", number), Asks: 7000})
+	}
+	if got := small.change().bytes; got < 850 || got > 1400 {
+		t.Errorf("a small one has %d bytes", got)
+	}
+	if got := (rewrite{after: large}).change().bytes; got < 8000 || got > 10000 {
+		t.Errorf("a large one has %d bytes", got)
+	}
+}
+
+func TestWhoseDemandIsPublished(t *testing.T) {
+	for _, c := range []struct {
+		clients            string // none: no annotation
+		byWord, byDefault  bool
+		isCompared, orElse bool // with what is assumed: without the default, and with it
+	}{
+		{"", false, true, true, false},
+		{"measured", true, true, false, false},
+		{" ingress/nginx , measured ", true, true, false, false},
+		{"ingress/nginx", false, false, false, false},
+		{"measured,ingress/nginx", false, false, false, false},
+		{"Measured", false, false, false, false},
+	} {
+		s := service("web", "1")
+		if c.clients != "" {
+			s = service("web", "1", policy.ClientsAnnotation, c.clients)
+		}
+		byWord, byDefault := Options{}, Options{MeasuredByDefault: true}
+		got := [4]bool{byWord.isMeasured(s), byDefault.isMeasured(s), byWord.assumes(s), byDefault.assumes(s)}
+		if want := [4]bool{c.byWord, c.byDefault, c.isCompared, c.orElse}; got != want {
+			t.Errorf("%q: published, by default, compared, compared with a default: %v, want %v", c.clients, got, want)
+		}
+	}
+}
+
+func TestWhichServicesHaveTheirBusyNodesNamed(t *testing.T) {
+	sameNode := service("web", "1", policy.MaxLoadAnnotation, "120%")
+	sameNode.Spec.TrafficDistribution = new(policy.PreferSameNode)
+	sameZone := service("web", "1", policy.MaxLoadAnnotation, "120%")
+	sameZone.Spec.TrafficDistribution = new(policy.PreferSameZone)
+	keys := func(keys string) *corev1.Service {
+		return service("web", "1", policy.TopologyKeysAnnotation, keys, policy.ClientsAnnotation, "measured")
+	}
+	got := map[string]bool{
+		"PreferSameNode": namesNodes(sameNode), "PreferSameZone": namesNodes(sameZone),
+		"hostname": namesNodes(keys(corev1.LabelHostname + ",*")), "zone": namesNodes(keys(corev1.LabelTopologyZone + ",*")),
+	}
+	if want := map[string]bool{"PreferSameNode": true, "PreferSameZone": false, "hostname": true, "zone": false}; !maps.Equal(got, want) {
+		t.Errorf("named are those of %v, want %v", got, want)
+	}
+}

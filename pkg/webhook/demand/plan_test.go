@@ -1,0 +1,162 @@
+package demand
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// wanted are some Services of a Namespace that are so far off.
+func wanted(namespace string, services int, off float64) []change {
+	var changes []change
+	for number := range services {
+		changes = append(changes, change{namespace, fmt.Sprintf("web-%03d", number), 850, off})
+	}
+	return changes
+}
+
+// anHour plans an hour of rounds in which everything is wanted all the time, and returns how often each was written, and what
+// waits in the end.
+func anHour(interval time.Duration, proxies int, changes []change) (written map[string]int, bytes int, times []time.Time, last Waiting) {
+	var p planner
+	written = map[string]int{}
+	for now := midnight; now.Before(midnight.Add(time.Hour)); now = now.Add(interval) {
+		var writes []write
+		writes, last = p.plan(now, interval, proxies, changes)
+		for _, w := range writes {
+			written[w.key()]++
+			bytes += w.bytes
+			times = append(times, w.at)
+		}
+	}
+	return written, bytes, times, last
+}
+
+func byNamespace(written map[string]int, namespace string) (sum int) {
+	for key, count := range written {
+		if len(key) > len(namespace) && key[:len(namespace)+1] == namespace+"/" {
+			sum += count
+		}
+	}
+	return sum
+}
+
+// TestTheBudgetHoldsFor5000Proxies: 1,000 Services that are restless all the time, most of them in one Namespace.
+func TestTheBudgetHoldsFor5000Proxies(t *testing.T) {
+	const proxies = 5000
+	changes := slices.Concat(wanted("crowd", 900, 20), wanted("quiet", 90, 1.1), wanted("tiny", 10, 1.1))
+	written, bytes, times, last := anHour(time.Minute, proxies, changes)
+	if all := bytes * proxies; all > bytesPerSecond*3600+850*proxies || all < bytesPerSecond*3600*9/10 {
+		t.Errorf("an hour has %.2f GB over all proxies, want 3.6 at most, and nearly that", float64(all)/1e9)
+	}
+	t.Logf("%d writes in an hour, %d bytes for each proxy", len(times), bytes)
+	// Ten Services soon have all they may have, ten times and then each five minutes; the others share the rest evenly.
+	crowd, quiet, tiny := byNamespace(written, "crowd"), byNamespace(written, "quiet"), byNamespace(written, "tiny")
+	if tiny < 150 || tiny > 200 || crowd-quiet > 10 || quiet-crowd > 10 {
+		t.Errorf("written were %d, %d and %d, want 150 to 200 of the last and as many of the first as of the second", crowd, quiet, tiny)
+	}
+	if last.Changes < 900 || last.Longest < 50*time.Minute {
+		t.Errorf("waiting are %d, the longest for %s", last.Changes, last.Longest)
+	}
+	if !slices.IsSortedFunc(times, time.Time.Compare) {
+		t.Error("writes are not in the order of their times")
+	}
+}
+
+// TestSmallClustersWriteTenASecondAtMost: whatever the bytes allow.
+func TestSmallClustersWriteTenASecondAtMost(t *testing.T) {
+	var p planner
+	writes, waiting := p.plan(midnight, 30*time.Second, 3, wanted("shop", 1000, 2))
+	if len(writes) != 300 || waiting.Changes != 700 || waiting.Longest != 0 {
+		t.Errorf("%d are written in 30 s, %d wait for %s; want 300 and 700, for 0 s", len(writes), waiting.Changes, waiting.Longest)
+	}
+	for i := range writes[1:] {
+		if gap := writes[i+1].at.Sub(writes[i].at); gap < time.Second/writesPerSecond {
+			t.Fatalf("two writes are %s apart", gap)
+		}
+	}
+}
+
+// TestARestlessServiceWaits: once in each interval, and each five minutes after ten in an hour.
+func TestARestlessServiceWaits(t *testing.T) {
+	written, _, times, _ := anHour(30*time.Second, 3, wanted("shop", 1, 2))
+	// Ten in the first 4:30, then at 9:30, 14:30 and so on until 59:30.
+	if got := written["shop/web-000"]; got != 21 {
+		t.Errorf("it was written %d times in an hour, want 21: %v", got, times)
+	}
+}
+
+func TestNoServiceIsWrittenTwiceInARow(t *testing.T) {
+	var p planner
+	p.free = midnight.Add(25 * time.Second) // the budget has room late in the interval
+	for round, want := range []int{1, 0, 1} {
+		now := midnight.Add(time.Duration(round) * 30 * time.Second)
+		if writes, _ := p.plan(now, 30*time.Second, 1, wanted("shop", 1, 2)); len(writes) != want {
+			t.Errorf("round %d: %d writes, want %d", round, len(writes), want)
+		}
+	}
+}
+
+// TestTheFarthestOffComesFirst: of two Namespaces that had as much.
+func TestTheFarthestOffComesFirst(t *testing.T) {
+	var p planner
+	changes := slices.Concat(wanted("b", 2, 3), wanted("a", 1, 1.1), []change{{"a", "worst", 850, 9}})
+	writes, _ := p.plan(midnight, time.Minute, 3, changes)
+	var order []string
+	for _, w := range writes {
+		order = append(order, w.key())
+	}
+	if got := fmt.Sprint(order); got != "[a/worst b/web-000 b/web-001 a/web-000]" {
+		t.Errorf("the order is %s", got)
+	}
+}
+
+// TestANamespaceThatComesLateHasItsTurn: it neither waits for what others got before, nor makes up for what it did not want.
+func TestANamespaceThatComesLateHasItsTurn(t *testing.T) {
+	const proxies = 5000
+	var p planner
+	now := midnight
+	for range 60 {
+		p.plan(now, time.Minute, proxies, wanted("early", 1000, 2))
+		now = now.Add(time.Minute)
+	}
+	written := map[string]int{}
+	for range 10 {
+		writes, _ := p.plan(now, time.Minute, proxies, slices.Concat(wanted("early", 1000, 2), wanted("late", 1000, 1.1)))
+		for _, w := range writes {
+			written[w.namespace]++
+		}
+		now = now.Add(time.Minute)
+	}
+	if difference := written["early"] - written["late"]; difference < -2 || difference > 2 || written["late"] < 60 {
+		t.Errorf("written were %v, want as many of each", written)
+	}
+}
+
+// TestWhatCostsMoreThanAnIntervalIsWrittenNonetheless: alone, and the budget is made up for.
+func TestWhatCostsMoreThanAnIntervalIsWrittenNonetheless(t *testing.T) {
+	var p planner
+	var counts []int
+	for round := range 6 {
+		now := midnight.Add(time.Duration(round) * time.Minute)
+		writes, _ := p.plan(now, time.Minute, 15_000, []change{{"shop", fmt.Sprint("web-", round), 9000, 2}})
+		counts = append(counts, len(writes))
+	}
+	// Each takes 135 s.
+	if fmt.Sprint(counts) != "[1 0 1 0 1 0]" {
+		t.Errorf("the rounds write %v", counts)
+	}
+}
+
+func TestAPlannerForgets(t *testing.T) {
+	var p planner
+	p.plan(midnight, time.Minute, 3, slices.Concat(wanted("a", 5, 2), wanted("b", 5, 2)))
+	p.plan(midnight.Add(2*time.Hour), time.Minute, 3, wanted("c", 1, 2))
+	p.plan(midnight.Add(4*time.Hour), time.Minute, 3, nil)
+	if len(p.written)+len(p.wanted)+len(p.turns) > 0 {
+		t.Errorf("it remembers %v, %v and %v", p.written, p.wanted, p.turns)
+	}
+}

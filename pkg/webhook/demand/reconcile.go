@@ -1,0 +1,155 @@
+package demand
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
+)
+
+// reconciler makes ServiceDemands say what rounds found. It is for one round at a time: its writes go on until the next one.
+type reconciler struct {
+	identity string
+	leases   coordinationclient.LeaseInterface
+	objects  cache.Cache // of ServiceDemands alone: where there is no such resource, all else works
+	writer   client.Writer
+	observer Observer
+	log      *slog.Logger
+
+	planner planner
+	writing sync.WaitGroup
+	told    map[string]string // what was said last of an object, by namespace and name
+}
+
+// newReconciler returns one that has not looked yet. Its cache has to be started.
+func newReconciler(config *rest.Config, options Options, leases coordinationclient.LeasesGetter) (*reconciler, error) {
+	scheme := runtime.NewScheme()
+	if err := servicedemand.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("describe ServiceDemands: %w", err)
+	}
+	mapper := meta.NewDefaultRESTMapper(nil) // the usual one asks the API server, which may be away
+	mapper.Add(servicedemand.Group.WithKind(servicedemand.Kind), meta.RESTScopeNamespace)
+	inJSON := rest.CopyConfig(config) // custom resources know no protobuf
+	inJSON.ContentType = runtime.ContentTypeJSON
+	// The budget is in plan.go.
+	inJSON.QPS, inJSON.Burst = 2*writesPerSecond, 2*writesPerSecond
+	objects, err := cache.New(inJSON, cache.Options{Scheme: scheme, Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("make a cache of ServiceDemands: %w", err)
+	}
+	writer, err := client.New(inJSON, client.Options{Scheme: scheme, Mapper: mapper})
+	if err != nil {
+		return nil, fmt.Errorf("make a client for ServiceDemands: %w", err)
+	}
+	return &reconciler{
+		identity: options.Identity, leases: leases.Leases(options.Namespace), objects: objects, writer: writer,
+		observer: options.Observer, log: options.Log, told: map[string]string{},
+	}, nil
+}
+
+// read returns the objects that there are, by namespace and name, after all writes of the last round; false as long as nobody
+// knows which they are.
+func (r *reconciler) read(ctx context.Context) (map[string]*servicedemand.ServiceDemand, bool) {
+	r.writing.Wait()
+	informer, err := r.objects.GetInformer(ctx, &servicedemand.ServiceDemand{}, cache.BlockUntilSynced(false))
+	if err != nil || !informer.HasSynced() {
+		return nil, false
+	}
+	var all servicedemand.List
+	if err := r.objects.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, false
+	}
+	objects := make(map[string]*servicedemand.ServiceDemand, len(all.Items))
+	for i := range all.Items {
+		objects[all.Items[i].Namespace+"/"+all.Items[i].Name] = &all.Items[i]
+	}
+	return objects, true
+}
+
+// publish begins to write what a round found, as far as the budget goes, and says in the Lease that what is published is so.
+func (r *reconciler) publish(ctx context.Context, now time.Time, interval time.Duration, proxies int, s *state, round Round) error {
+	rewrites, err := s.rewrites(now, round)
+	byKey := make(map[string]rewrite, len(rewrites))
+	changes := make([]change, 0, len(rewrites))
+	for _, each := range rewrites {
+		c := each.change()
+		changes, byKey[c.key()] = append(changes, c), each
+	}
+	strangers := s.strangers()
+	maps.DeleteFunc(r.told, func(key, _ string) bool {
+		_, isWanted := byKey[key]
+		_, isStranger := strangers[key]
+		return !isWanted && !isStranger
+	})
+	for key, text := range strangers {
+		r.tell(key, slog.LevelWarn, text)
+	}
+	writes, waiting := r.planner.plan(now, interval, proxies, changes)
+	r.observer.Waits(waiting)
+	r.writing.Go(func() {
+		for _, w := range writes {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(time.Until(w.at)):
+				r.write(ctx, w.key(), byKey[w.key()])
+			}
+		}
+	})
+	if err == nil && hearsEnough(round) {
+		err = election.Renew(ctx, r.leases, servicedemand.LeaseName, r.identity, servicedemand.GoodFor)
+	}
+	return err
+}
+
+// hearsEnough reports whether enough nodes are heard for what is published to count.
+func hearsEnough(round Round) bool {
+	return round.Nodes > 0 && !round.IsPaused && float64(round.Heard) >= heardEnough*float64(round.Nodes)
+}
+
+// write makes one write. If it fails, what is decided in the next round is tried again.
+func (r *reconciler) write(ctx context.Context, key string, w rewrite) {
+	operation, err := "create", error(nil)
+	switch {
+	case w.after == nil:
+		operation = "delete"
+		same := client.Preconditions{UID: &w.before.UID, ResourceVersion: &w.before.ResourceVersion}
+		err = r.writer.Delete(ctx, w.before.DeepCopy(), same)
+	case w.before == nil:
+		err = r.writer.Create(ctx, w.after)
+	default:
+		operation = "update"
+		err = r.writer.Update(ctx, w.after)
+	}
+	switch {
+	case err == nil:
+		delete(r.told, key)
+		r.observer.Published(operation)
+	case ctx.Err() != nil, apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err):
+		// Somebody else wrote; the cache will say what.
+	default:
+		r.observer.MeasureFailed()
+		r.tell(key, slog.LevelError, fmt.Sprintf("%s it: %v", operation, err))
+	}
+}
+
+// tell logs something about an object once.
+func (r *reconciler) tell(key string, level slog.Level, text string) {
+	if r.told[key] != text {
+		r.told[key] = text
+		r.log.Log(context.Background(), level, "publishing demand: a ServiceDemand is not as it should be", "object", key, "reason", text)
+	}
+}

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
 // The load of the measurement.
@@ -48,6 +46,16 @@ func serve(decode func() kruntime.Object) *cache.ListWatch {
 			return watch.NewFake(), nil
 		},
 	}
+}
+
+// servesNothing has an empty list of each kind that is followed.
+func servesNothing() map[*convert.Kind]*cache.ListWatch {
+	nothing := &corev1.List{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+	lists := map[*convert.Kind]*cache.ListWatch{}
+	for _, kind := range followed() {
+		lists[kind] = serve(func() kruntime.Object { return nothing })
+	}
+	return lists
 }
 
 // text returns a string with bytes of its own, as decoders do.
@@ -122,15 +130,8 @@ func heap() int64 {
 // bytes that stay in memory.
 func cached(t *testing.T, services, slices func() kruntime.Object) (convert.Update, int64) {
 	t.Helper()
-	none := func(list kruntime.Object) *cache.ListWatch { return serve(func() kruntime.Object { return list }) }
-	version := metav1.ListMeta{ResourceVersion: "1"}
-	lists := map[*convert.Kind]*cache.ListWatch{
-		convert.Services: serve(services), convert.EndpointSlices: serve(slices),
-		convert.ServiceCIDRs: none(&networkingv1.ServiceCIDRList{ListMeta: version}), convert.Nodes: none(&corev1.NodeList{ListMeta: version}),
-	}
-	for kind := range nodes.Reasons {
-		lists[kind] = none(&metav1.PartialObjectMetadataList{ListMeta: version})
-	}
+	lists := servesNothing()
+	lists[convert.Services], lists[convert.EndpointSlices] = serve(services), serve(slices)
 	c := newWatcher(listWatches{byKind: lists},
 		Options{View: convert.View{Node: "self"}, Log: slog.New(slog.DiscardHandler)})
 	before := heap()

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,25 +48,19 @@ func newAPI(takes time.Duration, services ...corev1.Service) *api {
 	version := metav1.ListMeta{ResourceVersion: "1"}
 	always := func(list runtime.Object) *cache.ListWatch { return serve(func() runtime.Object { return list }) }
 	a := &api{services: make(chan watch.Event)}
-	a.byKind = map[*convert.Kind]*cache.ListWatch{
-		convert.Services:       always(&corev1.ServiceList{ListMeta: version, Items: services}),
-		convert.EndpointSlices: always(&discoveryv1.EndpointSliceList{ListMeta: version}),
-		convert.ServiceCIDRs: always(&networkingv1.ServiceCIDRList{ListMeta: version, Items: []networkingv1.ServiceCIDR{{
-			ObjectMeta: metav1.ObjectMeta{Name: "kubernetes", ResourceVersion: "1"},
-			Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16"}},
-		}}}),
-		convert.Nodes: always(&corev1.NodeList{ListMeta: version}),
-	}
+	a.byKind = servesNothing()
+	a.byKind[convert.Services] = always(&corev1.ServiceList{ListMeta: version, Items: services})
+	a.byKind[convert.ServiceCIDRs] = always(&networkingv1.ServiceCIDRList{ListMeta: version, Items: []networkingv1.ServiceCIDR{{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubernetes", ResourceVersion: "1"},
+		Spec:       networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/16"}},
+	}}})
 	a.byKind[convert.Services].WatchFuncWithContext = func(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
 		if options.SendInitialEvents != nil {
 			return nil, apierrors.NewInvalid(schema.GroupKind{}, "", nil)
 		}
 		return watch.NewProxyWatcher(a.services), nil
 	}
-	others := always(&metav1.PartialObjectMetadataList{ListMeta: version})
-	for kind := range nodes.Reasons {
-		a.byKind[kind] = always(&metav1.PartialObjectMetadataList{ListMeta: version})
-	}
+	others := a.byKind[convert.OtherNodes]
 	a.byKind[convert.OtherNodes] = &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			a.nodeLists.Add(1)

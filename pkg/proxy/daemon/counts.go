@@ -5,6 +5,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/counts"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
 // setCounts hands the counts of Service ports to metrics, in the words of metrics.
@@ -12,6 +13,9 @@ func setCounts(recorder *metrics.Recorder, now counts.Counts) {
 	recorder.ServicePortsByReason(portReasons(now.Reasons))
 	recorder.Set(metrics.BoundedSlots, now.Shares.Slots)
 	recorder.ExpectedTraffic(now.Shares.Ratios())
+	for source, ports := range now.Shares.BySource {
+		recorder.Set(metrics.ServicePortsByDemand, ports, balance.Source(source).String())
+	}
 	for _, family := range model.Families {
 		name := family.String()
 		recorder.Set(metrics.ServicePorts, now.Ports[family], name)

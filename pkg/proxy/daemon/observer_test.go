@@ -331,7 +331,7 @@ func stepsThatMove() []moved {
 			o.changes <- change
 		}, []string{
 			`vicinity_expected_traffic_ratio{key="kubernetes.io/hostname"} 0.5` + "\n", `vicinity_expected_traffic_ratio{key="\*"} 0.5` + "\n",
-			"vicinity_load_bound_slots [1-9]",
+			"vicinity_load_bound_slots [1-9]", `vicinity_service_ports_by_demand{source="labels"} 1` + "\n",
 		}},
 		{"two nodes are evacuated, one of them for an hour", func(o *observed) {
 			o.changes <- model.Change{Avoid: map[model.Against]*model.Avoid{

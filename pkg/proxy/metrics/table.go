@@ -8,6 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
 // The labels.
@@ -18,6 +19,7 @@ const (
 	kindLabel      = "kind"           // a Kubernetes kind, such as EndpointSlice
 	policyLabel    = "traffic_policy" // PolicyInternal or PolicyExternal
 	reasonLabel    = "reason"         // one of the codes that explain gives, or an xds.Refusal
+	sourceLabel    = "source"         // of a demand: a balance.Source
 	keyLabel       = "key"            // a topology key, as selection.Shares names them
 	endLabel       = "end"            // EndTime or EndNone
 	answersLabel   = "answers"        // AnswersYes or AnswersNever
@@ -330,6 +332,12 @@ var (
 		name:   "vicinity_service_ports_by_reason",
 		help:   "Service ports that are proxied at present, by why they have the endpoints that they have on this node.",
 		labels: []string{familyLabel, policyLabel, reasonLabel},
+	})
+	ServicePortsByDemand = gauge(row{
+		name: "vicinity_service_ports_by_demand",
+		help: "Service ports whose load is bounded, by the demand that they are planned with on this node: what was measured, the endpoints of " +
+			"named clients, or the labels of Nodes.",
+		labels: []string{sourceLabel}, start: [][]string{{balance.Measurement.String(), balance.Clients.String(), balance.Labels.String()}},
 	})
 	expectedTraffic = levelGauge(row{
 		name: "vicinity_expected_traffic_ratio",

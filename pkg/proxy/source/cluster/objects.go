@@ -30,9 +30,9 @@ func Objects(ctx context.Context, config *rest.Config, read func(resource string
 	}
 	var objects convert.Objects
 	lists := map[*convert.Kind][]listOf{
-		convert.Nodes:        {{convert.Nodes.Resource, all.allNodes}},
-		convert.ServiceCIDRs: {{convert.ServiceCIDRs.Resource, all.byKind[convert.ServiceCIDRs]}},
-		convert.Services:     {{convert.Services.Resource, all.byKind[convert.Services]}},
+		convert.Nodes:          {{convert.Nodes.Resource, all.allNodes}},
+		convert.ServiceCIDRs:   {{convert.ServiceCIDRs.Resource, all.byKind[convert.ServiceCIDRs]}},
+		convert.Services:       {{convert.Services.Resource, all.byKind[convert.Services]}},
 		convert.ServiceDemands: {{convert.ServiceDemands.Resource, all.byKind[convert.ServiceDemands]}},
 		convert.EndpointSlices: {
 			{convert.EndpointSlices.Resource, all.byKind[convert.EndpointSlices]}, {headlessSlices, all.byKind[convert.HeadlessSlices]},

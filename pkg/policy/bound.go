@@ -43,8 +43,8 @@ const (
 
 	ClientsWithoutBound = "has no effect without a bound; add " + MaxLoadAnnotation
 
-	MeasuredHeadless = `may not say "` + Measured + `" on a headless Service: clients dial its endpoints themselves, and nobody ` +
-		`counts that; name the clients, or remove the annotation`
+	MeasuredHeadless = `may not be "` + Measured + `" on a headless Service: nobody counts who dials its endpoints; name Services alone, or ` +
+		`remove it`
 )
 
 // BoundBesideAuto is what to say of a bound beside mode Auto.

@@ -30,6 +30,8 @@ type Case struct {
 	// Slices are the EndpointSlices of the Service. The Services of ClusterIPs are named by their addresses.
 	Slices     []map[string]any  `json:"slices,omitempty"`
 	ClusterIPs map[string]string `json:"clusterIPs,omitempty"`
+	// NoDemand: nobody publishes demand in the cluster.
+	NoDemand bool `json:"noDemand,omitempty"`
 	// Settings are those of the webhook. The policies have none, so a case with settings other than the default for
 	// Services is not for them.
 	Settings *Settings `json:"settings,omitempty"`
@@ -154,7 +156,7 @@ func NamespaceOf(t testing.TB, object map[string]any) *rules.Namespace {
 // Facts are what a case knows of the cluster.
 func (c Case) Facts(t testing.TB) rules.Facts {
 	t.Helper()
-	facts := rules.Facts{Kubernetes: version.MajorMinor(1, 36)}
+	facts := rules.Facts{Kubernetes: version.MajorMinor(1, 36), NoDemand: c.NoDemand}
 	if c.Services != nil {
 		facts.Services = serviceNames(c.Services)
 	}

@@ -72,7 +72,8 @@ func (w world) service() *corev1.Service {
 		w.mostly(absent, absent, "Auto", "auto", "Disabled", "x", "vicinity.dev/balanced"))
 	put(service.Annotations, policy.MaxLoadAnnotation, w.mostly(absent, "120%", "1000%", "100%", "1.2", "120", "", "99%"))
 	put(service.Annotations, policy.ClientsAnnotation,
-		w.mostly(absent, absent, "ingress/nginx", "ingress/nginx, shop/frontend", "frontend", "", "a/b,a/b"))
+		w.mostly(absent, absent, "ingress/nginx", "ingress/nginx, shop/frontend", "frontend", "", "a/b,a/b", "measured", "a/b, measured",
+			"measured, a/b"))
 	put(service.Annotations, "vicinity.dev/topology-key", w.mostly(absent, absent, absent, "*"))
 	put(service.Labels, policy.ServiceProxyNameLabel, w.mostly(absent, "vicinity", "other", ""))
 	put(service.Labels, policy.TopologyKeysAnnotation, w.mostly(absent, absent, absent, "rack"))
@@ -279,7 +280,11 @@ func checkBound(t *testing.T, service *corev1.Service, got policy.Topology) {
 		want, _ = policy.ParseMaxLoad(text)
 	}
 	clients, hasClients := service.Annotations[policy.ClientsAnnotation]
-	if got.MaxLoad != want || hasClients && strings.Join(got.Clients, ", ") != clients {
+	written := slices.Clone(got.Clients)
+	if got.Measured {
+		written = append(written, policy.Measured)
+	}
+	if got.MaxLoad != want || hasClients && strings.Join(written, ", ") != clients {
 		t.Fatalf("%v is admitted, and not done: %+v", service, got)
 	}
 }

@@ -21,6 +21,8 @@ type Facts struct {
 	Slices []*EndpointSlice
 	// ClusterIPs are who has them, as namespace/name; nil where they are not known.
 	ClusterIPs map[netip.Addr]string
+	// NoDemand: nobody publishes in this cluster what is asked of Services. False as long as that is not known.
+	NoDemand bool
 	// Kubernetes is the version as which the API server behaves; nil as long as it is not known.
 	Kubernetes *version.Version
 }

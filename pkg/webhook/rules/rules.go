@@ -322,6 +322,27 @@ var rules = []rule{
 	},
 	{
 		Rule: Rule{
+			ID: "SVC044", Kind: kindService, Default: Warn,
+			Summary: "Clients are to be measured, and nobody publishes demand in this cluster, so demand is assumed.",
+		},
+		find: unpublishedDemand,
+	},
+	{
+		Rule: Rule{
+			ID: "SVC045", Kind: kindService, Default: Warn,
+			Summary: "Clients are measured, which is by zone, and beside a topology key that divides zones skew inside a zone is not seen.",
+		},
+		find: dividedZones,
+	},
+	{
+		Rule: Rule{
+			ID: "SVC046", Kind: kindService, Default: Warn,
+			Summary: "Clients of a headless Service are to be measured, which nobody can, so the proxies ignore what is said of its clients.",
+		},
+		find: measuredHeadless,
+	},
+	{
+		Rule: Rule{
 			ID: "NS001", Kind: kindNamespace, Default: Deny,
 			Summary: "The default topology mode is not one of Auto, Disabled, vicinity.dev/balanced and None, so no Service gets it.",
 		},

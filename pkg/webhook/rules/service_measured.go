@@ -1,0 +1,53 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// isMeasured reports whether the proxy plans the Service's bound for what was measured, once something is.
+func (s *subject) isMeasured() bool { return s.isBounded() && s.topology.Measured }
+
+// aboutClients is a violation by the clients, or what they are beside.
+func aboutClients(value, detail string) []Violation {
+	return single(errorOf(field.ErrorTypeInvalid, annotation(policy.ClientsAnnotation), value, detail), value)
+}
+
+// unpublishedDemand: clients that are measured, and nobody says what they ask.
+func unpublishedDemand(s *subject) []Violation {
+	if !s.facts.NoDemand || !s.isMeasured() {
+		return nil
+	}
+	return aboutClients(policy.Measured, `nobody publishes demand in this cluster, so "`+policy.Measured+
+		`" has no effect yet; apply the webhook's component demand`)
+}
+
+// dividedZones: clients that are measured by zone, beside a key that may divide zones. One is enough to say so.
+func dividedZones(s *subject) []Violation {
+	if !s.isMeasured() {
+		return nil
+	}
+	i := slices.IndexFunc(s.topology.Keys, func(key policy.Key) bool { return key != policy.AnyNode && widths[key] == 0 })
+	if i < 0 {
+		return nil
+	}
+	key := string(s.topology.Keys[i])
+	return aboutClients(key, fmt.Sprintf(
+		"demand is measured by zone: that one %.*q of a zone asks more than another is not seen", maxWord, key))
+}
+
+// measuredHeadless: a headless Service whose clients are to be measured, where DNS answers by its keys.
+func measuredHeadless(s *subject) []Violation {
+	text, present := s.annotation(policy.ClientsAnnotation)
+	if !present || !s.isAnswered() {
+		return nil
+	}
+	if _, measured, _ := policy.ParseClients(text, s.Metadata.Namespace); !measured {
+		return nil
+	}
+	return aboutClients(policy.Measured, policy.MeasuredHeadless)
+}

@@ -53,8 +53,8 @@ func serve(stop context.Context, stderr io.Writer, flags *runFlags) error {
 		return err
 	}
 	// The manager and all beside it end only when no request is left to answer.
-	err = cli.Together(s.https.Drain(stop), s.settings.follow, s.certificate.Run, s.followVersion, s.publishTopology,
-		s.measureDemand, s.runManager)
+	err = cli.Together(s.https.Drain(stop), s.settings.follow, s.certificate.Run, s.followVersion, s.followDemand,
+		s.publishTopology, s.measureDemand, s.runManager)
 	log.Info("ended")
 	return err
 }
@@ -120,6 +120,11 @@ func (s *webhook) followVersion(ctx context.Context) error {
 	return s.cluster.FollowVersion(ctx, s.manager.GetConfig(), s.log)
 }
 
+// followDemand looks whether demand is published until ctx ends.
+func (s *webhook) followDemand(ctx context.Context) error {
+	return s.cluster.FollowDemand(ctx, s.manager.GetConfig(), s.flags.namespace, s.log)
+}
+
 // runManager runs the manager until ctx ends. The manager does not notice that while its cache waits for an API
 // server that does not answer (its Start gives the cache another context). Then runManager returns without it: a
 // process that was never ready has received no review.
@@ -159,7 +164,7 @@ func (s *webhook) register() error {
 	knowledge := server.Knowledge{
 		Settings: s.settings.current,
 		Facts: func() rules.Facts {
-			return rules.Facts{Nodes: s.cluster.Nodes(), Kubernetes: s.cluster.Version()}
+			return rules.Facts{Nodes: s.cluster.Nodes(), Kubernetes: s.cluster.Version(), NoDemand: s.cluster.NoDemand()}
 		},
 		Namespace: s.cluster.Namespace,
 	}

@@ -33,7 +33,9 @@ import (
 func TestEveryCaseThroughAnAPIServer(t *testing.T) {
 	c := newCorpus(t)
 	c.store()
-	c.in = install(t, manifests, 1)
+	c.in = apply(t, manifests)
+	c.in.publishDemand() // before the webhook looks for it
+	c.in.start(1)
 	for _, group := range c.groups() {
 		c.prepare(group)
 		for _, placed := range group.cases {

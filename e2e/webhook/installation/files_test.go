@@ -24,7 +24,7 @@ import (
 // cert-manager does: it issues certificates, keeps them in the Secret, and writes their authority into the
 // configurations.
 func TestCertificateFilesThatOthersRenewAreServed(t *testing.T) {
-	in := applyForFiles(t)
+	in := apply(t, certificateFiles)
 	issuer, err := authority.New("another issuer")
 	must.Succeed(t, err)
 	first, trusted := serverPair(t, issuer), issuer.Certificate()
@@ -75,14 +75,6 @@ func TestCertificateFilesThatOthersRenewAreServed(t *testing.T) {
 	in.wantUntouched(trusted)
 	in.wantNoRights()
 	in.wantNothingAskedOfCertificates()
-}
-
-// applyForFiles applies the overlay. What other tests have applied has roles that the overlay only leaves out; so has
-// an installation that comes from there, and the README has the same command.
-func applyForFiles(t *testing.T) *installation {
-	t.Helper()
-	shared.Kubectl(t, "--namespace", installedNamespace, "delete", "role,rolebinding", installedName, "--ignore-not-found")
-	return apply(t, certificateFiles)
 }
 
 // serverPair is a certificate for the webhook.

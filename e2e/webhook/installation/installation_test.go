@@ -20,6 +20,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/e2e/site"
 	"github.com/vicinity-proxy/vicinity/e2e/webhook/release"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/volume"
@@ -57,12 +58,18 @@ type installation struct {
 func install(t *testing.T, folder string, replicas int) *installation {
 	t.Helper()
 	in := apply(t, folder)
+	in.start(replicas)
+	return in
+}
+
+// start starts replicas, and returns when all of them are ready and the API server asks them.
+func (in *installation) start(replicas int) {
+	in.t.Helper()
 	for range replicas {
 		in.startReplica()
 	}
 	in.awaitReady()
 	in.awaitJudgement()
-	return in
 }
 
 // apply applies the manifests in a folder, and starts nothing but kubelet.
@@ -115,7 +122,12 @@ func (in *installation) awaitPermission() {
 	in.t.Helper()
 	client, err := kubernetes.NewForConfig(in.Account(in.t, installedNamespace, installedName))
 	must.Succeed(in.t, err)
-	awaited := []authorizationv1.ResourceAttributes{{Verb: "list", Resource: "nodes"}}
+	awaited := []authorizationv1.ResourceAttributes{
+		{Verb: "list", Resource: "nodes"},
+		{
+			Verb: "get", Group: "coordination.k8s.io", Resource: "leases", Name: servicedemand.LeaseName, Namespace: installedNamespace,
+		},
+	}
 	if !in.servesFiles() {
 		awaited = append(awaited, authorizationv1.ResourceAttributes{Verb: "create", Resource: "secrets", Namespace: installedNamespace})
 	}

@@ -13,12 +13,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// Follower knows a cluster's Namespaces and Nodes, and its version, and keeps them up to date. Several goroutines may
-// call its methods at the same time.
+// Follower knows a cluster's Namespaces and Nodes, its version, and whether demand is published, and keeps them up to
+// date. Several goroutines may call its methods at the same time.
 type Follower struct {
 	namespaces namespaces
 	nodes      nodes
 	version    atomic.Pointer[version.Version]
+	noDemand   atomic.Bool
 }
 
 // Follow begins to follow the Namespaces and Nodes through a cache, which the caller starts. The cache must have been

@@ -1,0 +1,59 @@
+package installation_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/rulecases"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// TestAnOwnerIsToldThatNobodyPublishesDemand, as long as that is so.
+func TestAnOwnerIsToldThatNobodyPublishesDemand(t *testing.T) {
+	in := install(t, manifests, 1)
+	isTold := func() bool {
+		request := in.Admin.CoreV1().RESTClient().Post().Namespace(probedNamespace).Resource("services").Param("dryRun", "All")
+		got := ask(t.Context(), t, request, map[string]any{
+			"apiVersion": "v1", "kind": "Service",
+			"metadata": map[string]any{"name": "measured", "annotations": map[string]any{
+				policy.TopologyModeAnnotation: policy.ModeBalanced, policy.ClientsAnnotation: policy.Measured,
+			}},
+			"spec": map[string]any{"selector": map[string]any{"app": "web"}, "ports": []any{map[string]any{"port": 80}}},
+		})
+		must.Succeed(t, got.err)
+		return slices.ContainsFunc(got.found, func(want rulecases.Want) bool { return want.Rule == "SVC044" })
+	}
+	wait.Success(t, "the owner is told", func() error {
+		if !isTold() {
+			return errors.New("the owner is told nothing")
+		}
+		return nil
+	})
+	in.publishDemand()
+	wait.Success(t, "the owner is told no more", func() error {
+		if isTold() {
+			return errors.New("the owner is still told")
+		}
+		return nil
+	})
+}
+
+// publishDemand writes the Lease of a publisher.
+func (in *installation) publishDemand() {
+	in.t.Helper()
+	leases := in.Admin.CoordinationV1().Leases(installedNamespace)
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: installedNamespace, Name: servicedemand.LeaseName},
+		Spec:       coordinationv1.LeaseSpec{RenewTime: new(metav1.NowMicro())},
+	}
+	in.Create(in.t, lease)
+	in.t.Cleanup(func() { must.Succeed(in.t, leases.Delete(context.Background(), lease.Name, metav1.DeleteOptions{})) })
+}

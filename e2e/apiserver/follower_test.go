@@ -38,16 +38,20 @@ type outage struct {
 }
 
 // follow starts following as a node with this name until the test ends.
-func follow(t *testing.T, config *rest.Config, node, proxyName string) *follower {
+func follow(t *testing.T, config *rest.Config, node, proxyName string, edits ...func(*cluster.Options)) *follower {
 	t.Helper()
 	f := &follower{
 		t: t, log: logs.New(t, "the follower of "+node), state: model.NewCluster(node),
 		outages: map[string]outage{}, problems: map[model.Finding]bool{},
 	}
-	cluster, err := cluster.New(config, cluster.Options{
+	options := cluster.Options{
 		View: convert.View{Node: node, ServiceProxyName: proxyName}, Log: f.log.Logger(),
 		Interrupted: f.interrupted, Resumed: f.resumed,
-	})
+	}
+	for _, edit := range edits {
+		edit(&options)
+	}
+	cluster, err := cluster.New(config, options)
 	if err != nil {
 		t.Fatal(err)
 	}

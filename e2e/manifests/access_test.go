@@ -2,6 +2,8 @@ package manifests_test
 
 import (
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -9,10 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
@@ -127,4 +131,35 @@ func rights(t *testing.T, api *site.Site, name string) map[string]bool {
 		}
 	}
 	return rights
+}
+
+// TestTheWebhooksComponentLetsProxiesReadWhatWasMeasured, and the one Lease that says whether it counts.
+func TestTheWebhooksComponentLetsProxiesReadWhatWasMeasured(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(folder, "webhook", "components", "demand", "proxies.yaml"))
+	must.Succeed(t, err)
+	var everywhere rbacv1.ClusterRole
+	var there rbacv1.Role
+	var bound rbacv1.ClusterRoleBinding
+	var boundThere rbacv1.RoleBinding
+	for kind, into := range map[string]any{"ClusterRole": &everywhere, "Role": &there, "ClusterRoleBinding": &bound, "RoleBinding": &boundThere} {
+		theOnly(t, string(text), kind, into)
+	}
+	list := rbacv1.PolicyRule{
+		Verbs: []string{"list", "watch"}, APIGroups: []string{servicedemand.Group.Group}, Resources: []string{servicedemand.Resource},
+	}
+	get := rbacv1.PolicyRule{
+		Verbs: []string{"get"}, APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+		ResourceNames: []string{servicedemand.LeaseName},
+	}
+	if diff := cmp.Diff([][]rbacv1.PolicyRule{{list}, {get}}, [][]rbacv1.PolicyRule{everywhere.Rules, there.Rules}); diff != "" {
+		t.Errorf("rules, everywhere and in the webhook's namespace (-want +got):\n%s", diff)
+	}
+	proxies := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: "kube-system", Name: "vicinity-proxy"}}
+	if diff := cmp.Diff([][]rbacv1.Subject{proxies, proxies}, [][]rbacv1.Subject{bound.Subjects, boundThere.Subjects}); diff != "" {
+		t.Errorf("who may (-want +got):\n%s", diff)
+	}
+	names := []string{bound.RoleRef.Name, boundThere.RoleRef.Name, there.Namespace, boundThere.Namespace}
+	if diff := cmp.Diff([]string{everywhere.Name, there.Name, "vicinity-system", "vicinity-system"}, names); diff != "" {
+		t.Errorf("what is bound, and where (-want +got):\n%s", diff)
+	}
 }

@@ -105,6 +105,9 @@ type demandLease struct {
 	// at is when it said so, by our own clock, and age how long ago it had been renewed then.
 	at  time.Time
 	age time.Duration
+	// isMissed: it was there, and the last look found none. An API server that starts may forbid for a moment what it allows, so
+	// that only two such looks count.
+	isMissed bool
 }
 
 // longestGap is how much of the time between two looks counts at most, if the Lease was not renewed: they are half a minute
@@ -122,6 +125,8 @@ func (l *demandLease) read(ctx context.Context) (isNews bool, err error) {
 	switch {
 	case err != nil:
 		return false, err
+	case lease == nil && !l.isMissed && !l.at.IsZero():
+		l.isMissed = true
 	case lease == nil:
 		l.forget()
 		l.state = model.DemandUnpublished
@@ -143,7 +148,7 @@ func (l *demandLease) take(renewed, now time.Time) {
 	default:
 		l.age += min(gap, longestGap)
 	}
-	l.renewed, l.at = renewed, now
+	l.renewed, l.at, l.isMissed = renewed, now, false
 	if l.state = model.DemandCounts; l.age >= servicedemand.GoodFor {
 		l.state = model.DemandStale
 	}

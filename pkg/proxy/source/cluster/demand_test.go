@@ -44,6 +44,7 @@ type measuring struct {
 	renewed  time.Time
 	isAlive  bool  // the Lease is renewed every 20 s
 	leaseErr error // how the Lease is answered instead; errAway: not at all
+	answers  int   // so often; zero: always
 	listErr  error // how ServiceDemands are
 	objects  []servicedemand.ServiceDemand
 	events   chan watch.Event
@@ -98,6 +99,13 @@ func (m *measuring) RoundTrip(request *http.Request) (*http.Response, error) {
 	defer m.mutex.Unlock()
 	if m.isAlive {
 		m.renewed = time.Now().Truncate(20 * time.Second)
+	}
+	if m.answers > 0 {
+		defer func() {
+			if m.answers--; m.answers == 0 {
+				m.leaseErr = nil
+			}
+		}()
 	}
 	if m.leaseErr == errAway || request.URL.Path != "/apis/coordination.k8s.io/v1/namespaces/publishers/leases/vicinity-demand" {
 		return nil, fmt.Errorf("%w, or it is asked for %s", errAway, request.URL)
@@ -327,11 +335,14 @@ func TestWhereNobodyPublishesTheLeaseAloneIsRead(t *testing.T) {
 				case "it is gone for a while":
 					s.start()
 					s.expect("it is there", tick, "counts demand/web:1 service/web:80")
-					s.set(func() { s.leaseErr = apierrors.NewNotFound(leases, servicedemand.LeaseName) })
-					s.expect("it is gone", 2*leaseEvery, "unpublished")
+					missing := apierrors.NewNotFound(leases, servicedemand.LeaseName)
+					s.set(func() { s.leaseErr, s.answers = apierrors.NewForbidden(leases, servicedemand.LeaseName, nil), 1 })
+					s.expect("it is gone once", 2*leaseEvery, "")
+					s.set(func() { s.leaseErr, s.answers = missing, 1000 })
+					s.expect("it is gone", 4*leaseEvery, "unpublished")
 					s.set(func() { s.leaseErr = nil })
 					s.expect("it is back", 2*leaseEvery, "counts")
-					s.asked("in all", 1, 1, 3, 6)
+					s.asked("in all", 1, 1, 5, 12)
 				default:
 					if s.leaseErr = err; err == nil {
 						s.renewed = time.Time{}

@@ -43,7 +43,7 @@
 // # What was measured of Services
 //
 // ServiceDemands, and the Lease of who publishes them, are read only while the load of a Service of ours is bounded with what was
-// measured (demand.go); before, and half a minute after the last such Service, there is not one request. Where there is no such
+// measured (demand.go); before, and some time after the last such Service, there is not one request. Where there is no such
 // Lease, it alone is read. A Service waits until both were read once, for ten seconds at most, so that a proxy that starts
 // plans at once what its neighbours plan. While the API server is away, what is known stays in force, without end.
 //

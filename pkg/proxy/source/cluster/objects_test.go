@@ -8,7 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
 // TestObjectsWithoutOptionalKinds: a cluster may have no ServiceCIDRs and no ServiceDemands, and who may list Services need not be
@@ -64,4 +67,28 @@ func listOfOne(resource, selector string) string {
 		item = ""
 	}
 	return fmt.Sprintf(`{%s,"metadata":{},"items":[%s]}`, kinds[resource], item)
+}
+
+// TestEachKindIsDecoded whichever others its group has.
+func TestEachKindIsDecoded(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		kind := map[string]string{"topologyslices": "TopologySliceList", "servicedemands": "ServiceDemandList"}[path.Base(r.URL.Path)]
+		fmt.Fprintf(w, `{"apiVersion":"vicinity.dev/v1alpha1","kind":%q,"metadata":{},"items":[{"metadata":{"name":"one"}}]}`, kind)
+	}))
+	defer server.Close()
+	all, err := newListWatches(&rest.Config{Host: server.URL}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []*convert.Kind{convert.TopologySlices, convert.ServiceDemands} {
+		var names []string
+		err := eachItem(t.Context(), all.byKind[kind], func(sent runtime.Object) error {
+			names = append(names, sent.(convert.Object).GetName())
+			return nil
+		})
+		if err != nil || len(names) != 1 {
+			t.Errorf("listing %s: %q, %v", kind.Resource, names, err)
+		}
+	}
 }

@@ -54,7 +54,7 @@ func newListWatches(config *rest.Config, options Options) (listWatches, error) {
 			continue
 		}
 		if clients[kind.Group] == nil {
-			client, err := newClient(config, httpClient, kind.Group, kind.AddToScheme)
+			client, err := newClient(config, httpClient, kind.Group, addToScheme(kind.Group))
 			if err != nil {
 				return listWatches{}, fmt.Errorf("making a client for %s of %s: %w", kind.Resource, config.Host, err)
 			}
@@ -69,6 +69,21 @@ func newListWatches(config *rest.Config, options Options) (listWatches, error) {
 		return listWatches{}, fmt.Errorf("making a client for Leases of %s: %w", config.Host, err)
 	}
 	return all, nil
+}
+
+// addToScheme returns what registers the types of all kinds of a group that are followed: ours has several, by package.
+func addToScheme(group schema.GroupVersion) func(*runtime.Scheme) error {
+	return func(scheme *runtime.Scheme) error {
+		for _, kind := range followed() {
+			if kind.Group != group || kind.AddToScheme == nil {
+				continue
+			}
+			if err := kind.AddToScheme(scheme); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 }
 
 // followed returns the kinds that are followed, always or on demand.

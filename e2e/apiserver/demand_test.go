@@ -1,0 +1,358 @@
+package apiserver_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// publishers is the Namespace of the Lease.
+const publishers = "vicinity-system"
+
+// demandsAsTheyCome has ServiceDemands with a schema that lets everything through, so that proxies may be sent what cannot be.
+const demandsAsTheyCome = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: servicedemands.vicinity.dev}
+spec:
+  group: vicinity.dev
+  scope: Namespaced
+  names: {kind: ServiceDemand, listKind: ServiceDemandList, plural: servicedemands, singular: servicedemand}
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+// publication is what a publisher of ServiceDemands has, and tests write in its place.
+type publication struct {
+	*writer
+	traffic *traffic
+	proxy   *rest.Config
+}
+
+// newPublication makes the kind, the Lease, and an account that may read them as the manifests have it.
+func newPublication(t *testing.T) *publication {
+	t.Helper()
+	p := &publication{writer: newWriter(t), traffic: &traffic{}}
+	p.define()
+	p.shell(`kubectl create namespace vicinity-system --dry-run=client -o yaml | kubectl apply -f -
+		kubectl apply -f manifests/access.yaml -f manifests/webhook/components/demand/proxies.yaml`)
+	p.lease(time.Now())
+	t.Cleanup(func() { p.removeLease(); p.undefine() })
+	p.proxy = api.Account(t, "kube-system", "vicinity-proxy")
+	const protobuf = "application/vnd.kubernetes.protobuf"
+	p.proxy.ContentType, p.proxy.AcceptContentTypes = protobuf, protobuf+",application/json"
+	return p
+}
+
+func (p *publication) shell(commands string, variables ...string) {
+	p.t.Helper()
+	_, err := api.Shell(context.WithoutCancel(p.t.Context()), commands, variables...)
+	must.Succeed(p.t, err)
+}
+
+func (p *publication) define() {
+	p.t.Helper()
+	p.shell(`printf '%s' "$DEFINITION" | kubectl apply -f -
+		kubectl wait --for condition=Established customresourcedefinition servicedemands.vicinity.dev`, "DEFINITION="+demandsAsTheyCome)
+}
+
+// undefine removes the kind, and all objects.
+func (p *publication) undefine() {
+	p.t.Helper()
+	p.shell("kubectl delete customresourcedefinition servicedemands.vicinity.dev --ignore-not-found")
+}
+
+// measured makes a Service one that is planned with what was measured.
+func measured(service *corev1.Service) {
+	bounded(service)
+	objects.Annotated(policy.ClientsAnnotation, policy.Measured)(service)
+}
+
+func bounded(service *corev1.Service) {
+	keyed(zoneLabel + ", *")(service)
+	objects.Annotated(policy.MaxLoadAnnotation, "120%")(service)
+}
+
+// lease has the Lease say that it was renewed at a time.
+func (p *publication) lease(renewed time.Time) {
+	p.t.Helper()
+	leases, ctx := api.Admin.CoordinationV1().Leases(publishers), context.WithoutCancel(p.t.Context())
+	lease := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: servicedemand.LeaseName}, Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(renewed))},
+	}
+	_, err := leases.Create(ctx, lease, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		patch := fmt.Appendf(nil, `{"spec": {"renewTime": %q}}`, renewed.UTC().Format(metav1.RFC3339Micro))
+		_, err = leases.Patch(ctx, lease.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	}
+	must.Succeed(p.t, err)
+}
+
+func (p *publication) removeLease() {
+	p.t.Helper()
+	p.shell("kubectl --namespace vicinity-system delete lease vicinity-demand --ignore-not-found")
+}
+
+// demand writes what was measured of a Service: zone-a asks so much, and zone-b the rest.
+func (p *publication) demand(name string, asks uint32) {
+	p.t.Helper()
+	object := &servicedemand.ServiceDemand{
+		TypeMeta:   metav1.TypeMeta{APIVersion: servicedemand.Group.String(), Kind: servicedemand.Kind},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.namespace},
+		Zones:      []servicedemand.Zone{{Zone: "zone-a", Asks: asks}, {Zone: "zone-b", Asks: 1_000_000 - min(asks, 1_000_000)}},
+		NodesHeard: 9, NodesAll: 10, ConnectionsPerMinute: 600, Since: metav1.NewTime(time.Now()),
+	}
+	text, err := json.Marshal(object)
+	must.Succeed(p.t, err)
+	path := "/apis/vicinity.dev/v1alpha1/namespaces/" + p.namespace + "/servicedemands"
+	client := api.Admin.CoreV1().RESTClient()
+	err = client.Post().AbsPath(path).SetHeader("Content-Type", "application/json").Body(text).Do(p.t.Context()).Error()
+	if apierrors.IsAlreadyExists(err) {
+		err = client.Patch(types.MergePatchType).AbsPath(path, name).Body(text).Do(p.t.Context()).Error()
+	}
+	must.Succeed(p.t, err)
+}
+
+func (p *publication) removeDemand(name string) {
+	p.t.Helper()
+	p.shell("kubectl --namespace " + p.namespace + " delete servicedemand " + name)
+}
+
+// follow follows as a proxy that may do what a configuration allows.
+func (p *publication) follow(config *rest.Config) *follower {
+	p.t.Helper()
+	return follow(p.t, p.traffic.watched(config), p.namespace+"-self", "", func(options *cluster.Options) { options.TopologyNamespace = publishers })
+}
+
+// asked counts the requests for ServiceDemands, and for the Lease.
+func (p *publication) asked() (objects, lease int) {
+	p.traffic.mu.Lock()
+	defer p.traffic.mu.Unlock()
+	for _, request := range p.traffic.seen {
+		if strings.Contains(request.URL.Path, "/servicedemands") {
+			objects++
+		}
+		if strings.Contains(request.URL.Path, "/leases") {
+			lease++
+		}
+	}
+	return objects, lease
+}
+
+// refusedDemands are the problems of ServiceDemands.
+func (f *follower) refusedDemands() (lines []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for problem := range f.problems {
+		if problem.Kind == servicedemand.Kind {
+			lines = append(lines, problem.String())
+		}
+	}
+	return lines
+}
+
+// asks holds while zone-a asks so much of a Service, and that counts.
+func asks(service model.ObjectName, want uint32) func(*model.Cluster) bool {
+	return func(state *model.Cluster) bool {
+		demand := demandIn(state, service)
+		return demand != nil && demand.Zones["zone-a"] == want && demand.NodesHeard == 9
+	}
+}
+
+// demandIn returns what a Service is planned with; nil if that is assumed, or there is no such Service.
+func demandIn(state *model.Cluster, name model.ObjectName) *model.Demand {
+	if service := state.Service(name); service != nil {
+		return state.MeasuredDemand(service)
+	}
+	return nil
+}
+
+func demandIs(want model.DemandState) func(*model.Cluster) bool {
+	return func(state *model.Cluster) bool { return state.DemandState() == want }
+}
+
+// mostAtOnce is how many requests follow a kind: a watch that lists, which an API server may refuse so that a list and a watch
+// come in its place.
+const mostAtOnce = 3
+
+// TestWhatWasMeasuredIsFollowedAsTheManifestsAllow: objects that come, change, cannot be, and go; a Lease that is old, new, and
+// gone; and not one request unless a Service needs it.
+func TestWhatWasMeasuredIsFollowedAsTheManifestsAllow(t *testing.T) {
+	p := newPublication(t)
+	web := p.name("web")
+	p.demand("web", 100_000)
+	p.service("web", bounded)
+	f := p.follow(p.proxy).started()
+	f.until("a Service with a bound is in force", hasService(web))
+	p.service("other")
+	f.until("another Service", hasService(p.name("other")))
+	if objects, lease := p.asked(); objects+lease > 0 {
+		t.Errorf("no Service needs it, and it is asked for: %d times, and the Lease %d times", objects, lease)
+	}
+
+	p.patchService("web", `{"metadata": {"annotations": {"`+policy.ClientsAnnotation+`": "`+policy.Measured+`"}}}`)
+	f.until("what was measured", asks(web, 100_000))
+	p.demand("web", 200_000)
+	f.until("it is measured anew", asks(web, 200_000))
+	p.demand("web", 1_000_001)
+	why := fmt.Sprintf("ServiceDemand %s: zones: Invalid value: 1000001: the sum must not be greater than 1000000, what all zones ask", web)
+	wait.Equal(t, "it is refused", []string{why}, f.refusedDemands)
+	if !f.holds(asks(web, 200_000)) {
+		t.Error("the last good version is not in force")
+	}
+	p.demand("web", 300_000)
+	f.until("it is put right", asks(web, 300_000))
+	wait.Equal(t, "it is not refused", nil, f.refusedDemands)
+	p.removeDemand("web")
+	f.until("nothing was measured any more", func(state *model.Cluster) bool { return demandIn(state, web) == nil })
+	p.demand("web", 400_000)
+	f.until("it is measured again", asks(web, 400_000))
+
+	p.lease(time.Now().Add(-2 * time.Hour))
+	f.until("it is too old", demandIs(model.DemandStale))
+	if f.holds(asks(web, 400_000)) {
+		t.Error("it is too old, and counts")
+	}
+	p.lease(time.Now())
+	f.until("it is published again", asks(web, 400_000))
+	p.removeLease()
+	f.until("the publisher is gone", demandIs(model.DemandUnpublished))
+	p.lease(time.Now())
+	f.until("it is back", asks(web, 400_000))
+
+	p.patchService("web", `{"metadata": {"annotations": {"`+policy.ClientsAnnotation+`": null}}}`)
+	f.until("no Service needs it", demandIs(model.DemandUnknown))
+	if objects, _ := p.asked(); objects < 1 || objects > mostAtOnce {
+		t.Errorf("in all it was asked for %d times, want 1 to %d", objects, mostAtOnce)
+	}
+	if outages := f.outagesNow(); len(outages) > 0 {
+		t.Errorf("outages: %v", outages)
+	}
+	for _, text := range []string{"level=WARN msg=\"nobody publishes", "level=WARN msg=\"what was measured of Services is too old"} {
+		if got := strings.Count(f.log.String(), text); got != 1 {
+			t.Errorf("%q was logged %d times, want once", text, got)
+		}
+	}
+}
+
+// TestAProxyThatRestartsPlansWithWhatWasMeasuredFromItsFirstUpdateOn, of 1,000 Services by no more than one list and one watch.
+func TestAProxyThatRestartsPlansWithWhatWasMeasuredFromItsFirstUpdateOn(t *testing.T) {
+	p := newPublication(t)
+	const many = 1000
+	for i := range many {
+		p.demand(fmt.Sprintf("web-%d", i), uint32(i))
+	}
+	p.service("web-7", measured)
+	f := p.follow(p.proxy).started()
+	first := f.since(0)[0].Change
+	if first.Services[p.name("web-7")] == nil || len(first.Demands) != many || first.DemandState == nil || *first.DemandState != model.DemandCounts {
+		t.Errorf("the first update has Service %v, %d demands, state %v", first.Services[p.name("web-7")], len(first.Demands), first.DemandState)
+	}
+	if !f.holds(asks(p.name("web-7"), 7)) {
+		t.Error("it does not say what was measured")
+	}
+	p.demand("web-7", 8)
+	f.until("one of them changes", asks(p.name("web-7"), 8))
+	if objects, lease := p.asked(); objects > mostAtOnce || lease > 2 {
+		t.Errorf("it was asked for %d times, want %d at most; and the Lease %d times", objects, mostAtOnce, lease)
+	}
+	watcher, err := cluster.New(p.proxy, cluster.Options{
+		View: convert.View{Node: p.namespace + "-self"}, TopologyNamespace: publishers, Log: f.log.Logger(),
+	})
+	must.Succeed(t, err)
+	loaded, err := watcher.Load(t.Context(), cluster.AllNodes)
+	if err != nil || len(loaded.Change.Demands) != many || loaded.Change.DemandState == nil || *loaded.Change.DemandState != model.DemandCounts {
+		t.Errorf("who asks once gets %d demands, state %v, %v", len(loaded.Change.Demands), loaded.Change.DemandState, err)
+	}
+}
+
+// TestWhatMayNotBeReadHoldsNothingUp: the Lease, the objects, or the kind.
+func TestWhatMayNotBeReadHoldsNothingUp(t *testing.T) {
+	p := newPublication(t)
+	p.demand("web", 100_000)
+	p.service("web", measured)
+	list := []string{"list", "watch"}
+	rules := []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"services", "nodes"}, Verbs: list},
+		{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: list},
+		{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"servicecidrs"}, Verbs: list},
+	}
+	lease := rbacv1.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"get"}}
+	objectsToo := rbacv1.PolicyRule{APIGroups: []string{servicedemand.Group.Group}, Resources: []string{servicedemand.Resource}, Verbs: list}
+	for _, test := range []struct {
+		name, user string
+		granted    []rbacv1.PolicyRule
+		before     func()
+		objects    bool // they are asked for
+	}{
+		{"neither Lease nor objects", "without-demand", rules, func() {}, false},
+		{"no objects", "with-lease", append(rules, lease), func() {}, true},
+		{"no such kind", "with-all", append(rules, lease, objectsToo), p.undefine, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.before()
+			p.traffic.mu.Lock()
+			p.traffic.seen = nil
+			p.traffic.mu.Unlock()
+			began := time.Now()
+			f := p.follow(api.User(t, test.user, test.granted...))
+			f.until("the Service is in force", hasService(p.name("web")))
+			f.until("nobody publishes for this proxy", demandIs(model.DemandUnpublished))
+			if objects, _ := p.asked(); (objects > 0) != test.objects {
+				t.Errorf("objects were asked for %d times", objects)
+			}
+			if strings.Contains(f.log.String(), "timed out") {
+				t.Errorf("after %s it had waited in vain:\n%s", time.Since(began), f.log.String())
+			}
+			if got := strings.Count(f.log.String(), "component demand of the webhook's manifests"); got != 1 {
+				t.Errorf("what to do was logged %d times, want once:\n%s", got, f.log.String())
+			}
+		})
+	}
+}
+
+// TestWhatWasMeasuredStaysDuringAnOutage, while it goes and somebody takes the Lease away.
+func TestWhatWasMeasuredStaysDuringAnOutage(t *testing.T) {
+	p := newPublication(t)
+	web := p.name("web")
+	p.demand("web", 100_000)
+	p.service("web", measured)
+	wire, config := newWire(t, p.proxy)
+	f := p.follow(config)
+	f.until("what was measured", asks(web, 100_000))
+	wire.refuse()
+	wait.Until(t, "an outage of ServiceDemands", func() bool { _, isOut := f.outagesNow()["servicedemands"]; return isOut })
+	p.demand("web", 200_000)
+	p.removeLease()
+	_, before := p.asked()
+	wait.Until(t, "the Lease is asked for in vain", func() bool { _, now := p.asked(); return now >= before+2 })
+	if !f.holds(asks(web, 100_000)) {
+		t.Error("what was said last does not count")
+	}
+	p.lease(time.Now())
+	wire.heal(true)
+	f.until("what changed meanwhile", asks(web, 200_000))
+}

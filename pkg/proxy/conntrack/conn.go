@@ -46,7 +46,7 @@ const msgStatistics = 5
 // Conn is a connection to conntrack in the network namespace in which it was dialled. It may be used by several
 // goroutines.
 type Conn struct {
-	sockets
+	*sockets
 
 	deleting sync.Mutex
 	socket   *netlink.Conn // for all but dumps, each of which has its own
@@ -144,7 +144,7 @@ func (c *Conn) Delete(e *Entry) (deleted bool, err error) {
 const FewAnswerers = 4
 
 // Dump is that of Table. Entries of protocols other than TCP, UDP and SCTP are passed over. Each part of it has a socket
-// of its own: to close it is the only way to stop the kernel.
+// to itself: to close it is the only way to stop the kernel.
 func (c *Conn) Dump(ctx context.Context, filter Filter, each func(*Entry) bool) (took time.Duration, err error) {
 	began, isCutOff := time.Now(), false
 	wanted := func(e *Entry) bool {
@@ -207,11 +207,12 @@ func (c *Conn) dump(ctx context.Context, filter *Filter, asked part, each func(*
 	if err != nil {
 		return fmt.Errorf("asking for conntrack entries: %w", err)
 	}
-	socket, err := c.open()
+	socket, err := c.take()
 	if err != nil {
 		return fmt.Errorf("opening a socket to list conntrack: %w", err)
 	}
-	defer func() { _ = socket.Close() }()
+	isSilent := false
+	defer func() { c.giveBack(socket, isSilent) }()
 	if err := socket.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
 		return fmt.Errorf("asking for conntrack entries: %w", err)
 	}
@@ -224,6 +225,7 @@ func (c *Conn) dump(ctx context.Context, filter *Filter, asked part, each func(*
 	}
 	defer r.release()
 	var e Entry
+	isWanted := true
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -232,8 +234,10 @@ func (c *Conn) dump(ctx context.Context, filter *Filter, asked part, each func(*
 			if err := e.parse(message); err != nil {
 				return true, err
 			}
-			return !e.hasPorts() || each(&e), nil
+			isWanted = !e.hasPorts() || each(&e)
+			return isWanted, nil
 		})
+		isSilent = isOver && err == nil && isWanted
 		switch {
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EBUSY):
 			return ErrInterrupted

@@ -7,8 +7,13 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
@@ -180,17 +185,61 @@ func TestCountersAreRead(t *testing.T) {
 	}
 }
 
+// TestDumpsShareASocket: to close one waits for the kernel's work behind a change of nftables. After a dump that was cut off
+// the next one has another socket, for the kernel would go on with the old one.
+func TestDumpsShareASocket(t *testing.T) {
+	k := newKernel(t)
+	for n := range 3000 {
+		k.table.Insert(connection(model.UDP, model.IPv4, n))
+	}
+	k.list(conntrack.Filter{})
+	before := openSockets(t)
+	for range 3 {
+		if got := len(k.list(conntrack.Filter{})); got != 3000 {
+			t.Fatalf("%d entries were read, want 3000", got)
+		}
+	}
+	if diff := cmp.Diff(before, openSockets(t)); diff != "" {
+		t.Errorf("the sockets after one dump and after four (-one +four):\n%s", diff)
+	}
+	_, err := k.conn.Dump(t.Context(), conntrack.Filter{}, func(*conntrack.Entry) bool { return false })
+	if cutOff := openSockets(t); !errors.Is(err, conntrack.ErrCutOff) || len(cutOff) != len(before)-1 {
+		t.Errorf("%v; %d sockets are open after a dump that was cut off, want one less than %d", err, len(cutOff), len(before))
+	}
+}
+
+// openSockets returns the inodes of this process's sockets.
+func openSockets(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sockets []string
+	for _, file := range files {
+		if target, err := os.Readlink(file); err == nil && strings.HasPrefix(target, "socket:") {
+			sockets = append(sockets, target)
+		}
+	}
+	slices.Sort(sockets)
+	return sockets
+}
+
 func TestNothingIsLeftOpen(t *testing.T) {
 	k := newKernel(t)
 	k.table.Insert(connection(model.UDP, model.IPv4, 1))
+	k.list(conntrack.Filter{}) // leaves a socket for the next one
 	before := openFiles(t)
 	for range 10 {
-		k.list(conntrack.Filter{})
 		_, _ = k.conn.Dump(t.Context(), conntrack.Filter{}, func(*conntrack.Entry) bool { return false })
+		k.list(conntrack.Filter{})
 		k.namespace.Do(func() {
 			c, err := conntrack.Dial()
 			if err != nil {
 				t.Fatal(err)
+			}
+			if _, err := c.Dump(t.Context(), conntrack.Filter{}, func(*conntrack.Entry) bool { return true }); err != nil {
+				t.Error(err)
 			}
 			ends, err := c.Subscribe(conntrack.EventBuffer)
 			if err := errors.Join(err, ends.Close(), c.Close()); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"sync"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -15,21 +16,29 @@ import (
 // threadNamespace is the network namespace of the calling thread.
 const threadNamespace = "/proc/thread-self/ns/net"
 
-// sockets opens sockets in one network namespace.
-type sockets struct{ namespace *os.File }
+// sockets opens sockets in one network namespace. It may be used by several goroutines.
+type sockets struct {
+	namespace *os.File
+
+	mutex sync.Mutex
+	// idle is for the next dump; nil if there is none. To close a socket of netfilter waits until the kernel has tidied up
+	// behind the last change of nftables, some 10 ms, and no other change begins meanwhile (nf_tables' rcv_nl_event).
+	idle *netlink.Conn
+	left bool
+}
 
 // here opens sockets in the network namespace of the calling thread.
-func here() (sockets, error) {
+func here() (*sockets, error) {
 	namespace, err := os.Open(threadNamespace)
 	if err != nil {
-		return sockets{}, fmt.Errorf("finding the network namespace: %w", err)
+		return nil, fmt.Errorf("finding the network namespace: %w", err)
 	}
-	return sockets{namespace}, nil
+	return &sockets{namespace: namespace}, nil
 }
 
 // open opens a socket of netfilter. Threads of a daemon are all in the same namespace. To enter it would take a privilege
 // (CAP_SYS_ADMIN) that it need not have.
-func (s sockets) open() (*netlink.Conn, error) {
+func (s *sockets) open() (*netlink.Conn, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	wanted, err := s.namespace.Stat()
@@ -51,4 +60,35 @@ func (s sockets) open() (*netlink.Conn, error) {
 	return socket, errors.Join(err, failed)
 }
 
-func (s sockets) leave() { _ = s.namespace.Close() }
+// take returns a socket for a dump: the idle one, or a new one.
+func (s *sockets) take() (*netlink.Conn, error) {
+	s.mutex.Lock()
+	socket := s.idle
+	s.idle = nil
+	s.mutex.Unlock()
+	if socket != nil {
+		return socket, nil
+	}
+	return s.open()
+}
+
+// giveBack takes a socket whose dump is over. One that the kernel may still send something is closed.
+func (s *sockets) giveBack(socket *netlink.Conn, isSilent bool) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if !isSilent || s.left || s.idle != nil {
+		_ = socket.Close()
+		return
+	}
+	s.idle = socket
+}
+
+func (s *sockets) leave() {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.left = true; s.idle != nil {
+		_ = s.idle.Close()
+		s.idle = nil
+	}
+	_ = s.namespace.Close()
+}

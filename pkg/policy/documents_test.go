@@ -84,6 +84,23 @@ func TestTheAPIServerAsksTheWebhookAboutEachAnnotation(t *testing.T) {
 	}
 }
 
+// TestThePoliciesKnowEachAnnotation of ours: their lists are written by hand, too, for an API server to read.
+func TestThePoliciesKnowEachAnnotation(t *testing.T) {
+	text, err := os.ReadFile("../../manifests/webhook-cel/base/services.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, variable := range []string{"unknownWords", "SVC009", "wordsOfAnother"} {
+		_, rest, _ := strings.Cut(string(text), "- name: "+variable+"\n")
+		expression, _, _ := strings.Cut(rest, "\n  - name: ")
+		for _, name := range policy.OwnAnnotations {
+			if !strings.Contains(expression, name) {
+				t.Errorf("%s knows nothing of %s", variable, name)
+			}
+		}
+	}
+}
+
 // TestTheTableIsComplete: no two rows have a name, and what is on a Namespace is known there.
 func TestTheTableIsComplete(t *testing.T) {
 	names := policy.NamesOf(func(policy.Annotation) bool { return true })

@@ -44,25 +44,12 @@ func askedText(family model.Family) string {
 func (r *reader) asked(
 	ctx context.Context, family model.Family, set ruleset.Set, each func(frontend model.Frontend, count uint64),
 ) error {
-	return r.ask(ctx, func(m *messages) {
-		m.table(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, number(family))
-		m.text(unix.NFTA_SET_ELEM_LIST_TABLE, ruleset.AskedTableName)
-		m.text(unix.NFTA_SET_ELEM_LIST_SET, set.Name)
-		m.end()
-	}, func(m message) error {
-		_, body := m.family()
-		for _, b := range attributes(attribute(body, unix.NFTA_SET_ELEM_LIST_ELEMENTS)) {
-			element, err := parseElement(b, family, set)
-			if err != nil {
-				return err
-			}
-			frontend := model.Frontend{Addr: element.Key.Addr, Protocol: element.Key.Proto, Port: element.Key.Port}
-			if !frontend.Addr.IsValid() {
-				frontend.Addr = model.AnyAddr(family)
-			}
-			counter := attribute(attribute(b, unix.NFTA_SET_ELEM_EXPR), unix.NFTA_EXPR_DATA)
-			each(frontend, longOf(counter, unix.NFTA_COUNTER_PACKETS))
+	return r.each(ctx, family, ruleset.AskedTableName, set, func(element ruleset.Element, attributes []byte) {
+		frontend := model.Frontend{Addr: element.Key.Addr, Protocol: element.Key.Proto, Port: element.Key.Port}
+		if !frontend.Addr.IsValid() {
+			frontend.Addr = model.AnyAddr(family)
 		}
-		return nil
+		counter := attribute(attribute(attributes, unix.NFTA_SET_ELEM_EXPR), unix.NFTA_EXPR_DATA)
+		each(frontend, longOf(counter, unix.NFTA_COUNTER_PACKETS))
 	})
 }

@@ -79,9 +79,22 @@ func (r *reader) elements(ctx context.Context, family model.Family, set ruleset.
 func (r *reader) dump(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
 	var elements []ruleset.Element
 	seen := map[ruleset.Element]bool{}
-	err := r.ask(ctx, func(m *messages) {
+	err := r.each(ctx, family, ruleset.TableName, set, func(element ruleset.Element, _ []byte) {
+		if !seen[element] {
+			seen[element] = true
+			elements = append(elements, element)
+		}
+	})
+	return elements, err
+}
+
+// each calls found with the elements of a set in a table, each with the attributes of which it was read.
+func (r *reader) each(
+	ctx context.Context, family model.Family, table string, set ruleset.Set, found func(element ruleset.Element, attributes []byte),
+) error {
+	return r.ask(ctx, func(m *messages) {
 		m.table(unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, number(family))
-		m.text(unix.NFTA_SET_ELEM_LIST_TABLE, ruleset.TableName)
+		m.text(unix.NFTA_SET_ELEM_LIST_TABLE, table)
 		m.text(unix.NFTA_SET_ELEM_LIST_SET, set.Name)
 		m.end()
 	}, func(m message) error {
@@ -91,14 +104,10 @@ func (r *reader) dump(ctx context.Context, family model.Family, set ruleset.Set)
 			if err != nil {
 				return err
 			}
-			if !seen[element] {
-				seen[element] = true
-				elements = append(elements, element)
-			}
+			found(element, b)
 		}
 		return nil
 	})
-	return elements, err
 }
 
 // count returns how many elements the kernel says that a set has, and a negative number if it does not say.

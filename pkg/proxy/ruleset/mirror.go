@@ -15,10 +15,24 @@ import (
 // A Service is what it owned in the newest accepted plan. What several Services share (a lb-N chain, a ClusterIP of
 // several ports, a hairpin endpoint of two Services) is there as long as it has an owner, so owners are counted.
 type Mirror struct {
-	config       Config
+	holdings
+
+	config   Config
+	services map[model.ObjectName]Service
+	ports    map[model.Family]int
+	// leftover chains, sets and counters belong to no Service any more and still have to be swept out of the kernel.
+	leftoverChains   map[objectKey]bool
+	leftoverSets     map[objectKey]bool
+	leftoverCounters map[objectKey]bool
+	leftoverLists    map[listKey]bool
+	// sweeping is what the newest batch of Sweep removes.
+	sweeping sweep
+}
+
+// holdings are what the kernel holds beside what each Service owns. A Mirror has all of them, and a Plan those that it
+// touches, as they will be.
+type holdings struct {
 	surroundings Surroundings
-	services     map[model.ObjectName]Service
-	ports        map[model.Family]int
 	elements     map[elementKey]sharedElement
 	chains       map[objectKey]ownedChain
 	sets         map[objectKey]ownedSet
@@ -29,15 +43,22 @@ type Mirror struct {
 	numbers  map[numberKey]int
 	shards   map[shardKey]int
 	timeouts map[time.Duration]int
-	// late elements and leftover chains, sets and counters belong to no Service any more and still have to be swept out of
-	// the kernel.
-	late             map[objectKey]map[Tuple]Element // by set
-	leftoverChains   map[objectKey]bool
-	leftoverSets     map[objectKey]bool
-	leftoverCounters map[objectKey]bool
-	leftoverLists    map[listKey]bool
-	// sweeping is what the newest batch of Sweep removes.
-	sweeping sweep
+	// late are elements that belong to no Service any more, by set: the sweep deletes them.
+	late map[objectKey]map[Tuple]Element
+}
+
+func newHoldings() holdings {
+	return holdings{
+		elements: map[elementKey]sharedElement{},
+		chains:   map[objectKey]ownedChain{},
+		sets:     map[objectKey]ownedSet{},
+		lists:    map[listKey]ownedList{},
+		lengths:  map[lengthKey]int{},
+		numbers:  map[numberKey]int{},
+		shards:   map[shardKey]int{},
+		timeouts: map[time.Duration]int{},
+		late:     map[objectKey]map[Tuple]Element{},
+	}
 }
 
 type sweep struct {
@@ -77,18 +98,10 @@ type ownedSet struct {
 // newMirror returns the mirror of a kernel that holds nothing of ours.
 func newMirror(config Config) *Mirror {
 	return &Mirror{
+		holdings:         newHoldings(),
 		config:           config,
 		services:         map[model.ObjectName]Service{},
 		ports:            map[model.Family]int{},
-		elements:         map[elementKey]sharedElement{},
-		chains:           map[objectKey]ownedChain{},
-		sets:             map[objectKey]ownedSet{},
-		lists:            map[listKey]ownedList{},
-		lengths:          map[lengthKey]int{},
-		numbers:          map[numberKey]int{},
-		shards:           map[shardKey]int{},
-		timeouts:         map[time.Duration]int{},
-		late:             map[objectKey]map[Tuple]Element{},
 		leftoverChains:   map[objectKey]bool{},
 		leftoverSets:     map[objectKey]bool{},
 		leftoverCounters: map[objectKey]bool{},

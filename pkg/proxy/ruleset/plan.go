@@ -4,7 +4,6 @@ import (
 	"iter"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
@@ -22,18 +21,10 @@ type Plan struct {
 
 	config Config
 	// What the mirror will hold once the batch is accepted: absolute values for all keys the plan touches.
-	services     []Service
-	surroundings Surroundings
-	elements     map[elementKey]sharedElement
-	chains       map[objectKey]ownedChain
-	sets         map[objectKey]ownedSet
-	lists        map[listKey]ownedList
-	lengths      map[lengthKey]int
-	numbers      map[numberKey]int
-	shards       map[shardKey]int
-	timeouts     map[time.Duration]int
-	// late are the elements that are deleted by the sweep, reused those of an earlier plan that come back before it.
-	late   map[objectKey]map[Tuple]Element // by set
+	holdings
+
+	services []Service
+	// reused are the late elements of an earlier plan that come back before they are swept.
 	reused []elementKey
 	// emptied are the sets of which nothing is left to the sweep, because they are made anew.
 	emptied []objectKey
@@ -58,19 +49,8 @@ func (m *Mirror) Plan(wanted []Service, surroundings Surroundings) *Plan {
 
 func (m *Mirror) draft() *draft {
 	d := &draft{
-		mirror: m,
-		plan: &Plan{
-			config:   m.config,
-			elements: map[elementKey]sharedElement{},
-			chains:   map[objectKey]ownedChain{},
-			sets:     map[objectKey]ownedSet{},
-			lists:    map[listKey]ownedList{},
-			lengths:  map[lengthKey]int{},
-			numbers:  map[numberKey]int{},
-			shards:   map[shardKey]int{},
-			timeouts: map[time.Duration]int{},
-			late:     map[objectKey]map[Tuple]Element{},
-		},
+		mirror:  m,
+		plan:    &Plan{config: m.config, holdings: newHoldings()},
 		deletes: map[elementsKey][]Element{},
 		adds:    map[elementsKey][]Element{},
 	}

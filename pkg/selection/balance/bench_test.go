@@ -47,6 +47,34 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
+// BenchmarkMeasured makes of what was measured a demand, which each plan with it does: of three zones, with as many named nodes
+// as there may be; and of a zone for each node. Beside it stands the plan itself.
+func BenchmarkMeasured(b *testing.B) {
+	for _, size := range sizes[1:3] {
+		w := fleet(size.nodes, size.racks, size.endpoints, size.keys...)
+		zones, named := map[string]uint32{"a": 700_000, "b": 200_000, "c": 100_000}, map[string]uint32{}
+		for i := range 128 {
+			named[nodeIn(0, i)] = 1000
+		}
+		cells := w.cells("a-000")
+		b.Run(size.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				cells.Measured(zones, named)
+			}
+		})
+		demand, _ := cells.Measured(zones, named)
+		places := balance.NewPlaces(w.keys, w.endpoints, w.valueOf)
+		b.Run(size.name+"/plan", func(b *testing.B) {
+			b.ReportAllocs()
+			var plan balance.Plan
+			for b.Loop() {
+				plan.Make(demand, places, w.limit)
+			}
+		})
+	}
+}
+
 func BenchmarkPlaces(b *testing.B) {
 	for _, size := range sizes {
 		w := fleet(size.nodes, size.racks, size.endpoints, size.keys...)

@@ -87,13 +87,14 @@ func (s *Ends) Receive(ctx context.Context, each func(*Entry)) error {
 // Drain gives what is there already to each, and waits for nothing; for some time at most, for more may come without an end.
 // It is for the end of the program, when Receive has returned for the last time.
 func (s *Ends) Drain(most time.Duration, each func(*Entry)) error {
+	if err := s.socket.SetReadDeadline(time.Time{}); err != nil { // Receive may have set one
+		return err
+	}
+	s.reader.isDraining = true
+	defer func() { s.reader.isDraining = false }()
 	for began := time.Now(); time.Since(began) < most; {
-		// The poller of the runtime asks the socket before it waits, but not once its deadline is over.
-		if err := s.socket.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
-			return err
-		}
 		switch err := s.receive(each); {
-		case errors.Is(err, os.ErrDeadlineExceeded):
+		case errors.Is(err, unix.EAGAIN):
 			return nil
 		case err != nil && !errors.Is(err, ErrOverrun):
 			return err

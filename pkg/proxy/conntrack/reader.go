@@ -16,6 +16,8 @@ import (
 type reader struct {
 	raw    syscall.RawConn
 	buffer *[bufferSize]byte
+	// isDraining: where nothing is there to be read, the error is EAGAIN, and nobody waits.
+	isDraining bool
 }
 
 // bufferSize is more than the kernel puts into one datagram: 32 KiB, once it has seen that a reader has room for it.
@@ -33,13 +35,13 @@ func newReader(socket *netlink.Conn) (*reader, error) {
 
 func (r *reader) release() { buffers.Put(r.buffer) }
 
-// receive waits for a datagram.
+// receive waits for a datagram, unless it is draining.
 func (r *reader) receive() ([]byte, error) {
 	var n int
 	var failed error
 	err := r.raw.Read(func(fd uintptr) bool {
 		n, _, failed = unix.Recvfrom(int(fd), r.buffer[:], unix.MSG_DONTWAIT)
-		return failed != unix.EAGAIN && failed != unix.EINTR
+		return failed != unix.EAGAIN && failed != unix.EINTR || failed == unix.EAGAIN && r.isDraining
 	})
 	if err == nil {
 		err = failed

@@ -79,8 +79,8 @@ var gateSettings = []settingFlag{{
 func (f *stateFlags) register(flags *pflag.FlagSet, once string, settings ...[]settingFlag) {
 	f.settingFlags.register(flags, slices.Concat(append(settings, connectionSettings, gateSettings)...))
 	flags.StringVar(&f.manifests, "manifests", "",
-		"`PATH` of a folder with Services, EndpointSlices, Nodes and ServiceCIDRs in .yaml, .yml and .json files, as 'kubectl get -o yaml' "+
-			"prints them, or of one such file. "+once+"No API server is contacted then")
+		"`PATH` of a folder with Services, EndpointSlices, Nodes, ServiceCIDRs and ServiceDemands in .yaml, .yml and .json files, as "+
+			"'kubectl get -o yaml' prints them, or of one such file. "+once+"No API server is contacted then")
 	if f.asKubectl {
 		flags.StringVar(&f.context, "context", "", "`NAME` of the context in the kubeconfig (default: the current one)")
 	}

@@ -141,7 +141,9 @@ func TestTheWebhooksComponentLetsProxiesReadWhatWasMeasured(t *testing.T) {
 	var there rbacv1.Role
 	var bound rbacv1.ClusterRoleBinding
 	var boundThere rbacv1.RoleBinding
-	for kind, into := range map[string]any{"ClusterRole": &everywhere, "Role": &there, "ClusterRoleBinding": &bound, "RoleBinding": &boundThere} {
+	for kind, into := range map[string]any{
+		"ClusterRole": &everywhere, "Role": &there, "ClusterRoleBinding": &bound, "RoleBinding": &boundThere,
+	} {
 		theOnly(t, string(text), kind, into)
 	}
 	list := rbacv1.PolicyRule{

@@ -61,6 +61,7 @@ func (w *Watcher) logDemand() {
 	lease := &w.demandLease
 	log := w.options.Log.With("lease", lease.name())
 	switch lease.state {
+	case model.DemandUnknown:
 	case model.DemandUnpublished:
 		log.Warn("nobody publishes what was measured of Services, or the Lease may not be read: the demand of those that are to be " +
 			"planned with it is assumed; the component demand of the webhook's manifests brings a publisher, and the right to read it")

@@ -55,7 +55,8 @@ func newMeasuring(t *testing.T, services ...corev1.Service) *measuring {
 	t.Helper()
 	readMeasured(t)
 	m := &measuring{api: newAPI(time.Millisecond, services...), events: make(chan watch.Event), renewed: time.Now()}
-	leases, err := newClient(&rest.Config{Host: "api"}, &http.Client{Transport: m}, coordinationv1.SchemeGroupVersion, coordinationv1.AddToScheme)
+	config, through := &rest.Config{Host: "api"}, &http.Client{Transport: m}
+	leases, err := newClient(config, through, coordinationv1.SchemeGroupVersion, coordinationv1.AddToScheme)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +108,7 @@ func (m *measuring) RoundTrip(request *http.Request) (*http.Response, error) {
 			}
 		}()
 	}
-	if m.leaseErr == errAway || request.URL.Path != "/apis/coordination.k8s.io/v1/namespaces/publishers/leases/vicinity-demand" {
+	if errors.Is(m.leaseErr, errAway) || request.URL.Path != "/apis/coordination.k8s.io/v1/namespaces/publishers/leases/vicinity-demand" {
 		return nil, fmt.Errorf("%w, or it is asked for %s", errAway, request.URL)
 	}
 	answer, code := any(coordinationv1.Lease{
@@ -138,9 +139,9 @@ func (m *measuring) watcher(options Options) *Watcher {
 	return newWatcher(m.listWatches, options)
 }
 
-// measuredService returns a version of a Service that is planned with what was measured, or not.
-func measuredService(name string, version int, isMeasured bool) corev1.Service {
-	service := keyedService(name, version, "topology.kubernetes.io/zone, *")
+// measuredService returns a version of the Service "web" that is planned with what was measured, or not.
+func measuredService(version int, isMeasured bool) corev1.Service {
+	service := keyedService("web", version, "topology.kubernetes.io/zone, *")
 	service.Annotations[policy.MaxLoadAnnotation] = "120%"
 	if isMeasured {
 		service.Annotations[policy.ClientsAnnotation] = "measured"
@@ -176,12 +177,12 @@ func play(t *testing.T, services []corev1.Service, do func(*scene)) {
 	})
 }
 
-func (s *scene) start() { s.running = run(s.t, s.measuring.watcher) }
+func (s *scene) start() { s.running = run(s.t, s.watcher) }
 
 // edit makes the Service "web" one that is planned with what was measured, or not.
 func (s *scene) edit(isMeasured bool) {
 	s.version++
-	service := measuredService("web", s.version, isMeasured)
+	service := measuredService(s.version, isMeasured)
 	s.services <- watch.Event{Type: watch.Modified, Object: &service}
 }
 
@@ -255,7 +256,7 @@ func TestWhatWasMeasuredIsFollowedWhileAServiceNeedsIt(t *testing.T) {
 
 // TestAProxyThatStartsPlansAtOnceWithWhatWasMeasured: the first update waits until it is there.
 func TestAProxyThatStartsPlansAtOnceWithWhatWasMeasured(t *testing.T) {
-	play(t, []corev1.Service{measuredService("web", 1, true)}, func(s *scene) {
+	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
 		s.leaseErr = errAway
 		s.start()
 		s.expect("the API server does not say", nodes.Patience-3*time.Second, "")
@@ -270,7 +271,7 @@ func TestAProxyThatStartsPlansAtOnceWithWhatWasMeasured(t *testing.T) {
 
 // TestAProxyThatStartsWaitsNotForEver for what was measured.
 func TestAProxyThatStartsWaitsNotForEver(t *testing.T) {
-	play(t, []corev1.Service{measuredService("web", 1, true)}, func(s *scene) {
+	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
 		s.leaseErr = errAway
 		s.start()
 		s.expect("it waits", nodes.Patience-tick, "")
@@ -285,7 +286,7 @@ func TestAProxyThatStartsWaitsNotForEver(t *testing.T) {
 
 // TestWhatWasMeasuredGetsTooOld when nobody publishes any more, and counts again when somebody does.
 func TestWhatWasMeasuredGetsTooOld(t *testing.T) {
-	play(t, []corev1.Service{measuredService("web", 1, true)}, func(s *scene) {
+	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
 		s.start()
 		s.expect("somebody publishes", servicedemand.GoodFor-time.Second, "counts demand/web:1 service/web:80")
 		s.expect("nobody has for an hour", 2*leaseEvery+time.Second, "stale")
@@ -303,7 +304,7 @@ func TestWhatWasMeasuredGetsTooOld(t *testing.T) {
 
 // TestWhatWasMeasuredStaysWhileTheAPIServerIsAway, and when it is back before the publisher is.
 func TestWhatWasMeasuredStaysWhileTheAPIServerIsAway(t *testing.T) {
-	play(t, []corev1.Service{measuredService("web", 1, true)}, func(s *scene) {
+	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
 		s.start()
 		s.expect("a start", time.Minute, "counts demand/web:1 service/web:80")
 		for _, away := range []error{errAway, apierrors.NewInternalError(errAway), apierrors.NewUnauthorized("who are you?")} {
@@ -330,7 +331,7 @@ func TestWhereNobodyPublishesTheLeaseAloneIsRead(t *testing.T) {
 		"it is gone for a while": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, []corev1.Service{measuredService("web", 1, true)}, func(s *scene) {
+			play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
 				switch name {
 				case "it is gone for a while":
 					s.start()
@@ -369,7 +370,7 @@ func TestServiceDemandsThatCannotBeListedHoldNothingUp(t *testing.T) {
 		"there is no such kind": apierrors.NewNotFound(demands, ""), "they may not be listed": apierrors.NewForbidden(demands, "", nil),
 	} {
 		t.Run(name, func(t *testing.T) {
-			play(t, []corev1.Service{measuredService("web", 1, true)}, func(s *scene) {
+			play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
 				s.listErr = err
 				s.isAlive = true
 				s.start()
@@ -388,6 +389,8 @@ func TestServiceDemandsThatCannotBeListedHoldNothingUp(t *testing.T) {
 // TestLoadReadsWhatWasMeasured as Run does, if a Service needs it; and says what it could not read.
 func TestLoadReadsWhatWasMeasured(t *testing.T) {
 	demands := schema.GroupResource{Group: servicedemand.Group.Group, Resource: servicedemand.Resource}
+	missing, forbidden := apierrors.NewNotFound(demands, ""), apierrors.NewForbidden(demands, "", nil)
+	anHourAgo := time.Now().Add(-time.Hour)
 	for name, test := range map[string]struct {
 		prepare    func(*measuring)
 		isAsAlways bool
@@ -397,15 +400,15 @@ func TestLoadReadsWhatWasMeasured(t *testing.T) {
 	}{
 		"no Service needs it":    {func(*measuring) {}, true, "service/web:80", 0, ""},
 		"it counts":              {func(*measuring) {}, false, "counts demand/web:1 service/web:80", 1, ""},
-		"it is too old":          {func(m *measuring) { m.renewed = m.renewed.Add(-time.Hour) }, false, "demand/web:1 service/web:80 stale", 1, ""},
-		"nobody publishes":       {func(m *measuring) { m.leaseErr = apierrors.NewNotFound(demands, "") }, false, "service/web:80 unpublished", 0, ""},
-		"there is no such kind":  {func(m *measuring) { m.listErr = apierrors.NewNotFound(demands, "") }, false, "service/web:80 unpublished", 1, ""},
-		"they may not be listed": {func(m *measuring) { m.listErr = apierrors.NewForbidden(demands, "", nil) }, false, "service/web:80 unpublished", 1, ""},
+		"it is too old":          {func(m *measuring) { m.renewed = anHourAgo }, false, "demand/web:1 service/web:80 stale", 1, ""},
+		"nobody publishes":       {func(m *measuring) { m.leaseErr = missing }, false, "service/web:80 unpublished", 0, ""},
+		"there is no such kind":  {func(m *measuring) { m.listErr = missing }, false, "service/web:80 unpublished", 1, ""},
+		"they may not be listed": {func(m *measuring) { m.listErr = forbidden }, false, "service/web:80 unpublished", 1, ""},
 		"the API server is away": {func(m *measuring) { m.leaseErr = errAway }, false, "", 0, "reading Lease publishers/vicinity-demand"},
 		"it fails":               {func(m *measuring) { m.listErr = errAway }, false, "", 1, "listing servicedemands"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newMeasuring(t, measuredService("web", 1, !test.isAsAlways))
+			m := newMeasuring(t, measuredService(1, !test.isAsAlways))
 			m.objects = []servicedemand.ServiceDemand{demandOf("web", 1)}
 			test.prepare(m)
 			w := m.watcher(Options{View: convert.View{Node: "self"}, Log: slog.New(slog.DiscardHandler)})

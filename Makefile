@@ -73,7 +73,7 @@ test-arm64: ## Run the tests that need no kernel as programs for arm64 (needs qe
 lint: ## Run golangci-lint
 	$(AS_BUILT) go tool -modfile=.lint/go.mod golangci-lint run
 
-bench: root ## Measure syncs, whole daemons, idle ones too, accounting, the webhook, DNS and xDS, and print tables (needs root)
+bench: root ## Measure syncs, whole daemons, idle ones too, accounting, the webhook, DNS, xDS and demand, and print tables (needs root)
 	go test -run '^$$' -bench . -benchtime 3x -timeout 60m ./e2e/bench
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/bench/daemons
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/bench/webhook
@@ -81,6 +81,7 @@ bench: root ## Measure syncs, whole daemons, idle ones too, accounting, the webh
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/reachability
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/dns
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/xds
+	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/demand
 
 # Judges of xDS that CI does not have, and one that takes a cluster of its own: it runs none of them.
 xds-grpc-js: ## Dial by xDS with grpc-js, which npm installs first (needs node)

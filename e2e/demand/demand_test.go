@@ -3,11 +3,10 @@
 package demand_test
 
 import (
-	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
-	"log/slog"
+	"maps"
 	"net/http"
 	"net/netip"
 	"os/exec"
@@ -20,7 +19,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
@@ -69,7 +67,9 @@ func newTown(t *testing.T) *town {
 	c.control, err = network.AddHost("control-plane", c.nodes[0])
 	must.Succeed(t, err)
 	c.api = site.New(t, site.Config{On: c.control.Namespace})
-	for _, file := range []string{"access.yaml", "webhook/access.yaml", "webhook/components/demand/access.yaml"} {
+	for _, file := range []string{
+		"access.yaml", "webhook/access.yaml", "webhook/components/demand/servicedemands.yaml", "webhook/components/demand/access.yaml",
+	} {
 		c.api.Kubectl(t, "apply", "-f", filepath.Join("..", "..", "manifests", file))
 	}
 	c.write(t)
@@ -113,6 +113,9 @@ type replica struct {
 	mutex  sync.Mutex
 	rounds []demand.Round
 	ended  int
+	writes map[string]int
+	failed int
+	waits  demand.Waiting
 }
 
 func (r *replica) Measured(round demand.Round) {
@@ -127,7 +130,44 @@ func (r *replica) LeadEnded() {
 	r.ended++
 }
 
-func (*replica) MeasureFailed() {}
+func (r *replica) MeasureFailed() {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.failed++
+}
+
+func (r *replica) Waits(waiting demand.Waiting) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.waits = waiting
+}
+
+func (r *replica) Published(operation string) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	r.writes[operation]++
+}
+
+// written returns how many objects were created, updated and deleted.
+func (r *replica) written() map[string]int {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return maps.Clone(r.writes)
+}
+
+// waiting returns what waits to be published.
+func (r *replica) waiting() demand.Waiting {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return r.waits
+}
+
+// failures returns how often something failed.
+func (r *replica) failures() int {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return r.failed
+}
 
 // last returns the last round, and how many there were.
 func (r *replica) last() (round demand.Round, rounds int) {
@@ -142,24 +182,10 @@ func (r *replica) last() (round demand.Round, rounds int) {
 // start starts a replica with the rights of the webhook's account.
 func (c *town) start(t *testing.T, identity string, tellAfter time.Duration) *replica {
 	t.Helper()
-	r := &replica{log: logs.New(t, identity)}
-	config := c.api.Account(t, system, "vicinity-webhook")
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() {
-		ended <- demand.Run(ctx, config, demand.Options{
-			Namespace: system, Identity: identity, Account: account,
-			Proxies: types.NamespacedName{Namespace: "kube-system", Name: "vicinity-proxy"},
-			Puller:  demand.NewPuller(port, site.Client(c.control.Namespace).Transport.(*http.Transport).DialContext),
-			Log:     slog.New(slog.NewTextHandler(r.log, nil)), Observer: r, Every: often, TellAfter: tellAfter,
-		})
-	}()
-	r.end = sync.OnceFunc(func() {
-		cancel()
-		must.Succeed(t, <-ended)
+	dial := site.Client(c.control.Namespace).Transport.(*http.Transport).DialContext
+	return startReplica(t, c.api, identity, demand.Options{
+		Puller: demand.NewPuller(port, dial), Every: often, TellAfter: tellAfter,
 	})
-	t.Cleanup(r.end)
-	return r
 }
 
 // dial lets pods connect to the Service again and again, each so often in a turn, until the test ends.

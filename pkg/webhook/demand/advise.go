@@ -85,8 +85,8 @@ func (a *adviser) advise(ctx context.Context, now time.Time, round Round, servic
 // advice says what is wrong, and what would mend it. The name of a zone is a label's value: 63 bytes at most.
 func advice(report Report) string {
 	return fmt.Sprintf("%s make %.0f %% of the %.0f new connections a minute, and the bound on load is planned for %.0f %%: "+
-		"endpoints near them may get %.1f times what it allows. Name the clients with the annotation %s, or "+
-		"label the Nodes that ask more with %s.", who(report.Zone), 100*report.Parts[report.Zone], report.ConnectionsPerMinute,
+		"endpoints near them may get %.1f times what it allows. Name the clients with the annotation %s, or set it to \"measured\"; "+
+		"or label the Nodes that ask more with %s.", who(report.Zone), 100*report.Parts[report.Zone], report.ConnectionsPerMinute,
 		100*report.Assumed[report.Zone], report.OffBy, policy.ClientsAnnotation, policy.DemandLabel)
 }
 

@@ -74,7 +74,7 @@ func TestManyOwnersAreToldInTurns(t *testing.T) {
 func TestTheAdviceSaysWhatIsWrongAndWhatToWrite(t *testing.T) {
 	const want = "Clients in zone zone-b make 80 % of the 6000 new connections a minute, and the bound on load is planned for 30 %: " +
 		"endpoints near them may get 2.7 times what it allows. Name the clients with the annotation vicinity.dev/clients, or " +
-		"label the Nodes that ask more with vicinity.dev/demand."
+		"set it to \"measured\"; or label the Nodes that ask more with vicinity.dev/demand."
 	report := offBy(2.7, 6000).Services["shop/web"]
 	if got := advice(report); got != want {
 		t.Errorf("the advice is\n%s\nwant\n%s", got, want)
@@ -98,6 +98,19 @@ func TestHowManyNodesAreHeard(t *testing.T) {
 	} {
 		if got := hearingOf(c.round, c.silence); got != want {
 			t.Errorf("%+v: %q, want %q", c.round, got, want)
+		}
+	}
+}
+
+func TestWhenThePublishedDemandIsConfirmed(t *testing.T) {
+	for want, rounds := range map[bool][]Round{
+		true:  {{Heard: 10, Nodes: 10}, {Heard: 9, Nodes: 10}},
+		false: {{}, {Heard: 8, Nodes: 10}, {Heard: 99, Nodes: 100, IsPaused: true}, {Nodes: 10}},
+	} {
+		for _, round := range rounds {
+			if hearsEnough(round) != want {
+				t.Errorf("%+v: confirmed: %t, want %t", round, !want, want)
+			}
 		}
 	}
 }

@@ -108,7 +108,7 @@ func (s *state) strangers() map[string]string {
 	said := map[string]string{}
 	for name, object := range s.objects {
 		if !isOurs(object) {
-			said[name] = fmt.Sprintf("somebody else wrote it, for it lacks the label %s=%s: it stays, and so does what it says", managedBy, publisher)
+			said[name] = fmt.Sprintf("somebody else wrote it, for it lacks the label %s=%s: it stays as it is", managedBy, publisher)
 		}
 	}
 	return said

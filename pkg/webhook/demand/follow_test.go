@@ -115,8 +115,13 @@ func TestAZoneOfWhichLessThanHalfIsHeardEndsTheNews(t *testing.T) {
 		f.silent[name] = true
 	}
 	f.zone("b", 100) // which nobody may learn from the one that is left
-	if during := f.run(15 * time.Minute); !during.IsPaused || during.Silent != "b" || during.Services["shop/web"].OffBy > 4 {
+	f.web = demand.Service{IsPublished: true}
+	during := f.run(15 * time.Minute)
+	if !during.IsPaused || during.Silent != "b" || during.Services["shop/web"].OffBy > 4 {
 		t.Errorf("silent is %q, off by %.2f; before it was %.2f", during.Silent, during.Services["shop/web"].OffBy, before)
+	}
+	if len(during.Decided) > 0 {
+		t.Errorf("it is to be published: %v", during.Decided)
 	}
 	if after := f.run(15 * time.Minute); len(after.Services) != 0 {
 		t.Errorf("after half an hour it is said: %v", after.Services)

@@ -93,10 +93,10 @@ func found(reason Reason, off float64) Report {
 	}}
 }
 
-// written returns the object of a Service, as it would be there.
-func written(t *testing.T, name, uid string) *servicedemand.ServiceDemand {
+// written returns the object of shop/web, as it would be there.
+func written(t *testing.T, uid string) *servicedemand.ServiceDemand {
 	t.Helper()
-	object, err := describe(service(name, uid), nil, found(First, 2).Decision, Round{Heard: 9, Nodes: 10}, midnight)
+	object, err := describe(service("web", uid), nil, found(First, 2).Decision, Round{Heard: 9, Nodes: 10}, midnight)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestAnObjectSaysWhatWasFound(t *testing.T) {
 		Nodes: []servicedemand.Node{{Node: "node-1", Asks: 125_000}}, NodesHeard: 9, NodesAll: 10, ConnectionsPerMinute: 600,
 		Since: metav1.NewTime(midnight),
 	}
-	got := written(t, "web", "1")
+	got := written(t, "1")
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the object (-want +got):\n%s", diff)
 	}
@@ -125,9 +125,9 @@ func TestAnObjectSaysWhatWasFound(t *testing.T) {
 
 // TestWhatIsWritten: and what is not.
 func TestWhatIsWritten(t *testing.T) {
-	foreign := written(t, "web", "1")
+	foreign := written(t, "1")
 	foreign.Labels = nil
-	unasked := seen(map[string]string{"web": "1"}, written(t, "web", "1"))
+	unasked := seen(map[string]string{"web": "1"}, written(t, "1"))
 	unasked.services["shop/web"] = service("web", "1", policy.ClientsAnnotation, "shop/front")
 	many := found(First, 2)
 	many.Parts = map[string]float64{}
@@ -142,11 +142,11 @@ func TestWhatIsWritten(t *testing.T) {
 	}{
 		{"the first time", seen(map[string]string{"web": "1"}), found(First, 2), "create 2"},
 		{"few connections", seen(map[string]string{"web": "1"}), found(TooFew, 0), ""},
-		{"as before", seen(map[string]string{"web": "1"}, written(t, "web", "1")), found(AsBefore, 1), ""},
-		{"something else", seen(map[string]string{"web": "1"}, written(t, "web", "1")), found(Differs, 3), "update 3"},
-		{"the end", seen(map[string]string{"web": "1"}, written(t, "web", "1")), found(Ended, 1), "delete 1"},
-		{"of an earlier Service of that name", seen(map[string]string{"web": "2"}, written(t, "web", "1")), found(First, 2), "delete +Inf"},
-		{"the Service is gone", seen(nil, written(t, "web", "1")), Report{}, "delete +Inf"},
+		{"as before", seen(map[string]string{"web": "1"}, written(t, "1")), found(AsBefore, 1), ""},
+		{"something else", seen(map[string]string{"web": "1"}, written(t, "1")), found(Differs, 3), "update 3"},
+		{"the end", seen(map[string]string{"web": "1"}, written(t, "1")), found(Ended, 1), "delete 1"},
+		{"of an earlier Service of that name", seen(map[string]string{"web": "2"}, written(t, "1")), found(First, 2), "delete +Inf"},
+		{"the Service is gone", seen(nil, written(t, "1")), Report{}, "delete +Inf"},
 		{"its owner no longer asks for it", unasked, Report{}, "delete +Inf"},
 		{"somebody else's", seen(map[string]string{"web": "1"}, foreign), found(First, 2), ""},
 		{"too many zones", seen(map[string]string{"web": "1"}), many, "at most 64"},
@@ -172,8 +172,8 @@ func TestWhatIsWritten(t *testing.T) {
 
 // TestAnObjectHasAsManyBytesAsInAWatch: within some, for an object that the API server has not seen.
 func TestAnObjectHasAsManyBytesAsInAWatch(t *testing.T) {
-	small := rewrite{after: written(t, "web", "83e8bd0e-6a9d-4a3f-a7d1-2d2b9a1d3c11")}
-	large := written(t, "web", "83e8bd0e-6a9d-4a3f-a7d1-2d2b9a1d3c11")
+	small := rewrite{after: written(t, "83e8bd0e-6a9d-4a3f-a7d1-2d2b9a1d3c11")}
+	large := written(t, "83e8bd0e-6a9d-4a3f-a7d1-2d2b9a1d3c11")
 	for number := range 128 {
 		large.Nodes = append(large.Nodes, servicedemand.Node{Node: fmt.Sprintf("ip-10-0-%03d-17.example.internal", number), Asks: 7000})
 	}
@@ -218,6 +218,7 @@ func TestWhichServicesHaveTheirBusyNodesNamed(t *testing.T) {
 	keys := func(keys string) *corev1.Service {
 		return service("web", "1", policy.TopologyKeysAnnotation, keys, policy.ClientsAnnotation, "measured")
 	}
+	namesNodes := (&Options{}).namesNodes
 	got := map[string]bool{
 		"PreferSameNode": namesNodes(sameNode), "PreferSameZone": namesNodes(sameZone),
 		"hostname": namesNodes(keys(corev1.LabelHostname + ",*")), "zone": namesNodes(keys(corev1.LabelTopologyZone + ",*")),

@@ -171,6 +171,9 @@ func (l *leader) lead(ctx context.Context, config *rest.Config) error {
 			return fmt.Errorf("follow objects: %w", err)
 		}
 	}
+	if _, err := l.publishing.list(ctx); err != nil && !errors.Is(err, errNotListed) {
+		return fmt.Errorf("follow ServiceDemands: %w", err)
+	}
 	ended := make(chan error, 2)
 	go func() { ended <- objects.Start(ctx) }()
 	go func() { ended <- l.publishing.objects.Start(ctx) }()
@@ -213,26 +216,52 @@ func (l *leader) report(ctx context.Context, err error) {
 
 // round asks all proxies once, and returns when to begin the next round.
 func (l *leader) round(ctx context.Context) (interval time.Duration, err error) {
-	interval = cmp.Or(l.options.Every, every)
 	nodes, targets, err := l.nodes(ctx)
+	interval = l.interval(len(nodes))
 	if err != nil {
 		return interval, err
 	}
-	if l.options.Every == 0 && len(nodes) > manyNodes {
-		interval = everyLarge
-	}
-	shown, err := l.token.get(ctx, time.Now())
+	silence, err := l.pull(ctx, targets, interval)
 	if err != nil {
 		return interval, err
 	}
-	over := time.Duration(spread * float64(interval))
-	silence := l.options.Puller.Pull(ctx, shown, targets, over, func(node string, page demandpage.Page) {
-		l.follower.Heard(node, time.Now(), page)
-	})
 	services, err := l.services(ctx)
 	if err != nil || ctx.Err() != nil {
 		return interval, err
 	}
+	now := time.Now()
+	round, err := l.conclude(ctx, now, interval, nodes, len(targets), services)
+	l.measured++
+	l.tellHearing(round, silence)
+	maps.DeleteFunc(round.Services, func(name string, _ Report) bool { return !l.options.assumes(services[name]) })
+	l.options.Observer.Measured(round)
+	return interval, errors.Join(err, l.adviser.advise(ctx, now, round, services))
+}
+
+// interval is how often so many nodes' proxies are asked.
+func (l *leader) interval(nodes int) time.Duration {
+	if nodes > manyNodes {
+		return cmp.Or(l.options.Every, everyLarge)
+	}
+	return cmp.Or(l.options.Every, every)
+}
+
+// pull asks the proxies.
+func (l *leader) pull(ctx context.Context, targets []Target, interval time.Duration) (Silence, error) {
+	shown, err := l.token.get(ctx, time.Now())
+	if err != nil {
+		return Silence{}, err
+	}
+	over := time.Duration(spread * float64(interval))
+	return l.options.Puller.Pull(ctx, shown, targets, over, func(node string, page demandpage.Page) {
+		l.follower.Heard(node, time.Now(), page)
+	}), nil
+}
+
+// conclude sums up what was heard, and begins to publish it.
+func (l *leader) conclude(
+	ctx context.Context, now time.Time, interval time.Duration, nodes []Node, proxies int, services map[string]*corev1.Service,
+) (Round, error) {
 	objects, canPublish := l.publishing.read(ctx)
 	seen := &state{services, l.options.isMeasured, objects}
 	for name := range objects {
@@ -240,16 +269,11 @@ func (l *leader) round(ctx context.Context) (interval time.Duration, err error) 
 			l.follower.Follow(name)
 		}
 	}
-	now := time.Now()
-	round := l.follower.Round(now, nodes, seen.known(namesNodes))
-	if canPublish {
-		err = l.publishing.publish(ctx, now, interval, len(targets), seen, round)
+	round := l.follower.Round(now, nodes, seen.known(l.options.namesNodes))
+	if !canPublish {
+		return round, nil
 	}
-	l.measured++
-	l.tellHearing(round, silence)
-	maps.DeleteFunc(round.Services, func(name string, _ Report) bool { return !l.options.assumes(services[name]) })
-	l.options.Observer.Measured(round)
-	return interval, errors.Join(err, l.adviser.advise(ctx, now, round, services))
+	return round, l.publishing.publish(ctx, now, interval, proxies, seen, round)
 }
 
 // nodes returns all nodes, and where the proxies of those are that have one.

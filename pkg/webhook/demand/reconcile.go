@@ -2,6 +2,7 @@ package demand
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -32,6 +33,7 @@ type reconciler struct {
 	planner planner
 	writing sync.WaitGroup
 	told    map[string]string // what was said last of an object, by namespace and name
+	isBlind bool              // it was said that ServiceDemands cannot be read
 }
 
 // newReconciler returns one that has not looked yet. Its cache has to be started.
@@ -60,23 +62,37 @@ func newReconciler(config *rest.Config, options Options, leases coordinationclie
 	}, nil
 }
 
+// errNotListed: which ServiceDemands there are is not known yet.
+var errNotListed = errors.New("they are not listed yet")
+
 // read returns the objects that there are, by namespace and name, after all writes of the last round; false as long as nobody
 // knows which they are.
 func (r *reconciler) read(ctx context.Context) (map[string]*servicedemand.ServiceDemand, bool) {
 	r.writing.Wait()
+	all, err := r.list(ctx)
+	if err != nil && ctx.Err() == nil && !r.isBlind {
+		r.log.Warn("publishing demand waits until ServiceDemands can be listed: is the component demand applied?", "error", err)
+	}
+	r.isBlind = err != nil
+	objects := make(map[string]*servicedemand.ServiceDemand, len(all))
+	for i := range all {
+		objects[all[i].Namespace+"/"+all[i].Name] = &all[i]
+	}
+	return objects, err == nil
+}
+
+// list returns what the cache has, and has it follow ServiceDemands. It does not wait for what the API server does not answer.
+func (r *reconciler) list(ctx context.Context) ([]servicedemand.ServiceDemand, error) {
 	informer, err := r.objects.GetInformer(ctx, &servicedemand.ServiceDemand{}, cache.BlockUntilSynced(false))
-	if err != nil || !informer.HasSynced() {
-		return nil, false
+	if err != nil {
+		return nil, err
+	}
+	if !informer.HasSynced() {
+		return nil, errNotListed
 	}
 	var all servicedemand.List
-	if err := r.objects.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, false
-	}
-	objects := make(map[string]*servicedemand.ServiceDemand, len(all.Items))
-	for i := range all.Items {
-		objects[all.Items[i].Namespace+"/"+all.Items[i].Name] = &all.Items[i]
-	}
-	return objects, true
+	err = r.objects.List(ctx, &all, client.UnsafeDisableDeepCopy)
+	return all.Items, err
 }
 
 // publish begins to write what a round found, as far as the budget goes, and says in the Lease that what is published is so.
@@ -95,7 +111,7 @@ func (r *reconciler) publish(ctx context.Context, now time.Time, interval time.D
 		return !isWanted && !isStranger
 	})
 	for key, text := range strangers {
-		r.tell(key, slog.LevelWarn, text)
+		r.tell(ctx, key, slog.LevelWarn, text)
 	}
 	writes, waiting := r.planner.plan(now, interval, proxies, changes)
 	r.observer.Waits(waiting)
@@ -142,14 +158,14 @@ func (r *reconciler) write(ctx context.Context, key string, w rewrite) {
 		// Somebody else wrote; the cache will say what.
 	default:
 		r.observer.MeasureFailed()
-		r.tell(key, slog.LevelError, fmt.Sprintf("%s it: %v", operation, err))
+		r.tell(ctx, key, slog.LevelError, fmt.Sprintf("%s it: %v", operation, err))
 	}
 }
 
 // tell logs something about an object once.
-func (r *reconciler) tell(key string, level slog.Level, text string) {
+func (r *reconciler) tell(ctx context.Context, key string, level slog.Level, text string) {
 	if r.told[key] != text {
 		r.told[key] = text
-		r.log.Log(context.Background(), level, "publishing demand: a ServiceDemand is not as it should be", "object", key, "reason", text)
+		r.log.Log(ctx, level, "publishing demand: a ServiceDemand is not as it should be", "object", key, "reason", text)
 	}
 }

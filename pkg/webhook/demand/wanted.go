@@ -15,24 +15,29 @@ func (o *Options) isMeasured(service *corev1.Service) bool {
 	return endsInMeasured(clients) || o.MeasuredByDefault && !namesClients
 }
 
+// endsInMeasured reports whether the last of a list of clients is the word.
+func endsInMeasured(clients string) bool {
+	return strings.TrimSpace(clients[strings.LastIndex(clients, ",")+1:]) == "measured"
+}
+
 // assumes reports whether bounds are planned for a demand that is known here, with which measurements are compared. Which
 // endpoints the clients have that a Service names is not known.
 func (o *Options) assumes(service *corev1.Service) bool {
 	return service.Annotations[policy.ClientsAnnotation] == "" && !o.isMeasured(service)
 }
 
-// endsInMeasured reports whether the last of a list of clients is the word.
-func endsInMeasured(clients string) bool {
-	return strings.TrimSpace(clients[strings.LastIndex(clients, ",")+1:]) == "measured"
+// namesNodes reports whether a Service prefers endpoints on the client's node, so that it matters which nodes are busy.
+func (o *Options) namesNodes(service *corev1.Service) bool {
+	return slices.Contains(o.topologyOf(service).Keys, policy.Hostname)
 }
 
-// namesNodes reports whether a Service prefers endpoints on the client's node, so that it matters which nodes are busy. Proxies
-// count of no Service without a bound; here it is not known which bound is the cluster's.
-func namesNodes(service *corev1.Service) bool {
+// topologyOf returns what a Service says. Proxies count of no Service without a bound; here it is not known which bound is the
+// cluster's, so that there always is one.
+func (o *Options) topologyOf(service *corev1.Service) policy.Topology {
 	words := policy.Words{Namespace: service.Namespace, Annotations: service.Annotations, DefaultMaxLoad: policy.UsualMaxLoad}
 	if service.Spec.TrafficDistribution != nil {
 		words.TrafficDistribution = *service.Spec.TrafficDistribution
 	}
 	topology, _ := policy.Parse(words)
-	return slices.Contains(topology.Keys, policy.Hostname)
+	return topology
 }

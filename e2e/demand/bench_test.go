@@ -1,0 +1,347 @@
+package demand_test
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/received"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+)
+
+const (
+	measuredServices = 1000
+	// rounds are measured, after the first one, which hands out cursors.
+	rounds = 2
+	// perSecond is how often a node asks each of its Services; those of zone b ask busier times as often.
+	perSecond, busierZone = 0.2, 4
+)
+
+// proxiesOf is the environment variable that has the test program answer for proxies, each asked for so many Services.
+const proxiesOf = "VICINITY_PROXIES_ASKED"
+
+func TestMain(m *testing.M) {
+	if asked, is := os.LookupEnv(proxiesOf); is {
+		if err := answerForProxies(asked); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// measuredNodes may be given, for a quick look.
+func measuredNodes(b *testing.B) int {
+	b.Helper()
+	count, err := strconv.Atoi(cmp.Or(os.Getenv("VICINITY_NODES"), "5000"))
+	must.Succeed(b, err)
+	return count
+}
+
+// zoneOf is the zone of a node: three of one size.
+func zoneOf(number int) string { return string(rune('a' + number%3)) }
+
+// serviceName is one of those that are asked. Namespaces have ten each.
+func serviceName(number int) (namespace, name string) {
+	return fmt.Sprintf("shop-%02d", number/10), fmt.Sprintf("web-%d", number%10)
+}
+
+// BenchmarkFiveThousandProxies: what the leader needs for real pages, over TLS, and what a proxy receives of what it publishes.
+// The proxies are another process.
+func BenchmarkFiveThousandProxies(b *testing.B) {
+	nodes := measuredNodes(b)
+	zones := make([]string, nodes)
+	c := &pretended{api: newSite(b)}
+	c.install(b, nil)
+	for number := range zones {
+		zones[number] = zoneOf(number)
+	}
+	c.fill(b, zones)
+	for _, each := range []struct {
+		name  string
+		asked int  // Services by each node
+		isNew bool // nothing is published before
+	}{
+		{"each asks 1000, at rest", 1000, false},
+		// 83 nodes of zone b ask much more than others of it, and are named.
+		{"each asks 50, nothing is published yet", 50, true},
+	} {
+		b.Run(each.name, func(b *testing.B) {
+			if each.isNew {
+				c.withdraw(b)
+			} else {
+				c.publishAll(b)
+			}
+			port := startProxies(b, each.asked)
+			for b.Loop() {
+				c.measure(b, port, nodes)
+			}
+		})
+	}
+}
+
+// fill writes Nodes, where their proxies are, and the Services, many at once.
+func (c *pretended) fill(b *testing.B, zones []string) {
+	b.Helper()
+	config := rest.CopyConfig(c.api.AdminConfig())
+	config.QPS = -1
+	writer, err := client.New(config, client.Options{})
+	must.Succeed(b, err)
+	all := nodesAndSlices(zones)
+	for number := range measuredServices {
+		namespace, name := serviceName(number)
+		if number%10 == 0 {
+			must.Succeed(b, writer.Create(b.Context(), objects.Namespace(namespace, nil, nil)))
+		}
+		service := objects.Service(namespace, name, objects.Annotated(policy.ClientsAnnotation, "measured"),
+			objects.Annotated(policy.TopologyKeysAnnotation, corev1.LabelHostname+","+corev1.LabelTopologyZone+",*"),
+			objects.Annotated(policy.MaxLoadAnnotation, "120%"))
+		all = append(all, service)
+	}
+	many(b, len(all), func(number int) error { return writer.Create(b.Context(), all[number]) })
+}
+
+// many does something so many times, some at once.
+func many(b *testing.B, count int, do func(number int) error) {
+	b.Helper()
+	const atOnce = 16
+	var working sync.WaitGroup
+	for worker := range atOnce {
+		working.Go(func() {
+			for number := worker; number < count; number += atOnce {
+				if err := do(number); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	working.Wait()
+	if b.Failed() {
+		b.FailNow()
+	}
+}
+
+// withdraw deletes what is published.
+func (c *pretended) withdraw(b *testing.B) {
+	b.Helper()
+	for number := range measuredServices / 10 {
+		namespace, _ := serviceName(10 * number)
+		must.Succeed(b, c.client.DeleteAllOf(b.Context(), &servicedemand.ServiceDemand{}, client.InNamespace(namespace)))
+	}
+}
+
+// publishAll publishes what is asked, as a publisher before would have.
+func (c *pretended) publishAll(b *testing.B) {
+	b.Helper()
+	c.withdraw(b)
+	var services corev1.ServiceList
+	reader, err := client.New(c.api.AdminConfig(), client.Options{})
+	must.Succeed(b, err)
+	must.Succeed(b, reader.List(b.Context(), &services))
+	config := rest.CopyConfig(c.api.AdminConfig())
+	config.QPS = -1
+	writer, err := client.New(config, client.Options{Scheme: c.client.Scheme()})
+	must.Succeed(b, err)
+	many(b, len(services.Items), func(number int) error {
+		service := &services.Items[number]
+		if service.Annotations[policy.ClientsAnnotation] == "" {
+			return nil
+		}
+		const part = servicedemand.Million / (2 + busierZone)
+		object := demandOf(service.Namespace, service.Name, nil)
+		object.Zones = []servicedemand.Zone{{Zone: "a", Asks: part}, {Zone: "b", Asks: busierZone * part}, {Zone: "c", Asks: part}}
+		object.Labels = map[string]string{"app.kubernetes.io/managed-by": "vicinity-webhook"}
+		object.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: service.Name, UID: service.UID}}
+		return writer.Create(b.Context(), object)
+	})
+}
+
+// measure lets a leader work for some rounds.
+func (c *pretended) measure(b *testing.B, port uint16, nodes int) {
+	b.Helper()
+	var bytes received.Bytes
+	defer c.watch(b, &bytes)()
+	c.port = port
+	r := c.start(b, "one", func(o *demand.Options) { o.Every = 0 })
+	defer r.end()
+	wait.Within(b, 10*time.Minute, "the first round", func() bool { _, ended := r.last(); return ended >= 1 })
+	cpu, began, first, writes := processor(b), time.Now(), bytes.Load(), total(r.written())
+	wait.Within(b, 20*time.Minute, "more rounds", func() bool {
+		time.Sleep(10 * time.Millisecond)
+		_, ended := r.last()
+		return ended >= 1+rounds
+	})
+	took := time.Since(began)
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	b.ReportMetric(100*(processor(b)-cpu).Seconds()/took.Seconds(), "%-of-a-core")
+	b.ReportMetric(float64(memory.HeapInuse)/1e6, "MB-heap")
+	runtime.GC()
+	runtime.ReadMemStats(&memory)
+	b.ReportMetric(float64(memory.HeapAlloc)/1e6, "MB-live")
+	b.ReportMetric(float64(nodes*rounds)/took.Seconds(), "pulls/s")
+	b.ReportMetric(float64(bytes.Load()-first)/took.Hours()/1e6, "MB/h-by-proxy")
+	b.ReportMetric(float64(total(r.written())-writes)/took.Minutes(), "writes/min")
+	b.ReportMetric(float64(r.waiting().Changes), "waiting")
+	b.ReportMetric(0, "ns/op")
+	if round, _ := r.last(); round.Heard != nodes || len(round.Decided) != measuredServices {
+		b.Errorf("%d of %d nodes are heard, %d Services decided", round.Heard, nodes, len(round.Decided))
+	}
+	if failed := r.failures(); failed > 0 {
+		b.Errorf("%d times something failed:\n%s", failed, r.log)
+	}
+}
+
+func total(counts map[string]int) (sum int) {
+	for _, count := range counts {
+		sum += count
+	}
+	return sum
+}
+
+// watch follows ServiceDemands as a proxy does, and counts what comes.
+func (c *pretended) watch(b *testing.B, bytes *received.Bytes) (stop func()) {
+	b.Helper()
+	follower, err := client.NewWithWatch(bytes.Of(c.api.AdminConfig()), client.Options{Scheme: c.client.Scheme()})
+	must.Succeed(b, err)
+	var list servicedemand.List
+	must.Succeed(b, follower.List(b.Context(), &list))
+	ctx, cancel := context.WithCancel(b.Context())
+	from := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.ResourceVersion}}
+	events, err := follower.Watch(ctx, &servicedemand.List{}, from)
+	must.Succeed(b, err)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for event := range events.ResultChan() {
+			if event.Type == watch.Error && ctx.Err() == nil {
+				b.Errorf("the watch ends: %v", event.Object)
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		events.Stop()
+		<-ended
+	}
+}
+
+// processor is the processor time of this process until now.
+func processor(b *testing.B) time.Duration {
+	b.Helper()
+	var usage syscall.Rusage
+	must.Succeed(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// startProxies starts the process that answers for all proxies, and returns its port.
+func startProxies(b *testing.B, asked int) uint16 {
+	b.Helper()
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", proxiesOf, asked))
+	command.Stderr = os.Stderr
+	input, err := command.StdinPipe()
+	must.Succeed(b, err)
+	output, err := command.StdoutPipe()
+	must.Succeed(b, err)
+	must.Succeed(b, command.Start())
+	b.Cleanup(func() {
+		must.Succeed(b, input.Close())
+		must.Succeed(b, command.Wait())
+	})
+	line, err := bufio.NewReader(output).ReadString('\n')
+	must.Succeed(b, err)
+	port, err := strconv.ParseUint(strings.TrimSpace(line), 10, 16)
+	must.Succeed(b, err)
+	return uint16(port)
+}
+
+// answerForProxies answers until standard input ends. It prints the port.
+func answerForProxies(asked string) error {
+	count, err := strconv.Atoi(asked)
+	if err != nil {
+		return err
+	}
+	server := httptest.NewUnstartedServer(&crowd{asked: count, told: map[int]time.Time{}})
+	if err := server.Listener.Close(); err != nil {
+		return err
+	}
+	if server.Listener, err = net.Listen("tcp4", "0.0.0.0:0"); err != nil { //nolint:noctx,gosec // all of 127.0.0.0/8
+		return err
+	}
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	server.TLS = &tls.Config{MinVersion: tls.VersionTLS13}
+	server.StartTLS()
+	fmt.Println(server.Listener.Addr().(*net.TCPAddr).Port)
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// crowd is proxies whose clients ask by chance.
+type crowd struct {
+	asked int
+	mutex sync.Mutex
+	told  map[int]time.Time // when a node was asked last
+}
+
+// ServeHTTP answers for the proxy at the address that was dialled.
+func (c *crowd) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	local := netip.MustParseAddrPort(r.Context().Value(http.LocalAddrContextKey).(net.Addr).String()).Addr().Unmap().As4()
+	number, now := int(local[2])<<8|int(local[3]), time.Now()
+	c.mutex.Lock()
+	last, was := c.told[number]
+	c.told[number] = now
+	c.mutex.Unlock()
+	page := demandpage.Page{Cursor: "c", Counts: map[string]uint64{}}
+	if was && r.URL.Query().Get(demandpage.After) != "" {
+		page.Took = now.Sub(last)
+		rate := perSecond
+		if zoneOf(number) == "b" {
+			rate *= busierZone
+		}
+		apart := measuredServices / c.asked
+		for service := number / 3 % apart; service < measuredServices; service += apart {
+			namespace, name := serviceName(service)
+			page.Counts[namespace+"/"+name] = byChance(rate * page.Took.Seconds())
+		}
+	}
+	_, _ = w.Write(page.Text())
+}
+
+// byChance is a number of connections with that mean: for more than a few, as good as Poisson's.
+func byChance(mean float64) uint64 {
+	return uint64(max(0, math.Round(mean+math.Sqrt(mean)*rand.NormFloat64()))) //nolint:gosec // no secret
+}

@@ -1,0 +1,243 @@
+package demand_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+)
+
+// pretended is a cluster of nodes whose proxies are one server on loopback: node number n is at 127.64.0.n. An API server takes no
+// such addresses of endpoints, so there it is 10.64.0.n.
+type pretended struct {
+	api    *site.Site
+	client client.Client
+	port   uint16
+
+	mutex sync.Mutex
+	asks  map[string]map[string]float64 // connections a second by node, and by Service
+	told  map[string]time.Time          // when a node was asked last
+}
+
+// at is the address of a node at the API server.
+func at(number int) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, 64, byte(number >> 8), byte(number)})
+}
+
+// nodeAt is the node at an address on loopback.
+func nodeAt(addr netip.Addr) string {
+	bytes := addr.Unmap().As4()
+	return nodeName(int(bytes[2])<<8 | int(bytes[3]))
+}
+
+func nodeName(number int) string { return fmt.Sprintf("node-%04d", number) }
+
+// onLoopback dials the pretended proxies.
+func onLoopback(ctx context.Context, network, address string) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, network, strings.Replace(address, "10.", "127.", 1))
+}
+
+// installPretended starts an API server with what the component has, writes Nodes, in a zone each, and starts their proxies.
+func installPretended(t testing.TB, zones ...string) *pretended {
+	t.Helper()
+	c := &pretended{api: newSite(t), asks: map[string]map[string]float64{}, told: map[string]time.Time{}}
+	c.install(t, zones)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(c.answer))
+	must.Succeed(t, server.Listener.Close())
+	var err error
+	server.Listener, err = net.Listen("tcp4", "0.0.0.0:0") //nolint:noctx,gosec // all of 127.0.0.0/8
+	must.Succeed(t, err)
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	server.TLS = &tls.Config{MinVersion: tls.VersionTLS13}
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	c.port = uint16(server.Listener.Addr().(*net.TCPAddr).Port)
+	return c
+}
+
+// install applies the component, and writes Nodes and where their proxies are.
+func (c *pretended) install(t testing.TB, zones []string) {
+	t.Helper()
+	_, err := c.api.Shell(t.Context(), `
+		kubectl apply -f manifests/access.yaml -f manifests/webhook/base/access.yaml
+		kubectl apply -f manifests/webhook/components/demand/servicedemands.yaml -f manifests/webhook/components/demand/access.yaml
+		kubectl wait --for condition=Established customresourcedefinition servicedemands.vicinity.dev`)
+	must.Succeed(t, err)
+	scheme := runtime.NewScheme()
+	must.Succeed(t, servicedemand.AddToScheme(scheme))
+	c.client, err = client.New(c.api.AdminConfig(), client.Options{Scheme: scheme})
+	must.Succeed(t, err)
+	c.api.Create(t, nodesAndSlices(zones)...)
+}
+
+func newSite(t testing.TB) *site.Site {
+	t.Helper()
+	return site.New(t, site.Config{})
+}
+
+// nodesAndSlices returns Nodes, in a zone each, and where their proxies are.
+func nodesAndSlices(zones []string) []client.Object {
+	const perSlice = 1000 // as many as an EndpointSlice may have
+	var slice *discoveryv1.EndpointSlice
+	var all []client.Object
+	for number, zone := range zones {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName(number), Labels: map[string]string{}}}
+		if zone != "" {
+			node.Labels[corev1.LabelTopologyZone] = zone
+		}
+		all = append(all, node)
+		if slice == nil {
+			slice = objects.Slice("kube-system", fmt.Sprint("vicinity-proxy-", number), "vicinity-proxy")
+		}
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{at(number).String()}, NodeName: &node.Name})
+		if len(slice.Endpoints) == perSlice || number == len(zones)-1 {
+			all = append(all, slice)
+			slice = nil
+		}
+	}
+	return all
+}
+
+// answer is the page of the proxy at the address that was dialled.
+func (c *pretended) answer(w http.ResponseWriter, r *http.Request) {
+	local, err := netip.ParseAddrPort(r.Context().Value(http.LocalAddrContextKey).(net.Addr).String())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	node, now := nodeAt(local.Addr()), time.Now()
+	asks, answers := c.asks[node]
+	if !answers {
+		http.Error(w, "no such proxy", http.StatusServiceUnavailable)
+		return
+	}
+	page := demandpage.Page{Cursor: "c", Counts: map[string]uint64{}}
+	if last, was := c.told[node]; was && r.URL.Query().Get(demandpage.After) != "" {
+		page.Took = now.Sub(last)
+		for service, rate := range asks {
+			page.Counts[service] = uint64(rate * page.Took.Seconds())
+		}
+	}
+	c.told[node] = now
+	_, _ = w.Write(page.Text())
+}
+
+// ask has nodes ask a Service so often in a second, from the first node on; others do not answer.
+func (c *pretended) ask(service string, rates ...float64) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	for number, rate := range rates {
+		if c.asks[nodeName(number)] == nil {
+			c.asks[nodeName(number)] = map[string]float64{}
+		}
+		c.asks[nodeName(number)][service] = rate
+	}
+}
+
+// start starts a replica with the rights of the webhook's account.
+func (c *pretended) start(t testing.TB, identity string, edits ...func(*demand.Options)) *replica {
+	t.Helper()
+	options := demand.Options{Puller: demand.NewPuller(c.port, onLoopback), Every: often}
+	for _, edit := range edits {
+		edit(&options)
+	}
+	return startReplica(t, c.api, identity, options)
+}
+
+// startReplica starts one with the rights of the webhook's account.
+func startReplica(t testing.TB, api *site.Site, identity string, options demand.Options) *replica {
+	t.Helper()
+	r := &replica{log: logs.New(t, identity), writes: map[string]int{}}
+	options.Namespace, options.Identity, options.Account = system, identity, account
+	options.Proxies = types.NamespacedName{Namespace: "kube-system", Name: "vicinity-proxy"}
+	options.Log, options.Observer = slog.New(slog.NewTextHandler(r.log, nil)), r
+	config := api.Account(t, system, "vicinity-webhook")
+	const protobuf = "application/vnd.kubernetes.protobuf" // as our programs have it
+	config.ContentType, config.AcceptContentTypes = protobuf, protobuf+",application/json"
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- demand.Run(ctx, config, options) }()
+	r.end = sync.OnceFunc(func() {
+		cancel()
+		must.Succeed(t, <-ended)
+	})
+	t.Cleanup(r.end)
+	return r
+}
+
+// service creates one whose load is bounded. Its clients are those given; none: no annotation.
+func (c *pretended) service(t testing.TB, namespace, name, clients string) *corev1.Service {
+	t.Helper()
+	changes := []func(*corev1.Service){
+		objects.Annotated(policy.TopologyKeysAnnotation, corev1.LabelHostname+","+corev1.LabelTopologyZone+",*"),
+		objects.Annotated(policy.MaxLoadAnnotation, "120%"),
+	}
+	if clients != "" {
+		changes = append(changes, objects.Annotated(policy.ClientsAnnotation, clients))
+	}
+	service := objects.Service(namespace, name, changes...)
+	c.api.Create(t, service)
+	return service
+}
+
+// object returns the ServiceDemand of a Service in shop; nil if there is none.
+func (c *pretended) object(t testing.TB, name string) *servicedemand.ServiceDemand {
+	t.Helper()
+	var object servicedemand.ServiceDemand
+	err := c.client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: name}, &object)
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		return nil
+	}
+	return &object
+}
+
+// await waits until the ServiceDemand of shop/web is as it should be.
+func (c *pretended) await(t testing.TB, isRight func(*servicedemand.ServiceDemand) bool) *servicedemand.ServiceDemand {
+	t.Helper()
+	var object *servicedemand.ServiceDemand
+	wait.Until(t, "the ServiceDemand shop/web", func() bool {
+		object = c.object(t, "web")
+		return object != nil && isRight(object)
+	})
+	return object
+}
+
+// asksOf returns what a zone asks.
+func asksOf(object *servicedemand.ServiceDemand, zone string) uint32 {
+	for _, each := range object.Zones {
+		if each.Zone == zone {
+			return each.Asks
+		}
+	}
+	return 0
+}

@@ -1,0 +1,233 @@
+package demand_test
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+)
+
+// townOfEight is three nodes in each of two zones, and two without a zone.
+func townOfEight(t *testing.T) *pretended {
+	t.Helper()
+	c := installPretended(t, "a", "a", "a", "b", "b", "b", "", "")
+	c.api.Create(t, objects.Namespace("shop", nil, nil))
+	return c
+}
+
+// TestDemandIsPublishedWhereItsOwnerWantsIt: created, left alone by a successor, updated, and deleted.
+func TestDemandIsPublishedWhereItsOwnerWantsIt(t *testing.T) {
+	c := townOfEight(t)
+	web := c.service(t, "shop", "web", "ingress/nginx, measured")
+	c.service(t, "shop", "assumed", "")
+	c.service(t, "shop", "named", "ingress/nginx")
+	for _, name := range []string{"web", "assumed", "named"} {
+		c.ask("shop/"+name, 100, 100, 800, 100, 100, 100, 100, 100)
+	}
+	one := c.start(t, "one")
+
+	first := c.await(t, func(d *servicedemand.ServiceDemand) bool { return asksOf(d, "a") > 600_000 })
+	if owner := first.OwnerReferences; len(owner) != 1 || owner[0].UID != web.UID || owner[0].Controller != nil {
+		t.Errorf("it is owned by %+v, want by Service web", owner)
+	}
+	if len(first.Zones) != 3 || asksOf(first, "a")+asksOf(first, "b")+asksOf(first, "") != servicedemand.Million || first.Zones[0].Zone != "" {
+		t.Errorf("zones: %+v", first.Zones)
+	}
+	if len(first.Nodes) != 1 || first.Nodes[0].Node != nodeName(2) || first.Nodes[0].Asks < 450_000 || first.NodesHeard != 8 {
+		t.Errorf("nodes: %+v, heard %d", first.Nodes, first.NodesHeard)
+	}
+	row := strings.Fields(strings.Split(c.api.Kubectl(t, "get", "servicedemands", "--namespace", "shop"), "\n")[1])
+	asks := fmt.Sprintf(`{"asks":%d,"zone":"a"}`, asksOf(first, "a"))
+	if len(row) != 6 || row[0] != "web" || row[2] != "8" || !strings.Contains(row[5], asks) {
+		t.Errorf("kubectl get says %q", row)
+	}
+	holder := func() string {
+		lease, err := c.api.Admin.CoordinationV1().Leases(system).Get(t.Context(), servicedemand.LeaseName, metav1.GetOptions{})
+		if err != nil || lease.Spec.RenewTime == nil {
+			return fmt.Sprint(err)
+		}
+		return *lease.Spec.HolderIdentity
+	}
+	wait.Equal(t, "who renews the Lease", "one", holder)
+
+	two := c.start(t, "two")
+	one.end()
+	wait.Equal(t, "who renews the Lease", "two", holder)
+	before := c.object(t, "web").ResourceVersion
+	_, began := two.last()
+	wait.Until(t, "ten more rounds", func() bool { _, rounds := two.last(); return rounds >= began+10 })
+	if after := c.object(t, "web").ResourceVersion; after != before || len(two.written()) > 0 {
+		t.Errorf("the successor writes %v: version %s after %s", two.written(), after, before)
+	}
+
+	c.ask("shop/web", 10, 10, 10, 900, 900, 900, 10, 10)
+	c.await(t, func(d *servicedemand.ServiceDemand) bool { return asksOf(d, "b") > 900_000 && len(d.Nodes) == 0 })
+	for _, name := range []string{"assumed", "named"} {
+		if object := c.object(t, name); object != nil {
+			t.Errorf("of %s it is published: %+v", name, object)
+		}
+	}
+	if round, _ := two.last(); len(round.Services) != 1 {
+		t.Errorf("%d Services are compared with what is assumed, want one", len(round.Services))
+	}
+
+	c.api.Kubectl(t, "annotate", "service", "--namespace", "shop", "web", policy.ClientsAnnotation+"-")
+	wait.Until(t, "the end of what nobody wants", func() bool { return c.object(t, "web") == nil })
+	c.api.Kubectl(t, "annotate", "service", "--namespace", "shop", "web", policy.ClientsAnnotation+"=measured")
+	c.await(t, func(d *servicedemand.ServiceDemand) bool { return asksOf(d, "b") > 900_000 })
+	// Nothing here collects what has lost its owner.
+	c.api.Kubectl(t, "delete", "service", "--namespace", "shop", "web")
+	wait.Until(t, "the end of what has no Service", func() bool { return c.object(t, "web") == nil })
+	if got := two.written(); got["create"] != 1 || got["delete"] != 2 || got["update"] == 0 {
+		t.Errorf("the successor wrote %v, want one object created, the other one updated, and both deleted", got)
+	}
+	if one.failures()+two.failures() > 0 {
+		t.Errorf("%d and %d times something failed", one.failures(), two.failures())
+	}
+}
+
+// TestOneRefusalStopsNobody: an object in a Namespace that ends is refused, one that somebody else wrote stays, and others are
+// written.
+func TestOneRefusalStopsNobody(t *testing.T) {
+	c := townOfEight(t)
+	c.api.Create(t, objects.Namespace("ending", nil, nil))
+	c.service(t, "ending", "web", "measured")
+	c.api.Kubectl(t, "delete", "namespace", "ending", "--wait=false") // nothing here ends it
+	c.service(t, "shop", "foreign", "measured")
+	foreign := demandOf("shop", "foreign", map[string]uint32{"elsewhere": 1_000_000})
+	must.Succeed(t, c.client.Create(t.Context(), foreign))
+	c.service(t, "shop", "web", "measured")
+	for _, name := range []string{"ending/web", "shop/foreign", "shop/web"} {
+		c.ask(name, 100, 100, 100, 900, 900, 900, 100, 100)
+	}
+	r := c.start(t, "one")
+	c.await(t, func(d *servicedemand.ServiceDemand) bool { return asksOf(d, "b") > 700_000 })
+	r.log.Await(t, "object=ending/web")
+	r.log.Await(t, "object=shop/foreign")
+	_, began := r.last()
+	wait.Until(t, "five more rounds", func() bool { _, rounds := r.last(); return rounds >= began+5 })
+	if after := c.object(t, "foreign"); after.ResourceVersion != foreign.ResourceVersion {
+		t.Errorf("what somebody else wrote is now %+v", after)
+	}
+	if lines := r.log.Count("object=ending/web"); lines != 1 || !r.log.Has("being terminated") {
+		t.Errorf("the refusal is logged %d times, want once, with its cause", lines)
+	}
+}
+
+// TestTheLeaseIsRenewedWhileNineOfTenNodesAreHeard: otherwise what is published ends to count in an hour.
+func TestTheLeaseIsRenewedWhileNineOfTenNodesAreHeard(t *testing.T) {
+	c := townOfEight(t)
+	c.service(t, "shop", "web", "")
+	c.ask("shop/web", 100, 100, 100, 900, 900, 900, 100) // the last one does not answer
+	r := c.start(t, "one", func(o *demand.Options) { o.MeasuredByDefault = true })
+	c.await(t, func(d *servicedemand.ServiceDemand) bool {
+		return asksOf(d, "b") > 700_000 && d.NodesHeard == 7 && d.NodesAll == 8
+	})
+	wait.Until(t, "ten rounds", func() bool { _, rounds := r.last(); return rounds >= 10 })
+	lease, err := c.api.Admin.CoordinationV1().Leases(system).Get(t.Context(), servicedemand.LeaseName, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("of 7 of 8 nodes it is said that they are enough: %+v, %v", lease, err)
+	}
+	c.ask("shop/web", 100, 100, 100, 900, 900, 900, 100, 100)
+	wait.Success(t, "the Lease", func() error {
+		_, err := c.api.Admin.CoordinationV1().Leases(system).Get(t.Context(), servicedemand.LeaseName, metav1.GetOptions{})
+		return err
+	})
+}
+
+// demandOf returns a ServiceDemand as somebody may try to write it.
+func demandOf(namespace, name string, zones map[string]uint32) *servicedemand.ServiceDemand {
+	d := &servicedemand.ServiceDemand{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Since: metav1.Now()}
+	for zone, asks := range zones {
+		d.Zones = append(d.Zones, servicedemand.Zone{Zone: zone, Asks: asks})
+	}
+	return d
+}
+
+// TestTheSchemaRefusesWhatCannotBe: whoever writes it.
+func TestTheSchemaRefusesWhatCannotBe(t *testing.T) {
+	c := townOfEight(t)
+	zones := map[string]uint32{}
+	for number := range 65 {
+		zones[fmt.Sprint("zone-", number)] = 1
+	}
+	nodes := func(count int, asks uint32) func(*servicedemand.ServiceDemand) {
+		return func(d *servicedemand.ServiceDemand) {
+			for number := range count {
+				d.Nodes = append(d.Nodes, servicedemand.Node{Node: nodeName(number), Asks: asks})
+			}
+		}
+	}
+	for _, each := range []struct {
+		name  string
+		zones map[string]uint32
+		edit  func(*servicedemand.ServiceDemand)
+		want  string // of the error; empty: it is taken
+	}{
+		{"a million", map[string]uint32{"": 400_000, "b": 600_000}, nodes(128, 7000), ""},
+		{"more than a million", map[string]uint32{"a": 400_001, "b": 600_000}, nodes(0, 0), "more than a million together"},
+		{"a zone with more than a million", map[string]uint32{"a": 1_000_001}, nodes(0, 0), "less than or equal to 1000000"},
+		{"nodes with more than a million", map[string]uint32{"a": 1_000_000}, nodes(2, 500_001), "the nodes ask more than a million"},
+		{"a zone twice", map[string]uint32{"a": 1}, func(d *servicedemand.ServiceDemand) {
+			d.Zones = append(d.Zones, d.Zones...)
+		}, "a zone is listed twice"},
+		{"a node twice", map[string]uint32{"a": 1}, func(d *servicedemand.ServiceDemand) {
+			nodes(1, 1)(d)
+			nodes(1, 1)(d)
+		}, "a node is listed twice"},
+		{"65 zones", zones, nodes(0, 0), "must have at most 64 items"},
+		{"129 nodes", map[string]uint32{"a": 1_000_000}, nodes(129, 1), "must have at most 128 items"},
+		{"no zones", nil, nodes(0, 0), "zones"},
+	} {
+		object := demandOf("shop", "web", each.zones)
+		each.edit(object)
+		err := c.client.Create(t.Context(), object, client.DryRunAll)
+		if each.want == "" && err != nil || each.want != "" && (err == nil || !strings.Contains(err.Error(), each.want)) {
+			t.Errorf("%s: %v, want %q", each.name, err, each.want)
+		}
+	}
+	if text := c.api.Kubectl(t, "explain", "servicedemands.nodes.asks"); !strings.Contains(text, "of a million connections") {
+		t.Errorf("kubectl explain says %s", text)
+	}
+}
+
+// TestNobodyElseMayWriteDemand: neither a proxy, nor an owner of a Namespace.
+func TestNobodyElseMayWriteDemand(t *testing.T) {
+	c := townOfEight(t)
+	scheme := runtime.NewScheme()
+	must.Succeed(t, servicedemand.AddToScheme(scheme))
+	tenant := c.api.User(t, "tenant", rbacv1.PolicyRule{
+		APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{rbacv1.VerbAll},
+	})
+	got := map[string]bool{}
+	for who, config := range map[string]*rest.Config{
+		"the webhook": c.api.Account(t, system, "vicinity-webhook"), "a tenant": tenant,
+		"a proxy": c.api.Account(t, "kube-system", "vicinity-proxy"), "whose token proxies see": c.api.Account(t, system, account),
+	} {
+		as, err := client.New(config, client.Options{Scheme: scheme})
+		must.Succeed(t, err)
+		err = as.Create(t.Context(), demandOf("shop", "web", map[string]uint32{"a": 1_000_000}), client.DryRunAll)
+		if err != nil && !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", who, err)
+		}
+		got[who] = err == nil
+	}
+	want := map[string]bool{"the webhook": true, "a tenant": false, "a proxy": false, "whose token proxies see": false}
+	if !maps.Equal(want, got) {
+		t.Errorf("who may write: %v, want %v", got, want)
+	}
+}

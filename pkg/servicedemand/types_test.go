@@ -1,0 +1,74 @@
+package servicedemand
+
+import (
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+func TestACopySharesNothing(t *testing.T) {
+	original := func() *ServiceDemand {
+		return &ServiceDemand{
+			ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{"a": "b"}},
+			Zones:      []Zone{{"a", 1}, {"b", 2}}, Nodes: []Node{{"node-1", 1}},
+		}
+	}
+	list := &List{Items: []ServiceDemand{*original()}}
+	copied := list.DeepCopyObject().(*List)
+	if diff := cmp.Diff(list, copied); diff != "" {
+		t.Errorf("a copy (-want +got):\n%s", diff)
+	}
+	demand := &copied.Items[0]
+	demand.Labels["a"], demand.Zones[0].Asks, demand.Nodes[0].Node = "x", 7, "x"
+	if diff := cmp.Diff(original(), &list.Items[0]); diff != "" {
+		t.Errorf("after a change of the copy (-want +got):\n%s", diff)
+	}
+}
+
+// TestTheSchemaSetsTheSameLimits: and describes what there is.
+func TestTheSchemaSetsTheSameLimits(t *testing.T) {
+	text, err := os.ReadFile("../../manifests/webhook/components/demand/servicedemands.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type list struct {
+		MaxItems int `json:"maxItems"`
+		Items    struct {
+			Properties struct {
+				Asks struct{ Minimum, Maximum int }
+			}
+		}
+	}
+	var definition struct {
+		Spec struct {
+			Group    string
+			Names    struct{ Kind, Plural string }
+			Versions []struct {
+				Name   string
+				Schema struct {
+					OpenAPIV3Schema struct{ Properties struct{ Zones, Nodes list } }
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &definition); err != nil {
+		t.Fatal(err)
+	}
+	spec := definition.Spec
+	got := []any{spec.Group, spec.Versions[0].Name, spec.Names.Kind, spec.Names.Plural}
+	if diff := cmp.Diff([]any{Group.Group, Group.Version, Kind, Resource}, got); diff != "" || len(spec.Versions) != 1 {
+		t.Errorf("names (-want +got):\n%s%d versions", diff, len(spec.Versions))
+	}
+	properties := spec.Versions[0].Schema.OpenAPIV3Schema.Properties
+	for what, each := range map[string]struct {
+		list
+		want int
+	}{"zones": {properties.Zones, MaxZones}, "nodes": {properties.Nodes, MaxNodes}} {
+		if asks := each.Items.Properties.Asks; each.MaxItems != each.want || asks.Maximum != Million || asks.Minimum != 0 {
+			t.Errorf("at most %d %s that ask %d to %d, want %d that ask up to a million", each.MaxItems, what, asks.Minimum, asks.Maximum, each.want)
+		}
+	}
+}

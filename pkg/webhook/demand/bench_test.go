@@ -1,0 +1,49 @@
+package demand_test
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+)
+
+// BenchmarkRound sums up what 5,000 nodes ask of 1,000 Services: each of some, or each of all. Busy nodes are named, which is the
+// dearer way.
+func BenchmarkRound(b *testing.B) {
+	const services = 1000
+	for _, asked := range []int{50, services} {
+		b.Run(fmt.Sprintf("each node asks %d of %d Services", asked, services), func(b *testing.B) {
+			f := newFleet(2000, 2000, 1000)
+			f.hear(asked, services) // the first round says nothing
+			published := func(string) (demand.Service, bool) { return demand.Service{IsPublished: true, NamesNodes: true}, true }
+			f.follower.Round(f.now, f.nodes, published)
+			for b.Loop() {
+				b.StopTimer()
+				f.hear(asked, services)
+				b.StartTimer()
+				if round := f.follower.Round(f.now, f.nodes, published); len(round.Decided) != services {
+					b.Fatalf("%d Services are decided, want %d", len(round.Decided), services)
+				}
+			}
+			var memory runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&memory)
+			b.ReportMetric(float64(memory.HeapAlloc)/1e6, "MB-live")
+			runtime.KeepAlive(f)
+		})
+	}
+}
+
+// hear has each node tell that it asked some of the Services ten times in an interval.
+func (f *fleet) hear(asked, services int) {
+	f.now = f.now.Add(interval)
+	for number, node := range f.nodes {
+		page := demandpage.Page{Cursor: "c", Took: interval, Counts: map[string]uint64{}}
+		for i := range asked {
+			page.Counts[fmt.Sprintf("shop/web-%03d", (number+i*services/asked)%services)] = 10
+		}
+		f.follower.Heard(node.Name, f.now, page)
+	}
+}

@@ -1,0 +1,117 @@
+package demand
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+// server takes objects, or refuses some.
+type server struct {
+	client.Writer
+	mutex   sync.Mutex
+	refuses map[string]error
+	created []string
+}
+
+func (s *server) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if err := s.refuses[object.GetName()]; err != nil {
+		return err
+	}
+	s.created = append(s.created, object.GetName())
+	return nil
+}
+
+// told is what an Observer learns.
+type told struct {
+	Observer
+	mutex             sync.Mutex
+	published, failed int
+	waiting           []Waiting
+}
+
+func (o *told) Waits(waiting Waiting) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	o.waiting = append(o.waiting, waiting)
+}
+
+func (o *told) Published(string) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	o.published++
+}
+
+func (o *told) MeasureFailed() {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	o.failed++
+}
+
+// TestARefusalIsToldOnceAndStopsNoOtherWrite: and that somebody else wrote is no trouble at all.
+func TestARefusalIsToldOnceAndStopsNoOtherWrite(t *testing.T) {
+	exists := apierrors.NewAlreadyExists(schema.GroupResource{Resource: "servicedemands"}, "b")
+	api := &server{refuses: map[string]error{"a": errors.New("no more than that"), "b": exists}}
+	log, observer := logs.New(t, "the publisher"), &told{}
+	r := &reconciler{writer: api, observer: observer, log: log.Logger(), told: map[string]string{}}
+	s, round := seen(nil), Round{Decided: map[string]Report{}}
+	for _, name := range []string{"a", "b", "c", "d"} {
+		s.services["shop/"+name] = service(name, name, policy.ClientsAnnotation, "measured")
+		round.Decided["shop/"+name] = found(First, 2)
+	}
+	// What is decided is an hour old, so that all is due.
+	began := time.Now().Add(-time.Hour)
+	for number := range 3 {
+		must.Succeed(t, r.publish(t.Context(), began.Add(time.Duration(number)*time.Minute), time.Minute, 10, s, round))
+		r.writing.Wait()
+	}
+	slices.Sort(api.created)
+	if got := fmt.Sprint(api.created); got != "[c c c d d d]" || observer.published != 6 || observer.failed != 3 {
+		t.Errorf("created were %s, %d told, and %d failures", got, observer.published, observer.failed)
+	}
+	if lines := log.Lines("object="); len(lines) != 1 || !strings.Contains(lines[0], "no more than that") {
+		t.Errorf("the log says %q", lines)
+	}
+	if fmt.Sprint(observer.waiting) != "[{0 0s} {0 0s} {0 0s}]" {
+		t.Errorf("waiting were %v", observer.waiting)
+	}
+	// Once it is taken, another refusal is news.
+	api.refuses = nil
+	must.Succeed(t, r.publish(t.Context(), began.Add(3*time.Minute), time.Minute, 10, s, round))
+	r.writing.Wait()
+	api.refuses = map[string]error{"a": errors.New("no more than that")}
+	must.Succeed(t, r.publish(t.Context(), began.Add(4*time.Minute), time.Minute, 10, s, round))
+	r.writing.Wait()
+	if lines := log.Lines("object="); len(lines) != 2 {
+		t.Errorf("after another refusal the log says %q", lines)
+	}
+}
+
+// TestAWriteThatIsDueLaterEndsWithTheLead: the next leader decides it again.
+func TestAWriteThatIsDueLaterEndsWithTheLead(t *testing.T) {
+	api := &server{}
+	r := &reconciler{writer: api, observer: &told{}, log: logs.New(t, "the publisher").Logger(), told: map[string]string{}}
+	s, round := seen(map[string]string{"web": "1"}), Round{Decided: map[string]Report{"shop/web": found(First, 2)}}
+	ctx, end := context.WithCancel(t.Context())
+	must.Succeed(t, r.publish(ctx, time.Now().Add(time.Hour), time.Minute, 10, s, round))
+	end()
+	r.writing.Wait()
+	if len(api.created) > 0 {
+		t.Errorf("created were %v", api.created)
+	}
+}

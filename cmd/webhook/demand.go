@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/metrics"
 )
@@ -29,7 +30,7 @@ func (s *webhook) measureDemand(ctx context.Context) error {
 		Namespace: s.flags.namespace, Identity: identity, Account: s.flags.demandAccount,
 		Proxies: types.NamespacedName{Namespace: namespace, Name: name},
 		Puller:  demand.NewPuller(s.flags.demandPort, nil), Observer: demandObserver{s.recorder}, Log: s.log,
-		MeasuredByDefault: s.flags.defaultClients == measuredClients,
+		MeasuredByDefault: s.flags.defaultClients == policy.Measured,
 	})
 }
 

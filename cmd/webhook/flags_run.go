@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/server"
 )
 
@@ -18,9 +19,6 @@ const (
 	selfMade = "self"
 	files    = "files"
 )
-
-// measuredClients is the one value of --default-clients.
-const measuredClients = "measured"
 
 // runFlags are the flags of the server. They are about the process; what is denied, and what the defaults are, is in
 // the file of
@@ -128,12 +126,12 @@ func (f *runFlags) check() error {
 	}
 	switch f.defaultClients {
 	case "":
-	case measuredClients:
+	case policy.Measured:
 		if !f.measureDemand {
-			wrong("--default-clients=%s needs --measure-demand", measuredClients)
+			wrong("--default-clients=%s needs --measure-demand", policy.Measured)
 		}
 	default:
-		wrong("--default-clients %q is not %s", f.defaultClients, measuredClients)
+		wrong("--default-clients %q is not %s", f.defaultClients, policy.Measured)
 	}
 	if f.publishEvacuations && !f.publishTopology {
 		wrong("--publish-evacuations needs --publish-topology")

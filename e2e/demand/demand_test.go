@@ -19,12 +19,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
 	"github.com/vicinity-proxy/vicinity/e2e/site"
 	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
@@ -40,9 +43,10 @@ const (
 	often = time.Second
 )
 
-// town is three zones with a node and an endpoint each, and an API server beside them.
+// town is three zones with as many nodes each, an endpoint on each node, and an API server beside them.
 type town struct {
 	api     *site.Site
+	client  client.Client // for ServiceDemands
 	control *fabric.Host
 	nodes   []*fabric.Node
 	pods    []*fabric.Pod
@@ -52,9 +56,15 @@ type town struct {
 
 func newTown(t *testing.T) *town {
 	t.Helper()
+	return newTownOf(t, "", "node-a", "node-b", "node-c")
+}
+
+// newTownOf has nodes, each in the zone of the letter behind the first hyphen, and a Service with clients, none if that is empty.
+func newTownOf(t *testing.T, clients string, names ...string) *town {
+	t.Helper()
 	network := fabrictest.New(t)
 	c := &town{}
-	for _, name := range []string{"node-a", "node-b", "node-c"} {
+	for _, name := range names {
 		node, err := network.AddNode(name)
 		must.Succeed(t, err)
 		pod, err := node.AddPod("pod-" + name)
@@ -69,27 +79,45 @@ func newTown(t *testing.T) *town {
 	c.api = site.New(t, site.Config{On: c.control.Namespace})
 	for _, file := range []string{
 		"access.yaml", "webhook/access.yaml", "webhook/components/demand/servicedemands.yaml", "webhook/components/demand/access.yaml",
+		"webhook/components/demand/proxies.yaml",
 	} {
 		c.api.Kubectl(t, "apply", "-f", filepath.Join("..", "..", "manifests", file))
 	}
-	c.write(t)
-	for _, node := range c.nodes {
-		kubeconfig := site.Kubeconfig(t, c.api.Account(t, "kube-system", "vicinity-proxy"))
-		proxy := site.Start(t, node.Namespace, exec.Command(site.Program(t, "proxy"), "run", "--kubeconfig", kubeconfig, "--node", node.Name,
-			"--own-tables", "never", "--cluster-cidr", fabric.PodsIPv4.String(), "--secure-metrics-bind-address", fmt.Sprint("0.0.0.0:", port)))
-		proxy.Log.Await(t, "the first sync is in the kernel")
-		c.proxies = append(c.proxies, proxy)
+	c.api.Kubectl(t, "wait", "--for", "condition=Established", "customresourcedefinition", "servicedemands.vicinity.dev")
+	scheme := runtime.NewScheme()
+	must.Succeed(t, servicedemand.AddToScheme(scheme))
+	c.client, err = client.New(c.api.AdminConfig(), client.Options{Scheme: scheme})
+	must.Succeed(t, err)
+	c.write(t, clients)
+	for range c.nodes {
+		c.proxies = append(c.proxies, nil)
+	}
+	for i := range c.nodes {
+		c.startProxy(t, i)
 	}
 	return c
 }
 
+// startProxy starts the proxy of a node, and waits until its rules are in the kernel.
+func (c *town) startProxy(t *testing.T, node int) {
+	t.Helper()
+	kubeconfig := site.Kubeconfig(t, c.api.Account(t, "kube-system", "vicinity-proxy"))
+	c.proxies[node] = site.Start(t, c.nodes[node].Namespace, exec.Command(site.Program(t, "proxy"), "run", "--kubeconfig", kubeconfig,
+		"--node", c.nodes[node].Name, "--own-tables", "never", "--cluster-cidr", fabric.PodsIPv4.String(),
+		"--secure-metrics-bind-address", fmt.Sprint("0.0.0.0:", port), "--metrics-bind-address", metricsAddress))
+	c.proxies[node].Log.Await(t, "the first sync is in the kernel")
+}
+
+// metricsAddress is where each node's proxy says what it counts.
+const metricsAddress = "127.0.0.1:10249"
+
 // write writes Nodes, a Service with a bound, its endpoints, and where the proxies are.
-func (c *town) write(t *testing.T) {
+func (c *town) write(t *testing.T, clients string) {
 	t.Helper()
 	web := objects.Slice("shop", "web-1", "web")
 	proxies := objects.Slice("kube-system", "vicinity-proxy-1", "vicinity-proxy")
 	for i, node := range c.nodes {
-		zone := "zone-" + strings.TrimPrefix(node.Name, "node-")
+		zone := zoneNamed(node.Name)
 		c.api.Create(t, objects.Node(node.Name, map[string]string{corev1.LabelTopologyZone: zone}, node.IPv4, node.IPv6))
 		for slice, addr := range map[*discoveryv1.EndpointSlice]netip.Addr{web: c.pods[i].IPv4, proxies: node.IPv4} {
 			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{
@@ -97,14 +125,22 @@ func (c *town) write(t *testing.T) {
 			})
 		}
 	}
-	service := objects.Service("shop", "web",
-		objects.Annotated(policy.TopologyKeysAnnotation, corev1.LabelTopologyZone+",*"), objects.Annotated(policy.MaxLoadAnnotation, "120%"))
+	changes := []func(*corev1.Service){
+		objects.Annotated(policy.TopologyKeysAnnotation, corev1.LabelTopologyZone+",*"), objects.Annotated(policy.MaxLoadAnnotation, "120%"),
+	}
+	if clients != "" {
+		changes = append(changes, objects.Annotated(policy.ClientsAnnotation, clients))
+	}
+	service := objects.Service("shop", "web", changes...)
 	c.api.Create(t, objects.Namespace("shop", nil, nil))
 	c.api.Create(t, service)
 	c.api.Create(t, web)
 	c.api.Create(t, proxies)
 	c.web = netip.AddrPortFrom(netip.MustParseAddr(service.Spec.ClusterIP), objects.ServicePort)
 }
+
+// zoneNamed is the zone of a node: that of the letter behind the first hyphen of its name.
+func zoneNamed(node string) string { return "zone-" + strings.TrimPrefix(node, "node-")[:1] }
 
 // replica is a replica of the webhook that measures demand, or waits to.
 type replica struct {

@@ -65,8 +65,10 @@ func TestAnObjectNames128NodesAtMost(t *testing.T) {
 }
 
 // service returns one with annotations, named by turns.
+// service prefers endpoints of its zone, unless the annotations say otherwise.
 func service(name, uid string, annotations ...string) *corev1.Service {
 	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID(uid)}}
+	metav1.SetMetaDataAnnotation(&s.ObjectMeta, policy.TopologyKeysAnnotation, string(policy.Zone)+", *")
 	for i := 0; i < len(annotations); i += 2 {
 		metav1.SetMetaDataAnnotation(&s.ObjectMeta, annotations[i], annotations[i+1])
 	}
@@ -195,8 +197,8 @@ func TestWhoseDemandIsPublished(t *testing.T) {
 		{"measured", true, true, false, false},
 		{" ingress/nginx , measured ", true, true, false, false},
 		{"ingress/nginx", false, false, false, false},
-		{"measured,ingress/nginx", false, false, false, false},
-		{"Measured", false, false, false, false},
+		{"measured,ingress/nginx", false, true, false, false}, // it is ignored, and the default holds
+		{"Measured", false, true, false, false},
 	} {
 		s := service("web", "1")
 		if c.clients != "" {
@@ -212,6 +214,7 @@ func TestWhoseDemandIsPublished(t *testing.T) {
 
 func TestWhichServicesHaveTheirBusyNodesNamed(t *testing.T) {
 	sameNode := service("web", "1", policy.MaxLoadAnnotation, "120%")
+	delete(sameNode.Annotations, policy.TopologyKeysAnnotation)
 	sameNode.Spec.TrafficDistribution = new(policy.PreferSameNode)
 	sameZone := service("web", "1", policy.MaxLoadAnnotation, "120%")
 	sameZone.Spec.TrafficDistribution = new(policy.PreferSameZone)

@@ -2,7 +2,6 @@ package demand
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -10,15 +9,7 @@ import (
 )
 
 // isMeasured reports whether what is asked of a Service is to be published: by its owner's word, or by default.
-func (o *Options) isMeasured(service *corev1.Service) bool {
-	clients, namesClients := service.Annotations[policy.ClientsAnnotation]
-	return endsInMeasured(clients) || o.MeasuredByDefault && !namesClients
-}
-
-// endsInMeasured reports whether the last of a list of clients is the word.
-func endsInMeasured(clients string) bool {
-	return strings.TrimSpace(clients[strings.LastIndex(clients, ",")+1:]) == "measured"
-}
+func (o *Options) isMeasured(service *corev1.Service) bool { return o.topologyOf(service).Measured }
 
 // assumes reports whether bounds are planned for a demand that is known here, with which measurements are compared. Which
 // endpoints the clients have that a Service names is not known.
@@ -34,7 +25,10 @@ func (o *Options) namesNodes(service *corev1.Service) bool {
 // topologyOf returns what a Service says. Proxies count of no Service without a bound; here it is not known which bound is the
 // cluster's, so that there always is one.
 func (o *Options) topologyOf(service *corev1.Service) policy.Topology {
-	words := policy.Words{Namespace: service.Namespace, Annotations: service.Annotations, DefaultMaxLoad: policy.UsualMaxLoad}
+	words := policy.Words{
+		Namespace: service.Namespace, Annotations: service.Annotations,
+		DefaultMaxLoad: policy.UsualMaxLoad, DefaultMeasured: o.MeasuredByDefault,
+	}
 	if service.Spec.TrafficDistribution != nil {
 		words.TrafficDistribution = *service.Spec.TrafficDistribution
 	}

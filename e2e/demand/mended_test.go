@@ -1,0 +1,326 @@
+package demand_test
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+const (
+	// perSecond200 is how many connections all clients make in a second, and crowded the zone that nine of ten come from.
+	perSecond200 = 200
+	crowded      = "zone-b"
+	// withinBound is what counted endpoints stay below, in times the mean, but for chance: the bound, and what slots round.
+	withinBound = 1.25
+	// looked is how many connections are counted for that.
+	looked = 6000
+)
+
+// diallers are clients that make connections at a pace, nine of ten of them in one zone, until the test ends.
+type diallers struct {
+	town   *town
+	failed atomic.Int64
+	mutex  sync.Mutex
+	counts map[string]int // by the pod that answered
+}
+
+func (c *town) gather(t *testing.T) *diallers {
+	t.Helper()
+	crowd := &diallers{town: c, counts: map[string]int{}}
+	inZone := map[bool]int{}
+	for _, node := range c.nodes {
+		inZone[zoneNamed(node.Name) == crowded]++
+	}
+	stop := make(chan struct{})
+	var clients sync.WaitGroup
+	for i, node := range c.nodes {
+		part := 0.1 / float64(inZone[false])
+		if zoneNamed(node.Name) == crowded {
+			part = 0.9 / float64(inZone[true])
+		}
+		clients.Go(func() { crowd.ask(i, time.Duration(float64(time.Second)/(part*perSecond200)), stop) })
+	}
+	t.Cleanup(func() {
+		close(stop)
+		clients.Wait()
+		if failed := crowd.failed.Load(); failed > 0 {
+			t.Errorf("%d connections failed", failed)
+		}
+	})
+	return crowd
+}
+
+// ask connects from a pod once in each pause, each connection beside the others. What a busy machine delays is made up for: the
+// zones' parts stay what they are.
+func (c *diallers) ask(pod int, pause time.Duration, stop chan struct{}) {
+	var dialling sync.WaitGroup
+	defer dialling.Wait()
+	for next := time.Now(); ; next = next.Add(pause) {
+		select {
+		case <-stop:
+			return
+		case <-time.After(time.Until(next)):
+		}
+		dialling.Go(func() {
+			reply, err := c.town.pods[pod].Get(c.town.web)
+			if err != nil {
+				c.failed.Add(1)
+				return
+			}
+			c.mutex.Lock()
+			defer c.mutex.Unlock()
+			c.counts[reply.Pod]++
+		})
+	}
+}
+
+// counted returns how many connections each pod has answered so far.
+func (c *diallers) counted() map[string]int {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return maps.Clone(c.counts)
+}
+
+// busiest counts some connections from now on, and returns what the busiest pod got, in times the mean.
+func (c *diallers) busiest(t *testing.T, connections int) float64 {
+	t.Helper()
+	before := c.counted()
+	var most, all int
+	wait.Until(t, fmt.Sprint(connections, " connections"), func() bool {
+		most, all = 0, 0
+		for pod, count := range c.counted() {
+			most, all = max(most, count-before[pod]), all+count-before[pod]
+		}
+		return all >= connections
+	})
+	return float64(most) / (float64(all) / float64(len(c.town.pods)))
+}
+
+// expectBound counts connections from now on, and expects no pod to get more than the bound, but for chance: three standard
+// deviations.
+func (c *diallers) expectBound(t *testing.T, when string) {
+	t.Helper()
+	got, mean := c.busiest(t, looked), float64(looked)/float64(len(c.town.pods))
+	if most := withinBound + 3*math.Sqrt(withinBound/mean); got > most {
+		t.Errorf("%s, the busiest endpoint gets %.2f times the mean, and may get %.2f", when, got, most)
+	}
+	t.Logf("%s, the busiest endpoint gets %.2f times the mean", when, got)
+}
+
+// elements returns how many elements the proxies have written into the kernel so far.
+func (c *town) elements(t *testing.T) map[string]float64 {
+	t.Helper()
+	written := map[string]float64{}
+	for i, node := range c.nodes {
+		if c.proxies[i] == nil || c.proxies[i].HasEnded() {
+			continue
+		}
+		wait.Success(t, "the metrics of "+node.Name, func() (err error) {
+			written[node.Name], err = c.proxies[i].Metric(metricsAddress, "vicinity_nft_elements_written_total")
+			return err
+		})
+	}
+	return written
+}
+
+// TestTheBoundHoldsForTheClientsThatAreThere: three zones with two nodes and endpoints each, 200 connections a second, nine of ten
+// from one zone. The bound is kept as soon as demand is measured, whoever leads, and while a third of the proxies is stopped; and
+// nobody writes while nothing changes.
+func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
+	c := newTownOf(t, "measured", "node-a1", "node-a2", "node-b1", "node-b2", "node-c1", "node-c2")
+	crowd := c.gather(t)
+	if got := crowd.busiest(t, 1000); got < 2 {
+		t.Errorf("before anybody measures, the busiest endpoint gets %.2f times the mean: there is nothing to mend", got)
+	}
+	one := c.start(t, "one", time.Hour)
+	wait.Until(t, "all six proxies plan with what was measured", func() bool { return c.planned("measured") == len(c.nodes) })
+	wait.Until(t, "published is what is asked", func() bool { return c.asks(t, crowded) > 880_000 })
+	crowd.expectBound(t, "with demand as measured")
+	_, rounds := one.last()
+	t.Logf("kept after %d rounds at most", rounds)
+	said := c.explain(t, 2)
+	for _, want := range []string{"Zones ask as measured at ", "6 of 6 nodes heard: zone-b ", "would get 2."} {
+		if !strings.Contains(said, want) {
+			t.Errorf("explain lacks %q:\n%s", want, said)
+		}
+	}
+
+	// The leader goes. Its successor goes on from the object, and no slot moves.
+	two := c.start(t, "two", time.Hour)
+	before, elements := c.demand(t), c.elements(t)
+	one.end()
+	wait.Until(t, "ten rounds of the successor", func() bool { _, rounds := two.last(); return rounds >= 10 })
+	if after := c.demand(t); math.Abs(float64(asksOf(after, crowded))-float64(asksOf(before, crowded))) > 25_000 {
+		t.Errorf("the successor says %v, and it was %v", after.Zones, before.Zones)
+	}
+	if now := c.elements(t); c.demand(t).ResourceVersion == before.ResourceVersion && !maps.Equal(now, elements) {
+		t.Errorf("elements were written, %v after %v, and nothing was published", now, elements)
+	}
+
+	// A third of the proxies stops: their rules stay, and their nodes count as before.
+	for _, node := range []int{1, 3} {
+		must.Succeed(t, c.proxies[node].Stop(5*time.Second))
+	}
+	two.log.Await(t, "some proxies do not answer")
+	_, began := two.last()
+	wait.Until(t, "ten rounds without them", func() bool { _, rounds := two.last(); return rounds >= began+10 })
+	crowd.expectBound(t, "with a third of the proxies stopped")
+	if got := c.asks(t, crowded); got < 870_000 {
+		t.Errorf("zone-b asks %d millionths, with a third of the proxies stopped", got)
+	}
+	for _, node := range []int{1, 3} {
+		c.startProxy(t, node)
+	}
+
+	// Nobody publishes for more than an hour: demand is assumed.
+	two.end()
+	c.ageLease(t, 2*time.Hour)
+	wait.Until(t, "all six proxies plan with what is assumed", func() bool { return c.planned("labels") == len(c.nodes) })
+	if got := crowd.busiest(t, 1000); got < 2 {
+		t.Errorf("once nothing measured counts, the busiest endpoint gets %.2f times the mean", got)
+	}
+	if said := c.explain(t, 2); !strings.Contains(said, "What was measured is too old to count, so demand is assumed.") {
+		t.Errorf("explain does not say that it is too old:\n%s", said)
+	}
+}
+
+// TestANodeThatLies: whoever answers in the place of a node's proxy can undo the bound for the others, and not more: endpoints get
+// what the zone's preference alone would give them, other Services stay as they are, and it ends with the lie.
+func TestANodeThatLies(t *testing.T) {
+	c := newTownOf(t, "measured", "node-a1", "node-a2", "node-b1", "node-b2", "node-c1", "node-c2")
+	crowd := c.gather(t)
+	replica := c.start(t, "one", time.Hour)
+	wait.Until(t, "published is what is asked", func() bool { return c.asks(t, crowded) > 880_000 })
+
+	must.Succeed(t, c.proxies[4].Stop(5*time.Second))
+	lie := c.lie(t, 4)
+	wait.Until(t, "the lie is published", func() bool { return c.asks(t, "zone-c") > 900_000 })
+	// By the zone alone each of the two endpoints would get 0.45 of all, 2.7 times the mean.
+	if got := crowd.busiest(t, looked/2); got > 2.7*1.1+1./8 {
+		t.Errorf("the busiest endpoint gets %.2f times the mean, more than preference alone would give it", got)
+	}
+	if token := lie.token.Load(); token == nil || c.may(t, *token, "get", "nodes") || c.may(t, *token, "list", "services") {
+		t.Error("what the liar was shown is good for more than one page, or it was shown nothing")
+	}
+	lie.stop()
+	c.startProxy(t, 4)
+	wait.Until(t, "published is what is asked", func() bool { return c.asks(t, crowded) > 880_000 })
+	crowd.expectBound(t, "after the lie")
+	if replica.failures() > 0 {
+		t.Errorf("%d times something failed", replica.failures())
+	}
+}
+
+// liar answers in the place of a node's proxy.
+type liar struct {
+	stop  func()
+	token atomic.Pointer[string]
+}
+
+// lie has a node say that it asks a million connections in each round, of a Service, and of Services that are not there.
+func (c *town) lie(t *testing.T, node int) *liar {
+	t.Helper()
+	l := &liar{}
+	var rounds atomic.Int64
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		l.token.Store(new(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")))
+		page := demandpage.Page{
+			Cursor: fmt.Sprint("lie-", rounds.Add(1)), Took: time.Second,
+			Counts: map[string]uint64{"shop/web": 1_000_000, "shop/none": 1_000_000, "kube-system/web": 1},
+		}
+		_, _ = w.Write(page.Text()) //nolint:errcheck // who asks no longer listens
+	}))
+	must.Succeed(t, server.Listener.Close())
+	var err error
+	server.Listener, err = c.nodes[node].Listen("tcp", fmt.Sprint("0.0.0.0:", port))
+	must.Succeed(t, err)
+	server.StartTLS()
+	l.stop = sync.OnceFunc(server.Close)
+	t.Cleanup(l.stop)
+	return l
+}
+
+// planned returns how many proxies plan the Service with a demand from a source.
+func (c *town) planned(source string) (proxies int) {
+	for _, proxy := range c.proxies {
+		ports, err := proxy.Metric(metricsAddress, "vicinity_service_ports_by_demand", `source="`+source+`"`)
+		if err == nil && ports > 0 {
+			proxies++
+		}
+	}
+	return proxies
+}
+
+// demand returns what is published of the Service.
+func (c *town) demand(t *testing.T) *servicedemand.ServiceDemand {
+	t.Helper()
+	var object servicedemand.ServiceDemand
+	must.Succeed(t, c.client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}, &object))
+	return &object
+}
+
+// asks returns what a zone asks, as is published; 0 if nothing is.
+func (c *town) asks(t *testing.T, zone string) uint32 {
+	t.Helper()
+	var object servicedemand.ServiceDemand
+	if err := c.client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}, &object); err != nil {
+		return 0
+	}
+	return asksOf(&object, zone)
+}
+
+// ageLease has the Lease say that it was renewed so long ago.
+func (c *town) ageLease(t *testing.T, ago time.Duration) {
+	t.Helper()
+	leases := c.api.Admin.CoordinationV1().Leases(system)
+	lease, err := leases.Get(t.Context(), servicedemand.LeaseName, metav1.GetOptions{})
+	must.Succeed(t, err)
+	lease.Spec.RenewTime = new(metav1.NewMicroTime(time.Now().Add(-ago)))
+	_, err = leases.Update(t.Context(), lease, metav1.UpdateOptions{})
+	must.Succeed(t, err)
+}
+
+// explain is what the proxy's command says of the Service on a node.
+func (c *town) explain(t *testing.T, node int) string {
+	t.Helper()
+	kubeconfig := site.Kubeconfig(t, c.api.Account(t, "kube-system", "vicinity-proxy"))
+	command := exec.CommandContext(t.Context(), site.Program(t, "proxy"), "explain", "shop/web", "--kubeconfig", kubeconfig,
+		"--node", c.nodes[node].Name)
+	said, err := c.control.Run(command)
+	must.Succeed(t, err)
+	return said
+}
+
+// may reports whether the holder of a token may do something.
+func (c *town) may(t *testing.T, token, verb, resource string) bool {
+	t.Helper()
+	config := rest.AnonymousClientConfig(c.api.AdminConfig())
+	config.BearerToken = token
+	clients, err := kubernetes.NewForConfig(config)
+	must.Succeed(t, err)
+	review, err := clients.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: resource}},
+	}, metav1.CreateOptions{})
+	must.Succeed(t, err)
+	return review.Status.Allowed
+}

@@ -391,6 +391,7 @@ func (c *corpus) runAPIServer(t *testing.T, one placedCase) {
 		c.checkStored(t, one, got.object)
 		must.Succeed(t, c.Admin.CoreV1().Services("kube-system").Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	case strings.HasPrefix(reason, "nobody can write a deletionTimestamp"): // TestDeletingIsAlwaysAllowed
+	case strings.HasPrefix(reason, "demand is published in that cluster"): // TestAnOwnerIsToldThatNobodyPublishesDemand
 	case strings.HasPrefix(reason, "the webhook knows no Services"),
 		strings.HasPrefix(reason, "the webhook knows no EndpointSlices"): // only 'webhook check' does, of those in its files
 		if got := got(); got.err != nil || len(got.found) > 0 {

@@ -141,7 +141,8 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "SVC015", Kind: kindService, Default: Deny,
-			Summary: "The list of clients is empty, has more than 8, or has one twice or without its namespace, so the proxy ignores it.",
+			Summary: "The list of clients is empty, names more than 8, one twice or without its namespace, or measured is not its end, " +
+				"so the proxy ignores it.",
 		},
 		find:        wrongClients,
 		standsAlone: true,

@@ -17,12 +17,11 @@ func newCleanup() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cleanup",
 		Short: "Remove our tables from the kernel, and nothing else",
-		Long: `Remove the tables 'ip vicinity' and 'ip6 vicinity' from the current network namespace, and 'vicinity-asked' beside
-them, which counts. Everything else in nftables stays.
-That there is nothing to remove is no failure.
+		Long: `Remove the tables 'ip vicinity' and 'ip6 vicinity' from the current network namespace, and 'vicinity-asked', which
+only counts. Everything else in nftables stays. If there is nothing to remove, that is not a failure.
 
 Stop 'proxy run' first: it would put the tables back, and while it owns them the kernel refuses to remove them.
-Connections that are established already keep their way until they end.`,
+Established connections keep their endpoints until they end.`,
 		Example: `  sudo proxy cleanup
 
   # in the network namespace of a container, say

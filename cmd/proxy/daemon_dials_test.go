@@ -55,7 +55,7 @@ func TestDialsAreDrawnAnewByADaemon(t *testing.T) {
 			!strings.Contains(metrics, "vicinity_conntrack_look_duration_seconds_count 0\n")
 	})
 	ended := d.end(t)
-	if ended.status != 0 || !strings.Contains(ended.stderr, "connections were drawn anew") {
+	if ended.status != 0 || !strings.Contains(ended.stderr, "unanswered dials go to other endpoints now") {
 		t.Errorf("the daemon ended with %+v, want 0, and a line about it", ended)
 	}
 }

@@ -144,7 +144,7 @@ func (f *explainFlags) Validate() error {
 	case isGiven && f.allNodes:
 		conflict = errors.New("--all-nodes and --node exclude each other")
 	case f.why != "" && f.allNodes:
-		conflict = errors.New("--why is about one node as it is; it excludes --all-nodes")
+		conflict = errors.New("--why is about one node; it excludes --all-nodes")
 	case !isGiven && !f.allNodes && f.asKubectl: // a person's machine is mostly no node
 		conflict = errors.New("--node NAME or --all-nodes is required: whose connections?")
 	}
@@ -285,7 +285,7 @@ func (f *explainFlags) notFound(ctx context.Context, cluster *model.Cluster, que
 		}
 		if written := f.written(ctx, query.Service); written != nil {
 			if why := convert.WhyNotServed(written, f.view()); why != "" {
-				return fmt.Errorf("there is nothing to explain of service %s: %s", query.Service, why)
+				return fmt.Errorf("there is nothing to explain about service %s: %s", query.Service, why)
 			}
 		}
 	}

@@ -112,7 +112,7 @@ func TestExplainSaysWhatAConnectionToAnAddressDoes(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"127.0.0.1:30099":            "no Service in " + folder + " is reached at 127.0.0.1:30099: it is no ClusterIP",
+		"127.0.0.1:30099":            "no Service in " + folder + " is reached at 127.0.0.1:30099: it is neither a ClusterIP",
 		"198.51.100.1:30080":         "is reached at 198.51.100.1:30080",
 		"10.96.0.80:80 --why node-b": "--why needs a Service",
 	} {

@@ -40,13 +40,13 @@ func (f *accountFlags) register(flags *pflag.FlagSet) {
 			"this node; or services, of each Service too. A connection counts when conntrack forgets it, up to two minutes after its "+
 			"last packet, and a long one each minute")
 	flags.UintVar(&f.maxServices, "account-max-services", usualAccountServices,
-		fmt.Sprintf("`NUMBER` of Services that --account=services names, 1 to %d; others count together. One makes at most %d series in "+
-			"the mean; the annotation %s=true has a Service named before others", maxAccountServices, 3*accounting.CellsPerService,
+		fmt.Sprintf("`NUMBER` of Services that --account=services names, 1 to %d; others count together. Each makes at most %d series on "+
+			"average; the annotation %s=true has a Service named before others", maxAccountServices, 3*accounting.CellsPerService,
 			policy.AccountAnnotation))
 	usual := []string{string(policy.Hostname), string(policy.Zone), string(policy.Region)}
 	flags.StringVar(&f.keysText, "account-keys", strings.Join(usual, ","),
-		fmt.Sprintf("topology `KEYS` that --account tells apart, comma-separated, at most %d; others count as one, for anybody may write "+
-			"some", maxAccountKeys))
+		fmt.Sprintf("topology `KEYS` that --account counts apart, comma-separated, at most %d; all others count together, because any "+
+			"user may invent some", maxAccountKeys))
 }
 
 // Validate checks the flags.

@@ -35,8 +35,8 @@ func (f *dnsFlags) register(flags *pflag.FlagSet) {
 			"and refuses all other names; for the node's DNS cache to ask first (default: nowhere)")
 	flags.DurationVar(&f.zone.TTL, "dns-ttl", 5*time.Second, "`TIME` for which an answer may be kept, in whole seconds")
 	flags.BoolVar(&f.podNames, "dns-endpoint-pod-names", false,
-		"SRV records name endpoints without a hostname as their pods are called, and not by their addresses: as the cluster's CoreDNS "+
-			"does where its Corefile says endpoint_pod_names")
+		"SRV records name endpoints without a hostname after their pods instead of their addresses, as the cluster's CoreDNS does if its "+
+			"Corefile says endpoint_pod_names")
 	flags.StringVar(&f.zone.Domain, "cluster-domain", "cluster.local", "`DOMAIN` of the cluster, as the kubelet has it")
 }
 

@@ -50,7 +50,7 @@ var serverSettings = []settingFlag{
 	{"profiling", "enableProfiling", "serve /debug/pprof beside /metrics"},
 	{
 		"sync-period", "nftables.syncPeriod",
-		"longest `TIME` between two tries after a failure; a change that waits for twice as long makes the proxy unhealthy",
+		"longest `TIME` between two attempts after a failure; a change that waits for twice as long makes the proxy unhealthy",
 	},
 	{"log-format", "logging.format", "`FORMAT` of the log: text or json"},
 	{"v", "logging.verbosity", "`NUMBER` of kube-proxy's levels: 4 or more means --log-level debug, unless that is given"},
@@ -105,7 +105,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 			"what bounds it: manifests/node-condition")
 	flags.StringVar(&f.unreachableNodes, "unreachable-nodes", string(daemon.AvoidUnreachable),
 		"`WHAT` is done about nodes that do not answer this one while others do: avoid, new connections leave their endpoints as long as "+
-			"others may serve; watch, they are logged and counted; ignore, nobody is dialled")
+			"others may serve; watch, they are logged and counted; ignore, no node is dialled")
 	f.dns.register(flags)
 	f.xds.register(flags)
 	f.account.register(flags)

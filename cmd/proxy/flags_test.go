@@ -50,7 +50,7 @@ func TestRunFlags(t *testing.T) {
 			args: "--node-condition", err: "--node-condition needs an API server",
 		},
 		"a proxy's name that no label can have": {
-			args: "--service-proxy-name a/b", err: `--service-proxy-name: "a/b" can be no label's value: `,
+			args: "--service-proxy-name a/b", err: `--service-proxy-name: "a/b" cannot be the value of a label: `,
 		},
 		"DNS on loopback": {args: "--dns-bind-address 127.0.0.1:10053 --dns-ttl 30s --cluster-domain cluster.example."},
 		"DNS on all addresses at once": {
@@ -79,7 +79,7 @@ func TestRunFlags(t *testing.T) {
 			args: "--default-clients ingress/nginx",
 			err:  `--default-clients "ingress/nginx": the only value is "measured"; a Service names its clients with vicinity.dev/clients`,
 		},
-		"no time between tries":       {args: "--sync-period -1s", err: "--sync-period: -1s is not longer than nothing"},
+		"no time between tries":       {args: "--sync-period -1s", err: "--sync-period: -1s must be more than 0"},
 		"more memory than there is":   {args: "--oom-score-adj 1001", err: "--oom-score-adj: 1001 is not between -1000 and 1000"},
 		"fewer connections than none": {args: "--conntrack-min -1", err: "--conntrack-min: -1 is less than 0"},
 		"a mode that never was":       {args: "--proxy-mode nftable", err: `--proxy-mode: "nftable" is none of: `},

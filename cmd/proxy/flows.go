@@ -39,7 +39,7 @@ ENDING       connections that are over, which conntrack remembers for up to two 
 LOCALITY     where the endpoint is, seen from this node: same_node, same_zone, other_zone, or unknown
 TIER         why connections go there: the first topology key of the Service that the endpoint matches on this node, * for any
              node, hint for hints of EndpointSlices, or none: nothing keeps connections near
-(gone)       it is no endpoint of the Service any more; such connections last until their client ends them
+(gone)       it is no longer an endpoint of the Service; such connections last until their client ends them
 SENT         and RECEIVED: bytes as the client sees them, with IP headers, if conntrack counts them
 
 Connections are of the node that translates them: the client's, for pods. Those that pods of other nodes make to this one are
@@ -65,7 +65,7 @@ Exit status: 1 if there is no answer, 2 if the command line is wrong, or what wa
 		RunE: func(command *cobra.Command, args []string) error {
 			query, malformed := flags.query(args, nil)
 			if malformed == nil && query.Port != "" {
-				malformed = errors.New("connections are listed of whole Services; leave the port out")
+				malformed = errors.New("connections are listed for whole Services; leave the port out")
 			}
 			if err := errors.Join(malformed, flags.Validate()); err != nil {
 				return cli.UsageError{Err: err}
@@ -91,8 +91,8 @@ type flowsFlags struct {
 
 func (f *flowsFlags) register(flags *pflag.FlagSet) {
 	f.namespaceFlags.register(flags)
-	flags.IntVar(&f.top, "top", 30, "`NUMBER` of lines that text has; 0 for all")
-	flags.BoolVarP(&f.watch, "watch", "w", false, "print again every two seconds, until stopped: of -o json a line each")
+	flags.IntVar(&f.top, "top", 30, "`NUMBER` of lines in text output; 0 for all")
+	flags.BoolVarP(&f.watch, "watch", "w", false, "print again every two seconds until stopped; with -o json one line each time")
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
 }
 
@@ -103,7 +103,7 @@ func (f *flowsFlags) Validate() error {
 		errs = append(errs, fmt.Errorf("--top %d must be 0 or more", f.top))
 	}
 	if f.watch && f.output == "yaml" {
-		errs = append(errs, errors.New("--watch prints text, or with -o json a line each; not YAML"))
+		errs = append(errs, errors.New("--watch prints text, or with -o json one line each time; not YAML"))
 	}
 	return errors.Join(errs...)
 }

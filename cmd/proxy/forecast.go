@@ -83,7 +83,7 @@ something cannot be read or is refused, so that the forecast lacks it, or if the
 			flags.stdin = command.InOrStdin()
 			query, malformed := flags.query(args, flags.ofContext())
 			if query.Port != "" {
-				malformed = errors.New("a forecast is of whole Services; leave the port out")
+				malformed = errors.New("a forecast is for whole Services; leave the port out")
 			}
 			if err := errors.Join(malformed, flags.Validate()); err != nil {
 				return cli.UsageError{Err: err}

@@ -77,8 +77,8 @@ func TestAPriceNeedsBytes(t *testing.T) {
 		want string
 	}{
 		"without demand":             {[]string{"--price", "0.01/GB"}, "--price needs --demand"},
-		"of no unit":                 {[]string{"--price", "0.01", "--demand", weights}, `"0.01" is no price of a gigabyte`},
-		"below nothing":              {[]string{"--price", "-1/GB", "--demand", weights}, `"-1/GB" is no price of a gigabyte`},
+		"of no unit":                 {[]string{"--price", "0.01", "--demand", weights}, `"0.01" is not a price of a gigabyte`},
+		"below nothing":              {[]string{"--price", "-1/GB", "--demand", weights}, `"-1/GB" is not a price of a gigabyte`},
 		"with weights alone":         {[]string{"--price", "0.01/GB", "--demand", weights}, "a price needs bytes"},
 		"a folder without metrics":   {[]string{"--demand", empty}, "there is no NODE.prom in the folder"},
 		"metrics of another program": {[]string{"--demand", foreign}, "node-a.prom: it lacks vicinity_connections_total"},

@@ -194,10 +194,10 @@ func TestForecastJudgesInAPipeline(t *testing.T) {
 		"a missing demand":         {"--demand missing", 2, `^proxy: --demand: open missing`},
 		"a wrong bound":            {"--bound 99%", 2, `--bound: "99%" is no whole number from 100 to 1000`},
 		"a wrong scale":            {"--scale shop/web=zone-a", 2, `is not NAMESPACE/NAME=ZONE:REPLICAS`},
-		"a port to scale":          {"--scale shop/web:http=zone-a:2", 2, `names a port; endpoints are of the whole Service`},
+		"a port to scale":          {"--scale shop/web:http=zone-a:2", 2, `names a port; endpoints are for the whole Service`},
 		"no namespace":             {"--scale web=zone-a:2", 2, `the namespace is missing, as in default/web`},
 		"no namespace to annotate": {"--annotate web_a.b/c=yes", 2, `the namespace is missing, as in default/web`},
-		"a wrong number":           {"--scale shop/web=zone-a:x", 2, `"x" is no number of replicas`},
+		"a wrong number":           {"--scale shop/web=zone-a:x", 2, `"x" is not a number of replicas`},
 		"a wrong annotation":       {"--annotate shop/web", 2, `is not "NAMESPACE/NAME KEY=VALUE"`},
 		"a value that a rule denies": {
 			"--annotate shop/web_vicinity.dev/max-load=1.2", 2,
@@ -214,10 +214,10 @@ func TestForecastJudgesInAPipeline(t *testing.T) {
 			"--annotate shop/web_vicinity.dev/max-load=150% --annotate shop/web_service.kubernetes.io/topology-mode=vicinity.dev/balanced", 0, `^$`,
 		},
 		"a distribution that there is not": {
-			"--annotate shop/web_trafficDistribution=PreferSamZone", 2, `is no value of spec.trafficDistribution; did you mean PreferSameZone\?\n`,
+			"--annotate shop/web_trafficDistribution=PreferSamZone", 2, `is not a value of spec.trafficDistribution; did you mean PreferSameZone\?\n`,
 		},
 		"a wrong selector":     {"--without-nodes a==(", 2, `--without-nodes: `},
-		"a port":               {"shop/web:http", 2, `a forecast is of whole Services`},
+		"a port":               {"shop/web:http", 2, `a forecast is for whole Services`},
 		"two origins":          {"--context here", 2, `--manifests excludes --kubeconfig and --context`},
 		"a page of changes":    {"-o html --evacuate zone-a", 2, `-o html shows one state`},
 		"an impossible share":  {"--min-near 80", 2, `--min-near 80 must be from 0 to 1, or from 0% to 100%; did you mean 80%\?`},
@@ -322,11 +322,11 @@ func TestExplainSaysWhyNotAndWhatWouldHaveToBeDifferent(t *testing.T) {
 		want   string
 	}{
 		{"--node node-a1 --why node-b1", 2, "--why needs a Service"},
-		{"--all-nodes shop/web --why node-b1", 2, "--why is about one node as it is"},
+		{"--all-nodes shop/web --why node-b1", 2, "--why is about one node; it excludes --all-nodes"},
 		{"--node node-x shop/web --why node-b1", 1, `there is no Node "node-x"`},
 		{"--node node-a1 shop/wep --why node-b1", 1, "did you mean shop/web?"},
 		{"--node node-a1 shop/web:x --why node-b1", 1, "service shop/web has no port x"},
-		{"--node node-a1 shop/web --why web-1", 1, "web-1 is no endpoint of shop/web, no pod of one, and no node with one"},
+		{"--node node-a1 shop/web --why web-1", 1, "web-1 is not an endpoint of shop/web, a pod of one, or a node with one"},
 		{"--node node-a1 shop/web --why 10.9.9.9", 1, "it has 10.244.0.2:8080 on node-a1"},
 		{"--node node-a1 ops/billing --why node-b1", 1, "it is of type ExternalName"},
 	} {

@@ -110,7 +110,7 @@ func TestNothingIsNoPass(t *testing.T) {
 			"explain --node node-1 shop/web --why node-1", "render --node node-1",
 		} {
 			got := proxyCommand(t, append(words(command), "--manifests", folder)...)
-			begins, ends := "proxy: there is no Service in "+folder+", so that ", "prints Services; what is there: "+held+"\n"
+			begins, ends := "proxy: there is no Service in "+folder+", so ", "prints Services; what is there: "+held+"\n"
 			if got.status != 2 || !strings.HasPrefix(got.stderr, begins) || !strings.HasSuffix(got.stderr, ends) {
 				t.Errorf("%s: %+v", command, got)
 			}
@@ -126,7 +126,7 @@ func TestOldKindsAreNamed(t *testing.T) {
 	)
 	beta := strings.ReplaceAll(judged, "discovery.k8s.io/v1", "discovery.k8s.io/v1beta1")
 	without := judged[:strings.Index(judged, "- apiVersion: discovery")]
-	none := "warning: there is no EndpointSlice in FOLDER, so that no Service has an endpoint; " + kubectl
+	none := "warning: there is no EndpointSlice in FOLDER, so no Service has an endpoint; " + kubectl
 	for name, test := range map[string]struct {
 		text, want      string
 		forecast, other int // statuses
@@ -140,7 +140,7 @@ func TestOldKindsAreNamed(t *testing.T) {
 		},
 		"one slice of v1beta1": {
 			strings.Replace(judged, "discovery.k8s.io/v1", "discovery.k8s.io/v1beta1", 1),
-			"warning: some EndpointSlices in FOLDER are not of discovery.k8s.io/v1, so that their endpoints are missing; " + kubectl +
+			"warning: some EndpointSlices in FOLDER are not of discovery.k8s.io/v1, so their endpoints are missing; " + kubectl +
 				"Service (2), EndpointSlice (1), Node (1), discovery.k8s.io/v1beta1 EndpointSlice (1, an old kind that is not read)\n", 2, 2,
 		},
 		"no slices at all": {without, none + "Service (2), Node (1)\n", 2, 0},
@@ -178,9 +178,9 @@ func TestADemandThatIsNoneIsNoPass(t *testing.T) {
 	for text, want := range map[string]string{
 		"node-1: 1\n": "", "a: 1\n": "", "node-1: 1\nnode-1: 2\n": "already set", "node-1: .nan\n": "NaN",
 		"node-1: 1e400\n": "neither a mapping",
-		"node-2: 1\n":     "no Node has this name", "node-1: 0\n": "all weights are 0", "node-1: -1\n": "is no weight",
+		"node-2: 1\n":     "no Node has this name", "node-1: 0\n": "all weights are 0", "node-1: -1\n": "is not a weight",
 		"node-1:\n": "the number is missing",
-		`[{"metric":{"node":"node-1","a":"b"},"value":[1,"1e308"]},{"metric":{"node":"node-1"},"value":[1,"1e308"]}]`: "is no weight",
+		`[{"metric":{"node":"node-1","a":"b"},"value":[1,"1e308"]},{"metric":{"node":"node-1"},"value":[1,"1e308"]}]`: "is not a weight",
 	} {
 		succeed(t, os.WriteFile(file, []byte(text), 0o600))
 		status := 0

@@ -168,7 +168,7 @@ func TestAServerThatWouldBeClosedIsRefused(t *testing.T) {
 
 // TestAGateThatNoKubeProxyHasIsRefused, in a file as on the command line: it may be there to forbid something.
 func TestAGateThatNoKubeProxyHasIsRefused(t *testing.T) {
-	const why = `"AllowServiceExternalIP" is no feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`
+	const why = `"AllowServiceExternalIP" is not a feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`
 	path := filepath.Join(t.TempDir(), "x")
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)

@@ -75,7 +75,7 @@ func TestStandardInputIsReadOnceAndUpToASize(t *testing.T) {
 			"explain --node n", `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}{"apiVersion":"v1","kind":"ConfigMap"}`, 2,
 			"what is there: Node (1), ConfigMap (1)\n",
 		},
-		"nothing":        {"forecast", "", 2, "in standard input, so that nothing can be forecast; "},
+		"nothing":        {"forecast", "", 2, "in standard input, so nothing can be forecast; "},
 		"no manifests":   {"forecast", "a: [", 2, "<stdin>: line "},
 		"the daemon":     {"run --node n", judged, 2, "--manifests - can be read once, and 'run' follows what it reads"},
 		"with a context": {"explain --node n --kubeconfig x", judged, 2, "--manifests and --kubeconfig exclude each other"},

@@ -124,7 +124,7 @@ func (f *stateFlags) noService() string {
 		return f.held.Lack(f.origin(), "there is nothing to decide", convert.Services)
 	}
 	if f.isBare {
-		return "there is no Service in the cluster, so that there is nothing to decide"
+		return "there is no Service in the cluster, so there is nothing to decide"
 	}
 	return ""
 }

@@ -72,7 +72,7 @@ func TestWhatMayNotBeWrittenIsLoggedWithHowToSetIt(t *testing.T) {
 		t.Errorf("got %+v, want status 0", got)
 	}
 	for _, part := range []string{
-		`level=WARN msg="a kernel setting has another value than wanted, and cannot be changed from here" ` +
+		`level=WARN msg="a kernel setting is not as wanted, and cannot be changed from here" ` +
 			`sysctl=net.netfilter.nf_conntrack_max value=`,
 		`wanted=2000000000 set-it="on the node itself: sysctl -w net.netfilter.nf_conntrack_max=2000000000" error=`,
 		`sysctl=net.ipv4.ip_forward value=0 set-it="on the node itself: sysctl -w net.ipv4.ip_forward=1"`,

@@ -46,7 +46,7 @@ Root (CAP_NET_ADMIN) and Linux 5.13 or newer are needed.`,
   # masquerade what comes from outside the pods' addresses
   sudo proxy run --manifests state --cluster-cidr 10.244.0.0/16,fd00:10:244::/56
 
-  # is it well?
+  # is it healthy?
   curl -s localhost:10256/healthz
   curl -s localhost:10249/metrics | grep vicinity_`,
 		Args:                  cli.AtMost(0),

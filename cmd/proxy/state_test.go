@@ -190,11 +190,11 @@ func TestANodeThatIsNotThereIsAnError(t *testing.T) {
 		}{
 			{"nobody", folder, `proxy: there is no Node "nobody" in ` + folder + "; --node chooses one of node-a, node-b\n", 1},
 			{"node-aa", folder, `proxy: there is no Node "node-aa" in ` + folder + "; did you mean node-a?\n", 1},
-			{"nobody", without, "warning: there is no Node in " + without + `, so that no label of "nobody" is known, and nothing is near it; ` +
+			{"nobody", without, "warning: there is no Node in " + without + `, so no label of "nobody" is known, and nothing is near it; ` +
 				"'kubectl get nodes -o yaml' prints Nodes; what is there: EndpointSlice (1), Service (1)\n", 0},
 		} {
 			got := proxyCommand(t, append(words(command), "--node", test.node, "--manifests", test.folder)...)
-			isAnswered := got.status == 0 || strings.Contains(got.stderr, "10.9.9.9 is no endpoint of shop/web")
+			isAnswered := got.status == 0 || strings.Contains(got.stderr, "10.9.9.9 is not an endpoint of shop/web")
 			if isAnswered == (test.status != 0) || !strings.HasPrefix(got.stderr, test.want) {
 				t.Errorf("%s on %s: exit status %d, stderr %q; want %d and %q", command, test.node, got.status, got.stderr, test.status, test.want)
 			}

@@ -42,7 +42,7 @@ func runRollcall(ctx context.Context, stdout, stderr io.Writer, kubeconfig strin
 		return err
 	}
 	if len(nodes) == 0 {
-		return errors.New("there is no Node, so that no proxy could be asked")
+		return errors.New("there is no Node, so no proxy can be asked")
 	}
 	if output == "text" {
 		err = rollcall.Text(stdout, nodes)

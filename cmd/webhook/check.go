@@ -127,11 +127,11 @@ func (f *checkFlags) register(flags *pflag.FlagSet) {
 func (f *checkFlags) Validate() error {
 	errs := []error{cli.OneOf("output", f.output, "text", "json")}
 	if len(f.files) == 0 {
-		errs = append(errs, errors.New("-f FILE is required: it is what is checked; - is standard input"))
+		errs = append(errs, errors.New("-f FILE is required, the file to check; - is standard input"))
 	}
 	for _, pattern := range f.exclude {
 		if !check.ValidGlob(pattern) {
-			errs = append(errs, fmt.Errorf("--exclude %q is no pattern; write [ and { with their ends, or a \\ before them", pattern))
+			errs = append(errs, fmt.Errorf("--exclude %q is not a pattern; write [ and { with their ends, or a \\ before them", pattern))
 		}
 	}
 	if first := slices.Index(f.files, check.Stdin); first >= 0 && slices.Contains(f.files[first+1:], check.Stdin) {

@@ -142,7 +142,7 @@ func TestAFileIsWhatItIsInItsFolderWhereverItsNameComesFrom(t *testing.T) {
 }
 
 func TestWhatIsNotKnownToBeSomethingElseStaysAnError(t *testing.T) {
-	const advice = "; a file that is no manifest can be passed over with --exclude (error)"
+	const advice = "; a file that is not a manifest can be passed over with --exclude (error)"
 	for name, test := range map[string]struct {
 		files map[string]string
 		want  []string
@@ -231,7 +231,7 @@ func TestExcludedFilesAreNotReadAndCountedOnce(t *testing.T) {
 	wantEnd(t, got, 0, "d/dangling.yaml: passed over: excluded by d/dang*\nd/a.yaml: passed over: excluded by a.yaml\n"+
 		"1 object checked, 0 denied, 0 warnings; 2 files passed over: 2 excluded")
 	wrong := webhookCommand(t, "", "check", "d", "--exclude", "[a", "--exclude", "")
-	isRefused := strings.Contains(wrong.stderr, `--exclude "[a" is no pattern`) && strings.Contains(wrong.stderr, `--exclude "" is no pattern`)
+	isRefused := strings.Contains(wrong.stderr, `--exclude "[a" is not a pattern`) && strings.Contains(wrong.stderr, `--exclude "" is not a pattern`)
 	if wrong.status != 2 || !isRefused {
 		t.Errorf("%+v; want status 2 and both patterns", wrong)
 	}

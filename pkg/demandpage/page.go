@@ -91,17 +91,17 @@ func (p *Page) take(word, value string) (err error) {
 	case word == "seconds":
 		seconds, err := strconv.ParseFloat(value, 64)
 		if err != nil || !(seconds >= 0 && seconds <= mostSeconds) { // which is false for no number, too
-			return fmt.Errorf("seconds %q is no time of a day at most", value)
+			return fmt.Errorf("seconds %q is not a time of a day at most", value)
 		}
 		p.Took = time.Duration(seconds * float64(time.Second))
 	case word == "left-out":
 		if p.LeftOut, err = strconv.Atoi(value); err != nil || p.LeftOut < 0 {
-			return fmt.Errorf("left-out %q is no number of Services", value)
+			return fmt.Errorf("left-out %q is not a number of Services", value)
 		}
 	case strings.Contains(word, "/"):
 		count, err := strconv.ParseUint(value, 10, 64)
 		if err != nil {
-			return fmt.Errorf("%q is no number of connections", value)
+			return fmt.Errorf("%q is not a number of connections", value)
 		}
 		p.Counts[word] = count
 	}

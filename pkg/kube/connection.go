@@ -71,7 +71,7 @@ func (c Connection) address() (*rest.Config, error) {
 	if c.Kubeconfig == "" && c.Server == "" {
 		config, err := rest.InClusterConfig()
 		if errors.Is(err, rest.ErrNotInCluster) {
-			return nil, errors.New("no cluster is named, and this is no pod: give a kubeconfig")
+			return nil, errors.New("no cluster is named, and this is not a pod: give a kubeconfig")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading the credentials of this pod's ServiceAccount: %w; give a kubeconfig instead", err)

@@ -79,7 +79,7 @@ func (a *Accounting) Run(ctx context.Context) error {
 	case <-a.Owners.Complete():
 	}
 	if err := a.kernel.CountBytes(); err != nil {
-		a.log.Warn("conntrack does not count bytes, so that connections alone are counted", "error", err)
+		a.log.Warn("conntrack does not count bytes; counting connections alone", "error", err)
 	}
 	for {
 		err := a.count(ctx)

@@ -133,8 +133,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func refuse(w http.ResponseWriter, status int) {
 	text := map[int]string{
-		http.StatusUnauthorized:       "a bearer token is needed that the API server knows",
-		http.StatusForbidden:          "a role is needed that allows to get this nonResourceURL",
+		http.StatusUnauthorized:       "a bearer token that the API server accepts is needed",
+		http.StatusForbidden:          "a role that allows get of this nonResourceURL is needed",
 		http.StatusServiceUnavailable: "the API server does not say who may read this",
 		http.StatusTooManyRequests:    "too many unknown tokens were tried; try again in a minute",
 	}[status]
@@ -222,7 +222,7 @@ func (h *Handler) report(err error) {
 	case err != nil && !h.silent:
 		h.log.Error("could not ask the API server who may read the metrics; whoever was allowed within the last hour still is", "error", err)
 	case err == nil && h.silent:
-		h.log.Info("the API server answers again who may read the metrics")
+		h.log.Info("the API server says again who may read the metrics")
 	}
 	h.silent = err != nil
 }

@@ -147,7 +147,7 @@ func (w *Writer) read(ctx context.Context) (*corev1.Node, error) {
 func remedy(err error) string {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError {
 		return "the component manifests/node-condition gives the right to a token that names its pod and node; " +
-			"without it, take --node-condition away"
+			"without it, remove --node-condition"
 	}
-	return "nothing: it is written when the API server answers"
+	return "nothing: it is written as soon as the API server answers"
 }

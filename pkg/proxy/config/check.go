@@ -42,7 +42,7 @@ func (c *checker) oneOf(field, value string, allowed ...string) string {
 
 func (c *checker) positive(field string, value time.Duration) time.Duration {
 	if value <= 0 {
-		c.wrong(field, "%s is not longer than nothing", value)
+		c.wrong(field, "%s must be more than 0", value)
 	}
 	return value
 }
@@ -80,7 +80,7 @@ func (c *checker) different(from *Configuration) {
 func (c *checker) connection(from *Configuration) Connection {
 	client := from.ClientConnection
 	if qps := float64(client.QPS); math.IsNaN(qps) || math.IsInf(qps, 0) {
-		c.wrong("clientConnection.qps", "%v is no number of requests", qps)
+		c.wrong("clientConnection.qps", "%v is not a number of requests", qps)
 	}
 	return Connection{
 		Kubeconfig:         client.Kubeconfig,

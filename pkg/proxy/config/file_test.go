@@ -243,7 +243,7 @@ func TestAWrongFileIsRefusedWithEveryMistake(t *testing.T) {
 		},
 		"a gate that no kube-proxy has": {
 			header + "featureGates: {AllowServiceExternalIP: false}\n",
-			`featureGates: "AllowServiceExternalIP" is no feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`,
+			`featureGates: "AllowServiceExternalIP" is not a feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`,
 		},
 		"a bind address that is no IP": {header + "bindAddress: all\n", `bindAddress: "all" is not an IP address`},
 	}

@@ -132,7 +132,7 @@ func isOn(set map[string]bool, name string) bool {
 func (c *checker) gates(set map[string]bool) {
 	for _, name := range slices.Sorted(maps.Keys(set)) {
 		if _, isKnown := versions()[name]; !isKnown {
-			c.wrong("featureGates", "%q is no feature gate of Kubernetes 1.30 to 1.37%s", name, meantGate(name))
+			c.wrong("featureGates", "%q is not a feature gate of Kubernetes 1.30 to 1.37%s", name, meantGate(name))
 		}
 	}
 }

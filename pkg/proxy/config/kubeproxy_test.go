@@ -276,9 +276,9 @@ func TestGates(t *testing.T) {
 			"featureGates.TopologyAwareHints: hints are followed where all endpoints have them",
 		}, ""},
 		"AllowServiceExternalIP=false": {true, true, true, nil,
-			`"AllowServiceExternalIP" is no feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`},
+			`"AllowServiceExternalIP" is not a feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`},
 		"allowServiceExternalIPs=false": {true, true, true, nil,
-			`"allowServiceExternalIPs" is no feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`},
+			`"allowServiceExternalIPs" is not a feature gate of Kubernetes 1.30 to 1.37; did you mean AllowServiceExternalIPs?`},
 	} {
 		t.Run(text, func(t *testing.T) {
 			c := &Configuration{}

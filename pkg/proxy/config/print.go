@@ -38,7 +38,7 @@ func Write(path string, c *Configuration, own Own, values map[string]string) err
 // CheckProxyName checks a name that Services are to carry in the label service.kubernetes.io/service-proxy-name.
 func CheckProxyName(name string) error {
 	if wrong := validation.IsValidLabelValue(name); len(wrong) > 0 {
-		return fmt.Errorf("%q can be no label's value: %s", name, strings.Join(wrong, "; "))
+		return fmt.Errorf("%q cannot be the value of a label: %s", name, strings.Join(wrong, "; "))
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func (d *daemon) drewAnew(drawn flows.Drawn, err error) {
 		d.recorder.Add(metrics.ClosedFlowsForgotten, n, protocol.String())
 	}
 	if len(drawn.Anew) > 0 {
-		d.log.Info("connections were drawn anew that nobody had answered, because their endpoints left",
+		d.log.Info("unanswered dials go to other endpoints now, because theirs left",
 			"tcp", drawn.Anew[model.TCP], "sctp", drawn.Anew[model.SCTP])
 	}
 	if len(drawn.Closed) > 0 {

@@ -27,7 +27,7 @@ func loopbackOf(config ruleset.Config) map[model.Family]netip.Addr {
 func newLocalhost(addrs map[model.Family]netip.Addr, observer localhost.Observer, log *slog.Logger) *localhost.Server {
 	server := localhost.NewServer(addrs, observer)
 	if most := server.Most(); most < localhost.MaxConnections {
-		log.Warn("node ports on loopback have fewer connections at a time than elsewhere: the process may open few files",
+		log.Warn("node ports on loopback serve fewer connections at once: the process may open few files",
 			"connections", most, "elsewhere", localhost.MaxConnections, "do", "raise the hard limit of open files (ulimit -Hn) to 49152")
 	}
 	return server

@@ -57,8 +57,8 @@ func (m *mesh) canTellClients() error {
 			return fmt.Errorf("--xds-bind-address: %w", err)
 		}
 		if everybody {
-			return errors.New("--xds-bind-address: this node's default route has no gateway, so nothing tells clients of the node from all " +
-				"others; give the path of a socket alone, as in unix:///run/vicinity/xds.sock")
+			return errors.New("--xds-bind-address: this node's default route has no gateway, so nothing distinguishes clients on the node " +
+				"from all others; give the path of a socket alone, as in unix:///run/vicinity/xds.sock")
 		}
 	}
 	return nil

@@ -74,7 +74,7 @@ func (p *parted) look(ctx context.Context, now time.Time) {
 	chosen := due[rand.N(len(due))]
 	isReady, err := p.isReady(ctx, chosen.Node)
 	if err != nil {
-		p.log.Debug("asking whether a node is Ready that does not answer failed; trying again", "unreachable-node", chosen.Node, "error", err)
+		p.log.Debug("could not ask whether a node that does not answer is Ready; trying again", "unreachable-node", chosen.Node, "error", err)
 		return
 	}
 	p.asked[chosen.Node] = chosen.Since

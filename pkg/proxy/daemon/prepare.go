@@ -61,7 +61,7 @@ func logSysctl(log *slog.Logger, result sysctl.Result) {
 	case sysctl.Missing:
 		log.Warn("this kernel lacks a setting", attributes...)
 	case sysctl.Unmet:
-		log.Warn("a kernel setting has another value than wanted, and cannot be changed from here",
+		log.Warn("a kernel setting is not as wanted, and cannot be changed from here",
 			append(attributes, "set-it", result.Want.Advice(), "error", result.Err)...)
 	}
 }

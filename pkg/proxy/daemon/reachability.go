@@ -135,7 +135,7 @@ func (w *watch) serversAt(servers []netip.AddrPort) {
 func (w *watch) Looked(look probe.Look, err error) {
 	w.recorder.Set(metrics.UnansweredFlows, look.Unanswered)
 	if err != nil {
-		w.log.Warn("connections without an answer cannot be looked at; trying again", "error", err)
+		w.log.Warn("could not look at unanswered connections; trying again", "error", err)
 	}
 }
 

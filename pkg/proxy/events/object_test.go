@@ -25,7 +25,7 @@ func TestAnEventAboutAService(t *testing.T) {
 		Action:              "Refuse",
 		Reason:              "Refused",
 		Regarding:           corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "shop", Name: "web", UID: "1-2-3"},
-		Note:                "Nodes keep to the last good version of this object, if they have seen one: why",
+		Note:                "Nodes keep the last good version of this object, if they have seen one: why",
 		Type:                "Warning",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

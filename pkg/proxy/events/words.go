@@ -20,7 +20,7 @@ type Words struct {
 var words = map[model.FindingCode]Words{
 	model.Refused: {
 		Log: "left out; its last good version, if there was one, stays in force", Action: "Refuse",
-		Note: "Nodes keep to the last good version of this object, if they have seen one: ",
+		Note: "Nodes keep the last good version of this object, if they have seen one: ",
 	},
 	model.ValueIgnored: {
 		Log: "a part cannot be read; the rest is in force", Action: "Ignore",
@@ -118,7 +118,7 @@ func Evacuated(node string, evacuation *model.Avoid) Event {
 func Parted(node string) Event {
 	return Event{
 		Regarding: Node(node), Warning: true, Reason: "UnreachableFromNodes", Action: "Look",
-		Note: "Other nodes get no answer from this one, though it is Ready: the network between them is parted, or the port of the " +
+		Note: "Other nodes get no answer from this one, though it is Ready: the network between them is partitioned, or the port of the " +
 			"service proxy's /healthz is closed; proxy status says on each node which ones do not answer it",
 	}
 }

@@ -37,7 +37,7 @@ func TestTheWords(t *testing.T) {
 			found(t, web, model.Finding{Code: model.Refused, Field: "spec.ports[0].port", Reason: "Invalid value: 70000"}),
 			Event{
 				Regarding: web, Warning: true, Reason: "Refused", Action: "Refuse",
-				Note: "Nodes keep to the last good version of this object, if they have seen one: spec.ports[0].port: Invalid value: 70000",
+				Note: "Nodes keep the last good version of this object, if they have seen one: spec.ports[0].port: Invalid value: 70000",
 			},
 		},
 		"a label that cannot be read": {

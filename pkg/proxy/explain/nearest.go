@@ -56,7 +56,7 @@ func editDistance(a, b string) int {
 // NotFound says that there is no Service of a name, or no port of it, in an origin, and what was probably meant.
 func NotFound(cluster *model.Cluster, query Query, origin string) error {
 	if query.Dialled.IsValid() {
-		return fmt.Errorf("no Service in %s is reached at %s: it is no ClusterIP or external address with that port, nor a node port "+
+		return fmt.Errorf("no Service in %s is reached at %s: it is neither a ClusterIP or external address with that port, nor a node port "+
 			"on loopback or on an address that the Node names; the proxy has no part in a connection there", origin, query.Dialled)
 	}
 	if query.Service.Name == "" {

@@ -164,7 +164,7 @@ func ParseAnnotate(text string) (Annotate, error) {
 	case err != nil:
 		return Annotate{}, err
 	case query.Port != "":
-		return Annotate{}, fmt.Errorf("%q names a port; annotations are of the whole Service", text)
+		return Annotate{}, fmt.Errorf("%q names a port; annotations are for the whole Service", text)
 	}
 	annotate := Annotate{query.Service, strings.TrimSpace(key), strings.TrimSpace(value)}
 	if annotate.Key == TrafficDistribution && annotate.Value != "" && policy.DistributionKeys(annotate.Value) == nil {
@@ -177,9 +177,9 @@ func ParseAnnotate(text string) (Annotate, error) {
 func unknownDistribution(value string) error {
 	known := []string{policy.PreferSameZone, policy.PreferSameNode, policy.PreferClose}
 	if meant := policy.Suggest(value, known...); meant != "" {
-		return fmt.Errorf("%q is no value of spec.trafficDistribution; did you mean %s?", value, meant)
+		return fmt.Errorf("%q is not a value of spec.trafficDistribution; did you mean %s?", value, meant)
 	}
-	return fmt.Errorf("%q is no value of spec.trafficDistribution; there are %s", value, strings.Join(known, ", "))
+	return fmt.Errorf("%q is not a value of spec.trafficDistribution, which may be %s", value, strings.Join(known, ", "))
 }
 
 func (a Annotate) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
@@ -252,11 +252,11 @@ func ParseScale(text string) (Scale, error) {
 		return Scale{}, err
 	}
 	if query.Port != "" {
-		return Scale{}, fmt.Errorf("%q names a port; endpoints are of the whole Service", text)
+		return Scale{}, fmt.Errorf("%q names a port; endpoints are for the whole Service", text)
 	}
 	replicas, err := strconv.Atoi(rest[colon+1:])
 	if err != nil || replicas < 0 || replicas > maxReplicas {
-		return Scale{}, fmt.Errorf("%q: %q is no number of replicas from 0 to %d", text, rest[colon+1:], maxReplicas)
+		return Scale{}, fmt.Errorf("%q: %q is not a number of replicas from 0 to %d", text, rest[colon+1:], maxReplicas)
 	}
 	return Scale{query.Service, rest[:colon], replicas}, nil
 }
@@ -282,7 +282,7 @@ func (s Scale) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
 		byType[slice.AddressType] = append(byType[slice.AddressType], slice)
 	}
 	if len(byType) == 0 {
-		return fmt.Errorf("--scale %s=%s:%d: the Service has no EndpointSlice, so that its ports are not known", s.Service, s.Zone, s.Replicas)
+		return fmt.Errorf("--scale %s=%s:%d: the Service has no EndpointSlice, so its ports are unknown", s.Service, s.Zone, s.Replicas)
 	}
 	c.slicesOf[s.Service] = nil
 	for _, addressType := range slices.Sorted(maps.Keys(byType)) {

@@ -21,7 +21,7 @@ func TrafficOf(samples []Sample) (Traffic, error) {
 	traffic := Traffic{}
 	for i, sample := range samples {
 		if isRate := sample.Value >= 0 && !math.IsInf(sample.Value, 0); !isRate { // nor is NaN
-			return nil, fmt.Errorf("sample %d: %v is no number of bytes a second", i+1, sample.Value)
+			return nil, fmt.Errorf("sample %d: %v is not a number of bytes a second", i+1, sample.Value)
 		}
 		traffic[sample.service()] += sample.Value
 	}
@@ -30,7 +30,7 @@ func TrafficOf(samples []Sample) (Traffic, error) {
 		return nil, errors.New("a price needs bytes: the result of an instant query, such as " +
 			"sum by (instance, namespace, service) (rate(vicinity_service_traffic_bytes_total[1d])), or a folder of metrics")
 	case traffic.all() == 0:
-		return nil, errors.New("no byte was counted")
+		return nil, errors.New("no bytes were counted")
 	}
 	return traffic, nil
 }
@@ -113,7 +113,7 @@ func ParsePrice(text string) (perGB float64, err error) {
 	number, isPerGB := strings.CutSuffix(text, "/GB")
 	perGB, err = strconv.ParseFloat(number, 64)
 	if isPrice := err == nil && isPerGB && perGB > 0 && perGB < 1e6; !isPrice {
-		return 0, fmt.Errorf("%q is no price of a gigabyte, such as 0.01/GB", text)
+		return 0, fmt.Errorf("%q is not a price of a gigabyte, such as 0.01/GB", text)
 	}
 	return perGB, nil
 }

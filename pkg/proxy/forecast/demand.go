@@ -76,7 +76,7 @@ func AskedOf(samples []Sample) map[string]Weights {
 func (w Weights) add(name string, weight float64) error {
 	sum := w[name] + weight
 	if isWeight := weight >= 0 && !math.IsInf(sum, 0); !isWeight { // nor is NaN
-		return fmt.Errorf("%s: %v is no weight; it must be a number, 0 or more", name, weight)
+		return fmt.Errorf("%s: %v is not a weight; it must be a number, 0 or more", name, weight)
 	}
 	w[name] = sum
 	return nil
@@ -100,7 +100,7 @@ func (s *Sample) UnmarshalJSON(text []byte) error {
 	number, _ := written.Value[1].(string)
 	value, err := strconv.ParseFloat(number, 64)
 	if err != nil {
-		return fmt.Errorf("%v is no number", written.Value[1])
+		return fmt.Errorf("%v is not a number", written.Value[1])
 	}
 	s.Labels, s.Value = written.Metric, value
 	return nil

@@ -41,9 +41,9 @@ func TestWeightsAreReadFromMappingsAndQueries(t *testing.T) {
 		"a query that fails": {`{"status":"error","error":"parse error"}`, nil, "the query failed: parse error"},
 		"nothing found":      {`[]`, nil, "the query found nothing"},
 		"no label":           {`[{"metric":{"pod":"a"},"value":[1,"2"]}]`, nil, "sample 1 has none of the labels node, zone"},
-		"no number":          {`[{"metric":{"node":"a"},"value":[1,"x"]}]`, nil, "sample 1: x is no number"},
-		"not a number":       {`[{"metric":{"node":"a"},"value":[1,"NaN"]}]`, nil, "a: NaN is no weight"},
-		"negative":           {"node-1: -1\n", nil, "node-1: -1 is no weight"},
+		"no number":          {`[{"metric":{"node":"a"},"value":[1,"x"]}]`, nil, "sample 1: x is not a number"},
+		"not a number":       {`[{"metric":{"node":"a"},"value":[1,"NaN"]}]`, nil, "a: NaN is not a weight"},
+		"negative":           {"node-1: -1\n", nil, "node-1: -1 is not a weight"},
 		"a name twice":       {"node-1: 1\nnode-2: 1\nnode-1: 2\n", nil, `"node-1"`},
 		"a name twice, JSON": {`{"node-1": 1, "node-1": 2}`, nil, `"node-1"`},
 		"a series twice": {
@@ -56,7 +56,7 @@ func TestWeightsAreReadFromMappingsAndQueries(t *testing.T) {
 		"too large for a number":   {"node-1: 1e400\n", nil, "neither a mapping"},
 		"a sum that is too large": {
 			`[{"metric":{"pod":"a","node":"n"},"value":[1,"1e308"]},{"metric":{"pod":"b","node":"n"},"value":[1,"1e308"]}]`, nil,
-			"n: 1e+308 is no weight",
+			"n: 1e+308 is not a weight",
 		},
 		"a text":  {"hello\n", nil, "neither a mapping"},
 		"nested":  {"node-1: {a: 1}\n", nil, "neither a mapping"},

@@ -106,7 +106,7 @@ func (c Cluster) reasons(node string, query explain.Query, target string, now ti
 	case ports == 0:
 		return nil, fmt.Errorf("service %s has no port %s", query.Service, query.Port)
 	case len(answers) == 0:
-		return nil, fmt.Errorf("%s is no endpoint of %s, no pod of one, and no node with one; it has %s",
+		return nil, fmt.Errorf("%s is not an endpoint of %s, a pod of one, or a node with one; it has %s",
 			target, query.Service, w.names(decisions))
 	}
 	return answers, nil
@@ -327,7 +327,7 @@ func WhyText(w io.Writer, answers []Why) error {
 		p.f("  It gets none. %s [%s]\n", why.Message, why.Reason)
 		for j, suggestion := range why.Suggestions {
 			if j == 0 {
-				p.f("  It would get some, if anybody were to:\n")
+				p.f("  It would get some after one of these changes:\n")
 			}
 			p.f("  - %s (%s)\n", strings.Join(suggestion.Changes, ", and "), percent(suggestion.Share))
 		}

@@ -107,7 +107,7 @@ func TestATargetThatIsNoneSaysWhatThereIs(t *testing.T) {
 	for i := range objects.Services {
 		name := nameOf(objects.Services[i])
 		_, _, err := cluster.Reasons("node-0", explain.Query{Service: name}, "10.9.9.9", time.Now())
-		if err == nil || !strings.Contains(err.Error(), "is no endpoint of") && !strings.Contains(err.Error(), "leads to no endpoints") {
+		if err == nil || !strings.Contains(err.Error(), "is not an endpoint of") && !strings.Contains(err.Error(), "leads to no endpoints") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

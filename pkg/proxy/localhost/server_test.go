@@ -408,7 +408,7 @@ func TestAPortThatAStrangerHasIsToldAndTakenWhenItIsFree(t *testing.T) {
 	n.says(web6, "six")
 	n.says("127.0.0.1:30081", "four")
 	wait.Until(n.t, "one finding", func() bool { return len(n.told.problems()) == 1 })
-	const want = "Service shop/web: On loopback of this node a node port is not served, and it tries again: " +
+	const want = "Service shop/web: A node port is not served on loopback of this node; it tries again: " +
 		"listen tcp4 127.0.0.1:30080: bind: address already in use"
 	if got := n.told.problems()[0]; got.String() != want || got.Code != model.LocalhostNodePortNotServed || !got.Local {
 		t.Errorf("got %s %s, want %s", got.Code, got, want)

@@ -276,8 +276,8 @@ var (
 	// Findings counts what the page /findings lists.
 	Findings = gauge(row{
 		name: "vicinity_findings",
-		help: "What does not work of objects at present, by the reason of its Events; the page /findings lists it. Of what syncs find " +
-			"it is what they reported.",
+		help: "Problems with objects at present, by the reason of their Events; the page /findings lists them. Of those that syncs find, " +
+			"the ones that they reported.",
 		labels: []string{reasonLabel}, start: [][]string{findingCodes},
 	})
 	foreignChanges = counter(row{
@@ -399,18 +399,18 @@ var (
 	})
 	XDSResponses = counter(row{
 		name:   "vicinity_xds_responses_total",
-		help:   "Responses that clients of --xds-bind-address were sent, by the type of resources.",
+		help:   "Responses sent to clients of --xds-bind-address, by the type of resources.",
 		labels: []string{typeLabel}, start: [][]string{xdsTypes},
 	})
 	XDSRejected = counter(row{
 		name: "vicinity_xds_rejected_responses_total",
-		help: "Responses that a client of --xds-bind-address did not take (NACK), by the type of resources: it keeps what it knew. The log " +
-			"has its reason.",
+		help: "Responses that a client of --xds-bind-address rejected (NACK), by the type of resources: it keeps what it knew. The log has " +
+			"its reason.",
 		labels: []string{typeLabel}, start: [][]string{xdsTypes},
 	})
 	XDSUnknownNames = counter(row{
 		name: "vicinity_xds_unknown_names_total",
-		help: "Names that clients of --xds-bind-address asked for and that were no TCP port of a Service. The log has them.",
+		help: "Names that clients of --xds-bind-address asked for and that are not TCP ports of Services; the log has them.",
 	})
 	XDSRefused = counter(row{
 		name:   "vicinity_xds_refused_total",
@@ -444,7 +444,7 @@ var (
 	})
 	Unanswered = counterFunc(row{
 		name:   "vicinity_unanswered_connections_total",
-		help:   "Connections that this node led to an endpoint and that nobody answered until they ended.",
+		help:   "Connections that this node led to an endpoint and that ended without an answer.",
 		labels: []string{localityLabel, tierLabel},
 	})
 	Traffic = counterFunc(row{
@@ -478,7 +478,7 @@ var (
 	})
 	FlowsLeftOut = gaugeFunc(row{
 		name: "vicinity_accounting_flows_left_out",
-		help: "Long connections that there was no room for, and that count when they end.",
+		help: "Long connections for which there was no room; they count when they end.",
 	})
 	FlowsUnowned = counterFunc(row{
 		name: "vicinity_accounting_flows_unowned_total",
@@ -486,7 +486,7 @@ var (
 	})
 	ServicesLeftOut = gaugeFunc(row{
 		name: "vicinity_accounting_services_left_out",
-		help: "Services that had traffic and are not named, for there are more than --account-max-services.",
+		help: "Services that had traffic and are not named, because there are more than --account-max-services.",
 	})
 )
 

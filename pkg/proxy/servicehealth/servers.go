@@ -40,7 +40,7 @@ func FindingsOf(err error) []model.Finding {
 	var list []model.Finding
 	for _, err := range joined.Unwrap() {
 		if failure, ok := errors.AsType[*Failure](err); ok {
-			reason := "Load balancers take this node for one without endpoints of this Service, and it tries again: " + failure.Err.Error()
+			reason := "Load balancers treat this node as one without endpoints of this Service; it tries again: " + failure.Err.Error()
 			list = append(list, model.Finding{Code: model.HealthCheckNotServed, Reason: reason, Local: true}.Of("Service", failure.Service))
 		}
 	}

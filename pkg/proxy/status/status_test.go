@@ -158,7 +158,7 @@ func TestReadinessIsSaidInASentence(t *testing.T) {
 		"before the first sync": {Verdict{}, "The first sync has not reached the kernel yet; it waits for the complete state of the cluster."},
 		"before the first sync, while no resource is heard of": {
 			Verdict{Interruptions: []Interruption{{Resource: "services", Reason: "refused"}, {Resource: "nodes", Reason: "too"}}},
-			"The first sync has not reached the kernel yet; the API server does not tell about services: refused",
+			"The first sync has not reached the kernel yet; the API server sends nothing about services: refused",
 		},
 		"after the first sync":        {Verdict{Ready: true}, "The first sync is in the kernel."},
 		"ready stays ready on errors": {Verdict{Ready: true, LastError: "busy"}, "The first sync is in the kernel."},

@@ -53,7 +53,7 @@ type request struct {
 	complaint string
 }
 
-var errNoRequest = errors.New("it is no DiscoveryRequest")
+var errNoRequest = errors.New("it is not a DiscoveryRequest")
 
 // parseRequest reads a DiscoveryRequest.
 func parseRequest(message []byte) (request, error) {

@@ -100,7 +100,7 @@ func (s *Server) runAt(ctx context.Context, address string) {
 		s.notAnswering(address, err.Error())
 		if text := err.Error(); text != logged { // once, and not with every try
 			logged = text
-			s.Log.Error("xDS is not answered; trying again", "error", err, "retry-in", listenAgain)
+			s.Log.Error("could not serve xDS; trying again", "error", err, "retry-in", listenAgain)
 		}
 		select {
 		case <-ctx.Done():
@@ -115,7 +115,7 @@ func (s *Server) serve(ctx context.Context, address string) error {
 		return fmt.Errorf("listening on --xds-bind-address %s: %w", address, err)
 	}
 	s.notAnswering(address, "")
-	s.Log.Info("xDS is answered", "address", address, "domain", s.Table.domain)
+	s.Log.Info("serving xDS", "address", address, "domain", s.Table.domain)
 	server := s.newServer()
 	stop := context.AfterFunc(ctx, server.Stop) // clients keep what they know
 	defer stop()
@@ -143,7 +143,7 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	case err != nil:
 		return nil, err
 	case left.Mode().Type() != fs.ModeSocket:
-		return nil, errors.New("something else than a socket is there")
+		return nil, errors.New("something other than a socket is there")
 	default:
 		if err := os.Remove(path); err != nil {
 			return nil, err
@@ -380,7 +380,7 @@ func (r *requests) tellOf(result effect, request request) {
 	for _, name := range result.wrong {
 		s.foundUnknown()
 		if name = printable.Short(name); s.heard.isNew(name) {
-			s.Log.Warn("a client asks by xDS for what is no TCP port of a Service: SERVICE.NAMESPACE.svc.DOMAIN:PORT would be one",
+			s.Log.Warn("a client of xDS asks for a name that is not a TCP port of a Service; those are called SERVICE.NAMESPACE.svc.DOMAIN:PORT",
 				"name", name, "client", r.session.client, "node-id", r.node)
 		}
 	}
@@ -388,7 +388,7 @@ func (r *requests) tellOf(result effect, request request) {
 		s.wasRejected(result.refused)
 		complaint := printable.Short(request.complaint)
 		if s.heard.isNew(result.refused.String() + complaint) {
-			s.Log.Warn("a client does not take what it was told, and keeps what it knows",
+			s.Log.Warn("a client of xDS rejected a response; it keeps what it knew",
 				"kind", result.refused, "error", complaint, "client", r.session.client, "node-id", r.node)
 		}
 	}

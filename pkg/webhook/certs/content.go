@@ -66,7 +66,7 @@ func readSigner(text []byte, trusted bundle) (*authority, error) {
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	key, signs := parsed.(crypto.Signer)
 	if err != nil || !signs {
-		return nil, errors.New("it is no private key in PKCS #8 that can sign")
+		return nil, errors.New("it is not a private key in PKCS #8 that can sign")
 	}
 	for _, certificate := range trusted {
 		public, compares := certificate.PublicKey.(interface{ Equal(crypto.PublicKey) bool })

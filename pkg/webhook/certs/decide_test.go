@@ -225,7 +225,7 @@ func TestNonsenseInTheSecretIsRefusedAndSaidWithoutAnyKey(t *testing.T) {
 		"the key of no CA":             {authorityKey, good[leafKeyKey], "ca.key: it is the key of no CA in ca.crt"},
 		"garbage for a CA's key":       {authorityKey, []byte("garbage"), "ca.key: there is no PEM of a private key in PKCS #8"},
 		"a CA's key that is cut off": {
-			authorityKey, pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: []byte("cut")}), "ca.key: it is no private key in PKCS #8",
+			authorityKey, pem.EncodeToMemory(&pem.Block{Type: keyBlock, Bytes: []byte("cut")}), "ca.key: it is not a private key in PKCS #8",
 		},
 		"a certificate that is no CA": {bundleKey, good[leafKey], "ca.crt: it has more in it than CAs"},
 		"a key among the CAs":         {bundleKey, slices.Concat(good[authorityKey], good[bundleKey]), "ca.crt: it has more in it than CAs"},

@@ -105,7 +105,7 @@ func noManifest(at place) string {
 	if at.file == stdinName || at.part.JSON == nil || at.part.Path != "" || at.part.Type != (manifest.Type{}) {
 		return ""
 	}
-	return "; a file that is no manifest can be passed over with --exclude"
+	return "; a file that is not a manifest can be passed over with --exclude"
 }
 
 func (c *Files) readService(at place) {

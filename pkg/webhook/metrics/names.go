@@ -32,7 +32,7 @@ var (
 	})
 	refusedRequests = declare(row{
 		kind: counter, name: "vicinity_webhook_refused_requests_total", labels: []string{reasonLabel},
-		help:  "Requests that were no reviews, too big, or too many at once; they were answered with a status of 4xx or 503.",
+		help:  "Requests that were not reviews, too big, or too many at once; they were answered with a status of 4xx or 503.",
 		start: func(w Words) [][]string { return [][]string{w.Refusals} },
 	})
 	inFlight = declare(row{

@@ -129,7 +129,7 @@ func (h *handler) failed(err error, attributes ...any) reply {
 	}
 	h.observer.Failed(reason)
 	h.log.Error("answering a review failed", append([]any{"reason", reason, "error", loggedText(err.Error())}, attributes...)...)
-	return status(http.StatusInternalServerError, "vicinity's admission webhook failed inside; its log says why")
+	return status(http.StatusInternalServerError, "vicinity's admission webhook had an internal error; its log says why")
 }
 
 func status(code int, text string) reply {

@@ -528,7 +528,7 @@ func TestAPanicIsNoDenial(t *testing.T) {
 	var observer observations
 	var lines bytes.Buffer
 	answer := resultOf(t, serve(t, knowledge, &observer, &lines, ValidateServicesPath, post(asked.body)))
-	refusedWith(t, answer, http.StatusInternalServerError, "failed inside")
+	refusedWith(t, answer, http.StatusInternalServerError, "had an internal error")
 	if answer.Header.Get("Retry-After") != "" {
 		t.Error("the API server is asked to retry")
 	}
@@ -553,7 +553,7 @@ func TestNoRequestIsDeniedWithoutARule(t *testing.T) {
 	}
 	recorded := httptest.NewRecorder()
 	h.ServeHTTP(recorded, post([]byte("{}")))
-	refusedWith(t, resultOf(t, recorded), http.StatusInternalServerError, "failed inside")
+	refusedWith(t, resultOf(t, recorded), http.StatusInternalServerError, "had an internal error")
 	if diff := cmp.Diff([]string{"failed no-such-rule", "reviewed / error"}, observer.all()); diff != "" {
 		t.Errorf("observed (-want +got):\n%s", diff)
 	}

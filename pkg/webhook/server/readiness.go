@@ -23,7 +23,7 @@ type readiness struct {
 func (r readiness) check(now time.Time) error {
 	switch {
 	case r.Draining:
-		return errors.New("the server is draining: it answers what still comes, and is about to end")
+		return errors.New("the server is draining: it answers what still comes, and ends soon")
 	case !r.Listening:
 		return errors.New("the server does not listen yet")
 	case r.CertificateError != nil:

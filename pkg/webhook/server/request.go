@@ -153,7 +153,7 @@ func (s *subject) check(want target) error {
 	case s.UID == "":
 		return malformed("the request has no uid")
 	case s.Resource != want.resource:
-		return unexpected("a review of %q came to the path for %q: mend the webhook's rules", s.Resource, want.resource)
+		return unexpected("a review of %q came to the path for %q: correct the webhook's rules", s.Resource, want.resource)
 	case s.Kind != want.kind:
 		return unexpected("a review of %q came to the path for %q: set the webhook's matchPolicy to Equivalent", s.Kind, want.kind)
 	case s.SubResource != "":

@@ -179,7 +179,7 @@ func TestTheAPIServersOwnClientUnderstandsEveryAnswer(t *testing.T) {
 	})
 	t.Run("a failure is an error", func(t *testing.T) {
 		_, err := call(t, DefaultServicesPath, about{operation: apiserver.Create, object: service()})
-		if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "failed inside") {
+		if !apierrors.IsInternalError(err) || !strings.Contains(err.Error(), "had an internal error") {
 			t.Errorf("got %v", err)
 		}
 	})

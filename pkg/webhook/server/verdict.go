@@ -29,7 +29,7 @@ func (v *verdict) allowed() bool { return len(v.judgement.Denied) == 0 }
 func (v *verdict) checked() error {
 	for _, violation := range v.judgement.Denied {
 		if _, known := rules.RuleOf(violation.Rule); !known {
-			return &failure{NoSuchRule, fmt.Sprintf("a denial by %q, which is no rule", violation.Rule)}
+			return &failure{NoSuchRule, fmt.Sprintf("a denial by %q, which is not a rule", violation.Rule)}
 		}
 	}
 	return nil

@@ -81,7 +81,7 @@ func (w *Watcher) lookFor(ctx context.Context, names []string, hostnames map[str
 		ResourceVersion: version, ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 	})
 	if err != nil {
-		w.options.Log.Debug("looking for nodes that lost a label failed; they count as there", "nodes", names, "error", err)
+		w.options.Log.Debug("could not look for nodes that lost a label; they count as existing", "nodes", names, "error", err)
 		return
 	}
 	for i := range list.Items {

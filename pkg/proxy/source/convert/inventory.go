@@ -88,7 +88,7 @@ func (i Inventory) Lack(place, consequence string, kinds ...*Kind) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("there is no %s in %s, so that %s; 'kubectl get %s%s -o yaml' prints %ss; what is there: %s",
+	return fmt.Sprintf("there is no %s in %s, so %s; 'kubectl get %s%s -o yaml' prints %ss; what is there: %s",
 		strings.Join(names, " and no "), place, consequence, strings.Join(resources, ","), option, strings.Join(names, "s and "), i)
 }
 
@@ -105,7 +105,7 @@ func (i Inventory) LackOfSlices(place string) (sentence string, isLeftOut bool) 
 	case i.Count(EndpointSlices) == 0:
 		return i.Lack(place, "no Service has an endpoint", EndpointSlices), old+i[endpoints] > 0
 	case old > 0:
-		return fmt.Sprintf("some EndpointSlices in %s are not of %s, so that their endpoints are missing; "+
+		return fmt.Sprintf("some EndpointSlices in %s are not of %s, so their endpoints are missing; "+
 			"'kubectl get endpointslices -A -o yaml' prints EndpointSlices; what is there: %s", place, discoveryv1.SchemeGroupVersion, i), true
 	}
 	return "", false

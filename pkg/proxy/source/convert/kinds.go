@@ -121,7 +121,7 @@ func avoidedFor(why model.Why) *Kind {
 			Name: NodeKind, Group: corev1.SchemeGroupVersion, Resource: "nodes", IsClusterScoped: true, IsMetadataOnly: true,
 			Select: func(View) Selector { return Selector{Labels: why.Label()} },
 			Optional: &Optional{
-				Missing:   "this API server has no Nodes, so that none is " + why.String(),
+				Missing:   "this API server has no Nodes, so none is " + why.String(),
 				Forbidden: "Nodes may not be listed by label; starting without: none is " + why.String() + " until they may",
 			},
 			Settings: settings,

@@ -49,7 +49,7 @@ func readServiceCIDR(path *field.Path, text string) (netip.Prefix, field.ErrorLi
 	}
 	prefix, errs := readPrefix(path, text)
 	if len(errs) == 0 && prefix.Bits() == 0 {
-		errs = field.ErrorList{field.Invalid(path, text, "may not be all addresses: those that are no ClusterIP would be dropped")}
+		errs = field.ErrorList{field.Invalid(path, text, "may not be all addresses: those that are not ClusterIPs would be dropped")}
 	}
 	return prefix, errs
 }

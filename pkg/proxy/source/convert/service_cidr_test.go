@@ -56,7 +56,7 @@ func TestServiceCIDRThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.T) 
 		"IPv4 mapped into IPv6": {serviceCIDR("::ffff:10.96.0.0/108"),
 			[]string{`spec.cidrs[0]: Invalid value: "::ffff:10.96.0.0/108": must not have an IPv4-mapped IPv6 address`}},
 		"every address there is": {serviceCIDR("::/0"),
-			[]string{`spec.cidrs[0]: Invalid value: "::/0": may not be all addresses: those that are no ClusterIP would be dropped`}},
+			[]string{`spec.cidrs[0]: Invalid value: "::/0": may not be all addresses: those that are not ClusterIPs would be dropped`}},
 		"a namespace": {namespaced, []string{`metadata.namespace: Forbidden: not allowed on this type`}},
 		"no name":     {unnamed, []string{`metadata.name: Required value`}},
 	} {

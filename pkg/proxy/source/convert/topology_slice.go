@@ -34,7 +34,7 @@ var DrainingNodes = &Kind{
 	IsClusterScoped: true,
 	Select:          func(View) Selector { return Selector{Labels: topologyslice.EvacuatedLabel} },
 	Optional: &Optional{
-		Missing:   "this cluster has no TopologySlices, so that none of them evacuates a node",
+		Missing:   "this cluster has no TopologySlices, so none of them evacuates a node",
 		Forbidden: "TopologySlices may not be listed; starting without: none of them evacuates a node until they may",
 	},
 	New: func() Object { return &topologyslice.TopologySlice{} },

@@ -187,7 +187,7 @@ func whyNoPage(status int, body []byte, err error) string {
 	case status == http.StatusForbidden:
 		return "you may not get pods/proxy in this namespace"
 	case status == http.StatusOK:
-		return "it answers something else than a proxy does"
+		return "its answer is not that of a proxy"
 	case json.Unmarshal(body, &refusal) == nil && refusal.Message != "":
 		return "it does not answer: " + printable.Short(refusal.Message)
 	}

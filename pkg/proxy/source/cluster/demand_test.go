@@ -23,12 +23,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
@@ -53,7 +51,6 @@ type measuring struct {
 
 func newMeasuring(t *testing.T, services ...corev1.Service) *measuring {
 	t.Helper()
-	readMeasured(t)
 	m := &measuring{api: newAPI(time.Millisecond, services...), events: make(chan watch.Event), renewed: time.Now()}
 	config, through := &rest.Config{Host: "api"}, &http.Client{Transport: m}
 	leases, err := newClient(config, through, coordinationv1.SchemeGroupVersion, coordinationv1.AddToScheme)
@@ -77,20 +74,6 @@ func newMeasuring(t *testing.T, services ...corev1.Service) *measuring {
 		},
 	}
 	return m
-}
-
-// readMeasured has a Service with this annotation planned with what was measured.
-func readMeasured(t *testing.T) {
-	t.Helper()
-	before := convert.Services.Convert
-	t.Cleanup(func() { convert.Services.Convert = before })
-	convert.Services.Convert = func(object convert.Object, view convert.View) (any, field.ErrorList) {
-		value, errs := before(object, view)
-		if service, isService := value.(*model.Service); isService {
-			service.Topology.Measured = object.GetAnnotations()[policy.ClientsAnnotation] == "measured"
-		}
-		return value, errs
-	}
 }
 
 // RoundTrip answers who reads the Lease.

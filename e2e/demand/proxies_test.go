@@ -114,7 +114,7 @@ func nodesAndSlices(zones []string) []client.Object {
 		if slice == nil {
 			slice = objects.Slice("kube-system", fmt.Sprint("vicinity-proxy-", number), "vicinity-proxy")
 		}
-		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{at(number).String()}, NodeName: &node.Name})
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{at(number).String()}, NodeName: new(node.Name)})
 		if len(slice.Endpoints) == perSlice || number == len(zones)-1 {
 			all = append(all, slice)
 			slice = nil

@@ -34,28 +34,30 @@ func (r *Routes) IsLocal(addr netip.Addr) (bool, error) {
 	if addr.IsUnspecified() {
 		return false, nil // the kernel answers for loopback
 	}
-	routes, err := r.handle.RouteGet(addr.AsSlice())
-	switch {
-	case leadsNowhere(err):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("asking for the route to %s: %w", addr, err)
-	}
-	return len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL, nil
+	route, err := r.to(addr)
+	return route != nil && route.Type == unix.RTN_LOCAL, err
 }
 
 // IsOnNode reports whether who has an address is on this node, as far as the kernel knows where to send: the address is
 // the node's own, or its route leaves by a link without a gateway, as routes to a node's own pods do. So do those to
 // neighbours on a network that is not routed.
 func (r *Routes) IsOnNode(addr netip.Addr) (bool, error) {
+	route, err := r.to(addr)
+	return route != nil && (route.Type == unix.RTN_LOCAL || hasNoGateway(route)), err
+}
+
+// to returns the route to an address; nil if none leads there.
+func (r *Routes) to(addr netip.Addr) (*netlink.Route, error) {
 	routes, err := r.handle.RouteGet(addr.AsSlice())
 	switch {
 	case leadsNowhere(err):
-		return false, nil
+		return nil, nil
 	case err != nil:
-		return false, fmt.Errorf("asking for the route to %s: %w", addr, err)
+		return nil, fmt.Errorf("asking for the route to %s: %w", addr, err)
+	case len(routes) == 0:
+		return nil, nil
 	}
-	return len(routes) > 0 && (routes[0].Type == unix.RTN_LOCAL || hasNoGateway(&routes[0])), nil
+	return &routes[0], nil
 }
 
 func hasNoGateway(route *netlink.Route) bool {

@@ -51,14 +51,21 @@ func (n network) localByTables(addrs []netip.Addr) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(addrs), func(addr netip.Addr) bool { return !slices.Contains(noted, addr.String()) })
 }
 
-// TestAnAddressIsLocalWhereTheTablesTakeItForLocal, whatever interfaces have.
-func TestAnAddressIsLocalWhereTheTablesTakeItForLocal(t *testing.T) {
+// newAddressedNetwork has an address of each family, which count at once.
+func newAddressedNetwork(t *testing.T) network {
+	t.Helper()
 	n := newNetwork(t)
 	n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
 	n.address(func(link netlink.Link, addr *netlink.Addr) error {
 		addr.Flags = unix.IFA_F_NODAD
 		return netlink.AddrAdd(link, addr)
 	}, "eth0", "2001:db8::1/64")
+	return n
+}
+
+// TestAnAddressIsLocalWhereTheTablesTakeItForLocal, whatever interfaces have.
+func TestAnAddressIsLocalWhereTheTablesTakeItForLocal(t *testing.T) {
+	n := newAddressedNetwork(t)
 	for _, args := range []string{
 		"route add local 198.51.100.0/24 dev lo", "route add 203.0.113.0/24 dev eth0", "route add default via 192.0.2.254",
 		"route add unreachable 10.1.0.0/16", "route add blackhole 10.2.0.0/16", "route add prohibit 10.3.0.0/16",
@@ -100,12 +107,7 @@ func TestAnAddressIsLocalWhereTheTablesTakeItForLocal(t *testing.T) {
 
 // TestWhoIsOnTheNode: its own addresses, and those to which a link leads without a gateway.
 func TestWhoIsOnTheNode(t *testing.T) {
-	n := newNetwork(t)
-	n.address(netlink.AddrAdd, "eth0", "192.0.2.1/24")
-	n.address(func(link netlink.Link, addr *netlink.Addr) error {
-		addr.Flags = unix.IFA_F_NODAD
-		return netlink.AddrAdd(link, addr)
-	}, "eth0", "2001:db8::1/64")
+	n := newAddressedNetwork(t)
 	for _, args := range []string{
 		"route add 10.244.1.7/32 dev eth0", "route add 10.244.2.0/24 via 192.0.2.2", "route add unreachable 10.9.0.0/16",
 		"route add 10.244.3.0/24 nexthop via 192.0.2.3 nexthop via 192.0.2.4", "route add 10.244.4.0/24 via inet6 2001:db8::2 dev eth0",

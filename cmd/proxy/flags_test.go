@@ -149,7 +149,8 @@ func TestTheDefaultClientsReachWhoReadsServices(t *testing.T) {
 		flags, err := parseRunFlags(t, "--manifests x "+args)
 		expectError(t, err, "")
 		if flags.view().DefaultMeasured != want || flags.options().View.DefaultMeasured != want {
-			t.Errorf("%q: %v for commands, %v for the daemon; want %v", args, flags.view().DefaultMeasured, flags.options().View.DefaultMeasured, want)
+			t.Errorf("%q: %v for commands, %v for the daemon; want %v", args, flags.view().DefaultMeasured,
+				flags.options().View.DefaultMeasured, want)
 		}
 	}
 }

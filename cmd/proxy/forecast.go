@@ -262,13 +262,7 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	if err != nil {
 		return unreadableError{err}
 	}
-	state := forecast.NewCluster(objects, convert.View{
-		ServiceProxyName: flags.serviceProxyName, DefaultMaxLoad: flags.usualMaxLoad, DefaultMeasured: flags.measured,
-	})
-	if flags.clients == clientsAssumed {
-		state = state.AsAssumed()
-	}
-	origin := flags.origin()
+	state, origin := flags.state(objects), flags.origin()
 	held := objects.Inventory()
 	if lack := held.Lack(origin, "nothing can be forecast", convert.Services, convert.Nodes); lack != "" {
 		return unreadableError{errors.New(lack)}
@@ -320,6 +314,17 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 		return err
 	}
 	return flags.judge(stderr, &report, noSlices != "", append(unread, refused...), query)
+}
+
+// state is a cluster of some objects, with the clients that are asked about.
+func (f *forecastFlags) state(objects convert.Objects) forecast.Cluster {
+	state := forecast.NewCluster(objects, convert.View{
+		ServiceProxyName: f.serviceProxyName, DefaultMaxLoad: f.usualMaxLoad, DefaultMeasured: f.measured,
+	})
+	if f.clients == clientsAssumed {
+		return state.AsAssumed()
+	}
+	return state
 }
 
 // demandFrom says whose connections count if no file does.

@@ -214,7 +214,8 @@ func TestForecastJudgesInAPipeline(t *testing.T) {
 			"--annotate shop/web_vicinity.dev/max-load=150% --annotate shop/web_service.kubernetes.io/topology-mode=vicinity.dev/balanced", 0, `^$`,
 		},
 		"a distribution that there is not": {
-			"--annotate shop/web_trafficDistribution=PreferSamZone", 2, `is not a value of spec.trafficDistribution; did you mean PreferSameZone\?\n`,
+			"--annotate shop/web_trafficDistribution=PreferSamZone", 2,
+			`is not a value of spec.trafficDistribution; did you mean PreferSameZone\?\n`,
 		},
 		"a wrong selector":     {"--without-nodes a==(", 2, `--without-nodes: `},
 		"a port":               {"shop/web:http", 2, `a forecast is for whole Services`},

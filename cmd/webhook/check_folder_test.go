@@ -231,7 +231,8 @@ func TestExcludedFilesAreNotReadAndCountedOnce(t *testing.T) {
 	wantEnd(t, got, 0, "d/dangling.yaml: passed over: excluded by d/dang*\nd/a.yaml: passed over: excluded by a.yaml\n"+
 		"1 object checked, 0 denied, 0 warnings; 2 files passed over: 2 excluded")
 	wrong := webhookCommand(t, "", "check", "d", "--exclude", "[a", "--exclude", "")
-	isRefused := strings.Contains(wrong.stderr, `--exclude "[a" is not a pattern`) && strings.Contains(wrong.stderr, `--exclude "" is not a pattern`)
+	isRefused := strings.Contains(wrong.stderr, `--exclude "[a" is not a pattern`) &&
+		strings.Contains(wrong.stderr, `--exclude "" is not a pattern`)
 	if wrong.status != 2 || !isRefused {
 		t.Errorf("%+v; want status 2 and both patterns", wrong)
 	}

@@ -248,7 +248,7 @@ func (c *town) lie(t *testing.T, node int) *liar {
 			Cursor: fmt.Sprint("lie-", rounds.Add(1)), Took: time.Second,
 			Counts: map[string]uint64{"shop/web": 1_000_000, "shop/none": 1_000_000, "kube-system/web": 1},
 		}
-		_, _ = w.Write(page.Text()) //nolint:errcheck // who asks no longer listens
+		_, _ = w.Write(page.Text())
 	}))
 	must.Succeed(t, server.Listener.Close())
 	var err error
@@ -318,9 +318,9 @@ func (c *town) may(t *testing.T, token, verb, resource string) bool {
 	config.BearerToken = token
 	clients, err := kubernetes.NewForConfig(config)
 	must.Succeed(t, err)
-	review, err := clients.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: verb, Resource: resource}},
-	}, metav1.CreateOptions{})
+	asked := &authorizationv1.SelfSubjectAccessReview{}
+	asked.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: verb, Resource: resource}
+	review, err := clients.AuthorizationV1().SelfSubjectAccessReviews().Create(t.Context(), asked, metav1.CreateOptions{})
 	must.Succeed(t, err)
 	return review.Status.Allowed
 }

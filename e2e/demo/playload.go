@@ -47,7 +47,9 @@ func (s *stage) playLoad(ctx context.Context, p *page) (shown string, wrong []st
 
 // compareLoads shows what web pods get under two settings, the first of which overloads one, and what explain says under the
 // second.
-func (s *stage) compareLoads(ctx context.Context, p *page, c crowd, first, second setting) (broken, mended load, wrong []string, err error) {
+func (s *stage) compareLoads(
+	ctx context.Context, p *page, c crowd, first, second setting,
+) (broken, mended load, wrong []string, err error) {
 	broken, late := s.measureLoad(ctx, c, first)
 	mended, lateToo := s.measureLoad(ctx, c, second)
 	planned := mended.planned()

@@ -104,7 +104,7 @@ func TestAClientThatIsNoneSaysWhatWasMeant(t *testing.T) {
 		"'measured'":                     `put neither quotes nor brackets around them`,
 		"ingress/nginx measured":         `separate Services with commas`,
 		"automation":                     `did you mean "shop/automation"?`,
-		" ":                              `the list of clients is empty; list Services, such as "ingress/nginx, shop/frontend", or write "measured"`,
+		" ":                              `; list Services, such as "ingress/nginx, shop/frontend", or write "measured"`,
 	} {
 		_, _, err := ParseClients(value, "shop")
 		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 1000 {

@@ -84,6 +84,7 @@ func whyAssumed(cluster *model.Cluster, service *model.Service) string {
 		return "What was measured is too old to count, so demand is assumed."
 	case model.DemandUnpublished:
 		return "Nobody publishes measured demand in this cluster, so demand is assumed."
+	case model.DemandUnknown:
 	}
 	return "It is not known here what was measured, so demand is assumed."
 }

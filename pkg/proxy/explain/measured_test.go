@@ -49,13 +49,14 @@ func TestExplainSaysWhoseDemandItIs(t *testing.T) {
 	}{
 		"measured": {model.DemandCounts, demands, nil, "measured",
 			"Zones ask as measured at 2026-11-27 14:02 UTC, 30012 connections a minute, 198 of 200 nodes heard: zone-b 90.0 %, zone-a 10.0 %.",
-			"If each Node asked alike, or as its labels say, zones would ask zone-b 50 %, zone-a 50 %: planned so, 10.244.98.0:8080 would get 1.80 " +
-				"times the mean."},
+			"If each Node asked alike, or as its labels say, zones would ask zone-b 50 %, zone-a 50 %: planned so, 10.244.98.0:8080 would get " +
+				"1.80 times the mean."},
 		"measured, clients are named": {model.DemandCounts, demands, []string{"default/none"}, "measured",
 			"Zones ask as measured at 2026-11-27 14:02 UTC, 30012 connections a minute, 198 of 200 nodes heard: zone-b 90.0 %, zone-a 10.0 %.",
 			"If each ready endpoint of default/none asked alike, zones would ask zone-b 50 %, zone-a 50 %: planned so, 10.244.98.0:8080 would get " +
 				"1.80 times the mean."},
-		"nothing of it": {model.DemandCounts, nil, nil, "labels", "Too little is measured of this Service to plan with, so demand is assumed." + each, ""},
+		"nothing of it": {model.DemandCounts, nil, nil, "labels",
+			"Too little is measured of this Service to plan with, so demand is assumed." + each, ""},
 		"old": {model.DemandStale, demands, nil, "labels",
 			"What was measured is too old to count, so demand is assumed." + each, ""},
 		"nobody": {model.DemandUnpublished, nil, nil, "labels",

@@ -174,7 +174,9 @@ func TestAServiceIsAskedAsItsServiceDemandSays(t *testing.T) {
 		Services: []*corev1.Service{objects.Service("shop", "web", zoned)}, Slices: []*discoveryv1.EndpointSlice{slice},
 	}, convert.View{})
 	cluster.demands = map[model.ObjectName]*model.Demand{
-		{Namespace: "shop", Name: "web"}: {Zones: map[string]uint32{"a": 800_000, "b": 100_000, "": 100_000}, Nodes: map[string]uint32{"a1": 700_000}},
+		{Namespace: "shop", Name: "web"}: {
+			Zones: map[string]uint32{"a": 800_000, "b": 100_000, "": 100_000}, Nodes: map[string]uint32{"a1": 700_000},
+		},
 	}
 	for name, c := range map[string]struct {
 		cluster Cluster

@@ -88,11 +88,18 @@ type Estimator struct {
 	long   average
 	recent average            // of the longest half-life: how much there was in half an hour
 	said   map[string]float64 // parts; nil: nothing
+	// inherited is what was said before the first sample. Whoever said it had heard more than this estimator has at first.
+	inherited map[string]float64
 }
 
 // Says takes in what parts are published, whoever did; nil: none. A decision is made again with each sample until they are, so
 // that one that waits loses nothing.
-func (e *Estimator) Says(parts map[string]float64) { e.said = maps.Clone(parts) }
+func (e *Estimator) Says(parts map[string]float64) {
+	e.said = maps.Clone(parts)
+	if e.recent.seconds == 0 {
+		e.inherited = e.said
+	}
+}
 
 // Add takes in a sample. Assumed is each zone's part in the assumed demand, 1 in all. A sample that took no time says
 // nothing of a rate, and is as one without connections.
@@ -105,14 +112,14 @@ func (e *Estimator) Add(s Sample, assumed map[string]float64) Decision {
 	// A steady rate adds up to its half-life over ln 2.
 	inHalfAnHour := e.recent.all * math.Ln2
 	switch {
-	case e.said != nil && inHalfAnHour < tooFew && e.recent.seconds*math.Ln2 >= longest.Seconds()/2:
+	case e.said != nil && inHalfAnHour < tooFew && e.isInformed():
 		d.Reason = Ended
 		return d
 	case e.said == nil && inHalfAnHour < enough:
 		d.Reason = TooFew
 		return d
 	}
-	d.Parts = e.parts(assumed)
+	d.Parts = e.parts(e.expected(assumed))
 	before := e.said
 	if before == nil {
 		before = assumed
@@ -127,6 +134,18 @@ func (e *Estimator) Add(s Sample, assumed map[string]float64) Decision {
 		d.Reason = AsBefore
 	}
 	return d
+}
+
+// isInformed reports whether it was listened for half an hour, so that few connections mean that few were made.
+func (e *Estimator) isInformed() bool { return e.recent.seconds*math.Ln2 >= longest.Seconds()/2 }
+
+// expected is the demand of which some connections are added. A successor that has heard little expects what is said: with the
+// assumed demand its first few connections would take back what is still so.
+func (e *Estimator) expected(assumed map[string]float64) map[string]float64 {
+	if e.said != nil && e.inherited != nil && !e.isInformed() {
+		return e.inherited
+	}
+	return assumed
 }
 
 // rate is that of the last minutes, in connections a second.
@@ -188,18 +207,18 @@ func surprises(newer, older *average) bool {
 	return false
 }
 
-// parts is the long average, with some connections of the assumed demand.
-func (e *Estimator) parts(assumed map[string]float64) map[string]float64 {
+// parts is the long average, with some connections of the demand that is expected.
+func (e *Estimator) parts(expected map[string]float64) map[string]float64 {
 	size, weight := e.long.size(), float64(added)
-	if len(assumed) == 0 {
+	if len(expected) == 0 {
 		weight = 0
 	}
 	parts := map[string]float64{}
 	if size+weight == 0 {
 		return parts
 	}
-	for zone := range zonesOf(e.long.zones, assumed) {
-		parts[zone] = (e.long.part(zone)*size + assumed[zone]*weight) / (size + weight)
+	for zone := range zonesOf(e.long.zones, expected) {
+		parts[zone] = (e.long.part(zone)*size + expected[zone]*weight) / (size + weight)
 	}
 	return parts
 }

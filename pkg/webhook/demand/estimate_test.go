@@ -298,3 +298,24 @@ func TestASampleThatTookNoTimeSaysNothing(t *testing.T) {
 		t.Errorf("decision %+v, want too few", d)
 	}
 }
+
+// TestASuccessorThatHeardLittleSaysNothing: though few connections alone would look more like the assumed demand than like what
+// is said. The assumed demand is far from it, as in a cluster with many zones.
+func TestASuccessorThatHeardLittleSaysNothing(t *testing.T) {
+	assumed := map[string]float64{"a": 0.04, "b": 0.96}
+	said := map[string]float64{"a": 0.8, "b": 0.2}
+	for _, rate := range []float64{0, 0.05, 0.2, 1, 2, 20} {
+		for seed := range uint64(20) {
+			w := newWorld(seed, assumed, assumed)
+			w.estimator.Says(said)
+			w.inForce = said
+			for w.now < 10*time.Minute {
+				w.step(rate, said)
+			}
+			if len(w.said) > 0 {
+				t.Errorf("%v connections a second, seed %d: said at %v that zone a asks %.2f, and what was said is still so",
+					rate, seed, w.said, w.inForce["a"])
+			}
+		}
+	}
+}

@@ -1,8 +1,8 @@
 package demand
 
 import (
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -58,10 +58,9 @@ func (s *state) ours(name string) *servicedemand.ServiceDemand {
 	return object
 }
 
-// rewrites returns what is to be written after a round. What could not be described is an error, and nobody else's trouble.
-func (s *state) rewrites(now time.Time, round Round) ([]rewrite, error) {
-	var all []rewrite
-	var failed []error
+// rewrites returns what is to be written after a round. What cannot be described is withdrawn: what is said of it is no longer
+// so. The first such Service is an error, and nobody else's trouble: if there are too many zones, it is the same with all.
+func (s *state) rewrites(now time.Time, round Round) (all []rewrite, failed error) {
 	for _, name := range slices.Sorted(maps.Keys(s.objects)) {
 		if object := s.objects[name]; isOurs(object) && (s.ours(name) == nil || !s.wanted(s.services[name])) {
 			all = append(all, rewrite{before: object, off: math.Inf(1)})
@@ -75,14 +74,13 @@ func (s *state) rewrites(now time.Time, round Round) ([]rewrite, error) {
 			all = append(all, rewrite{before: before, off: 1})
 		case report.Reason == First || report.Reason == Differs:
 			after, err := describe(s.services[name], before, report.Decision, round, now)
-			if err != nil {
-				failed = append(failed, err)
-				continue
+			failed = cmp.Or(failed, err)
+			if before != nil || after != nil {
+				all = append(all, rewrite{before, after, report.Off})
 			}
-			all = append(all, rewrite{before, after, report.Off})
 		}
 	}
-	return all, errors.Join(failed...)
+	return all, failed
 }
 
 // known returns what is known of a Service, for the follower.

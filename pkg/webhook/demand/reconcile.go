@@ -125,8 +125,8 @@ func (r *reconciler) publish(ctx context.Context, now time.Time, interval time.D
 			}
 		}
 	})
-	if err == nil && hearsEnough(round) {
-		err = election.Renew(ctx, r.leases, servicedemand.LeaseName, r.identity, servicedemand.GoodFor)
+	if hearsEnough(round) {
+		err = errors.Join(err, election.Renew(ctx, r.leases, servicedemand.LeaseName, r.identity, servicedemand.GoodFor))
 	}
 	return err
 }

@@ -65,7 +65,8 @@ controller's own packages; where these leave it to chance which zone gives an en
 
 It is about connections inside the cluster, to ClusterIPs and to headless Services. The latter follow topology keys where
 the node's DNS cache asks the proxy. It counts connections, not bytes. Each Node counts as one client, or as its label
-` + policy.DemandLabel + ` says; where a Service names its clients, they count. --demand takes what was measured.
+` + policy.DemandLabel + ` says; where a Service names its clients, they count; and where a ServiceDemand says what was measured, that does (--clients).
+--demand takes what was measured otherwise.
 
 Without NAME it is about the Services of all namespaces, or of the one of -n. NAME without NAMESPACE is in that of -n, or in
 the one of the kubeconfig's context.
@@ -331,7 +332,8 @@ func (f *forecastFlags) state(objects convert.Objects) forecast.Cluster {
 func demandFrom(state forecast.Cluster) string {
 	const assumed = "ach Node counts as one client, unless its labels or the Service say otherwise."
 	if measured := state.Measured(); measured > 0 {
-		return fmt.Sprintf("Nodes ask as measured of %d of %d Services; of the others e%s", measured, len(state.ServiceNames()), assumed)
+		return fmt.Sprintf("ServiceDemands say what was measured of %d of the cluster's %d Services, and Nodes ask so of those; of others e%s",
+			measured, len(state.ServiceNames()), assumed)
 	}
 	return "E" + assumed
 }

@@ -86,8 +86,8 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 		"`NAME` of the ServiceAccount in --namespace whose token is shown to the proxies, with --measure-demand")
 	flags.Uint16Var(&f.demandPort, "demand-port", 10449, "`PORT` at which proxies serve /demand: that of their --secure-metrics-bind-address")
 	flags.StringVar(&f.defaultClients, "default-clients", "",
-		"`CLIENTS` of Services whose load is bounded and that name none: measured, what is asked of them is published; none: it is not. "+
-			"The proxies have a flag of that name, which has the same value. It needs --measure-demand")
+		"`CLIENTS` of Services whose load is bounded and that name none. The only value is measured: what is asked of them is published. "+
+			"Give the proxies' flag of that name the same value. It needs --measure-demand")
 	flags.StringVar(&f.proxyService, "proxy-service", "kube-system/vicinity-proxy",
 		"`NAMESPACE/NAME` of the Service whose EndpointSlices say where the proxies are, with --measure-demand")
 	flags.BoolVar(&f.publishEvacuations, "publish-evacuations", false,

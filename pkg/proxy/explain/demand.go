@@ -79,7 +79,7 @@ func whyAssumed(cluster *model.Cluster, service *model.Service) string {
 	}
 	switch cluster.DemandState() {
 	case model.DemandCounts:
-		return "Too little is measured of this Service to plan with, so demand is assumed."
+		return "This Service has no ServiceDemand that can be planned with, so demand is assumed: with few connections there is none."
 	case model.DemandStale:
 		return "What was measured is too old to count, so demand is assumed."
 	case model.DemandUnpublished:

@@ -56,7 +56,7 @@ func TestExplainSaysWhoseDemandItIs(t *testing.T) {
 			"If each ready endpoint of default/none asked alike, zones would ask zone-b 50 %, zone-a 50 %: planned so, 10.244.98.0:8080 would get " +
 				"1.80 times the mean."},
 		"nothing of it": {model.DemandCounts, nil, nil, "labels",
-			"Too little is measured of this Service to plan with, so demand is assumed." + each, ""},
+			"This Service has no ServiceDemand that can be planned with, so demand is assumed: with few connections there is none." + each, ""},
 		"old": {model.DemandStale, demands, nil, "labels",
 			"What was measured is too old to count, so demand is assumed." + each, ""},
 		"nobody": {model.DemandUnpublished, nil, nil, "labels",

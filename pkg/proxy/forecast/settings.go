@@ -51,7 +51,7 @@ func (s Setting) noteMeasured(isGiven bool) string {
 		return fmt.Sprintf("%q is a bound that is planned with this demand. Proxies know nothing of it, except by the annotation %s of "+
 			"Services and the label %s of Nodes.", s.Name, policy.ClientsAnnotation, policy.DemandLabel)
 	}
-	return fmt.Sprintf("%q is a bound that is planned with what was measured, as with %s: %q. %q is planned as demand is assumed otherwise.",
+	return fmt.Sprintf("%q is a bound that is planned with what was measured, as with %s: %q. %q is planned with assumed demand, as without that word.",
 		s.Name, policy.ClientsAnnotation, policy.Measured, policy.FormatMaxLoad(s.bound))
 }
 

@@ -8,9 +8,12 @@ type hearing string
 const (
 	hearsAll  hearing = ""
 	hearsMost hearing = "some proxies do not answer; their nodes count as the mean of their zones"
-	hearsFew  hearing = "too few nodes are heard"
-	paused    hearing = "nothing new is known: less than half of a zone's nodes are heard"
+	hearsFew  hearing = "too few nodes are heard" + inAnHour
+	paused    hearing = "nothing new is known: less than half of a zone's nodes are heard" + inAnHour
 )
+
+// inAnHour is what comes of it: see servicedemand.GoodFor.
+const inAnHour = "; in an hour what is published counts no more, unless that ends"
 
 // hearingOf judges a round.
 func hearingOf(round Round, silence Silence) hearing {

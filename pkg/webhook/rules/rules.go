@@ -331,7 +331,7 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "SVC045", Kind: kindService, Default: Warn,
-			Summary: "Clients are measured, which is by zone, and beside a topology key that divides zones skew inside a zone is not seen.",
+			Summary: "Demand is measured by zone, so skew between the groups of a topology key that divides zones is not seen.",
 		},
 		find: dividedZones,
 	},

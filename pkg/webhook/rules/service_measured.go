@@ -37,7 +37,7 @@ func dividedZones(s *subject) []Violation {
 	}
 	key := string(s.topology.Keys[i])
 	return aboutClients(key, fmt.Sprintf(
-		"demand is measured by zone: that one %.*q of a zone asks more than another is not seen", maxWord, key))
+		"demand is measured by zone, so a busy %.*q in it is not seen; name clients that gather", maxWord, key))
 }
 
 // measuredHeadless: a headless Service whose clients are to be measured, where DNS answers by its keys.

@@ -59,14 +59,14 @@ side by side without any preference, with trafficDistribution, with topology-mod
 Where connections are refused, or a setting has no effect, it says why, and how to fix it. Where another setting is
 better, it says why, and what to write. Shares are of all connections, refused ones included.
 
-Nothing has to be installed. It works with kube-proxy or any other proxy in the cluster, reads Services, EndpointSlices and
-Nodes, and changes nothing. The hints that trafficDistribution and Auto would bring are computed by the EndpointSlice
+Nothing has to be installed. It works with kube-proxy or any other proxy in the cluster, reads Services, EndpointSlices,
+Nodes and ServiceDemands, and changes nothing. The hints that trafficDistribution and Auto would bring are computed by the EndpointSlice
 controller's own packages; where these leave it to chance which zone gives an endpoint to which, zones are taken by name.
 
 It is about connections inside the cluster, to ClusterIPs and to headless Services. The latter follow topology keys where
 the node's DNS cache asks the proxy. It counts connections, not bytes. Each Node counts as one client, or as its label
-` + policy.DemandLabel + ` says; where a Service names its clients, they count; and where a ServiceDemand says what was measured, that does (--clients).
---demand takes what was measured otherwise.
+` + policy.DemandLabel + ` says; where a Service names its clients, they count, and where a ServiceDemand says what was
+measured, that (--clients). --demand takes what was measured in another way.
 
 Without NAME it is about the Services of all namespaces, or of the one of -n. NAME without NAMESPACE is in that of -n, or in
 the one of the kubeconfig's context.

@@ -1,6 +1,8 @@
 package selection
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -130,4 +132,81 @@ func TestMeasuredLoads(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestALongHistoryPlansAsAStart: nodes come, go, and have other zones, an empty one or none, while other zones and nodes ask, gone
+// ones too, and what they ask counts or does not. A planner that lived through that decides as one that starts, and does not miss
+// that a plan may differ.
+func TestALongHistoryPlansAsAStart(t *testing.T) {
+	for seed, keys := range [][]policy.Key{
+		zoneThenAll, {policy.Hostname, policy.Zone, policy.AnyNode}, {policy.Hostname, policy.AnyNode}, {"example.com/none", policy.AnyNode},
+	} {
+		topology, random := bounded(120, keys...), rand.New(rand.NewPCG(uint64(seed), 37))
+		topology.Measured = true
+		town := newTown(topology, []int{3, 3, 3}, []int{4, 4, 3})
+		cluster, history := model.NewCluster("zone-b-0"), model.Change{}
+		planner, slots := NewPlanner(cluster), ""
+		for step, change := range append([]model.Change{town.change}, town.events(random, 200)...) {
+			cluster.Apply(change)
+			planner.Note(change)
+			if random.IntN(8) == 0 {
+				planner.Prune()
+			}
+			history = history.Then(change)
+			started := model.NewCluster("zone-b-0")
+			started.Apply(history)
+			_, isOwn := change.Nodes["zone-b-0"]
+			differs, _ := planner.MayDiffer(town.web)
+			got, planned := town.plan(planner)
+			if want, _ := town.plan(NewPlanner(started)); got != want {
+				t.Fatalf("%v, event %d: it decides\n%s, a new one\n%s", keys, step, got, want)
+			}
+			if planned != slots && !differs && !isOwn {
+				t.Errorf("%v, event %d: the slots were %s and are %s, and it was said that they stay", keys, step, slots, planned)
+			}
+			slots = planned
+		}
+	}
+}
+
+// events are random ones.
+func (town *town) events(random *rand.Rand, count int) []model.Change {
+	zones := []string{"zone-a", "zone-b", "zone-c", "zone-gone", "", "no label"}
+	node := func() string { return fmt.Sprintf("zone-%c-%d", 'a'+rune(random.IntN(4)), random.IntN(5)) }
+	states := []model.DemandState{model.DemandCounts, model.DemandCounts, model.DemandCounts, model.DemandStale}
+	var events []model.Change
+	for range count {
+		switch random.IntN(6) {
+		case 0:
+			if name := node(); name != "zone-b-0" { // one's own labels stay in force when it goes
+				events = append(events, model.Change{Nodes: map[string]*model.Node{name: nil}})
+			}
+		case 1, 2:
+			name, labels := node(), map[string]string{}
+			if zone := zones[random.IntN(len(zones))]; zone != "no label" {
+				labels[string(policy.Zone)] = zone
+			}
+			events = append(events, model.Change{Nodes: map[string]*model.Node{name: {Name: name, Labels: labels}}})
+		case 3, 4:
+			demand := &model.Demand{Zones: map[string]uint32{}, Nodes: map[string]uint32{}}
+			for range random.IntN(5) {
+				demand.Zones[zones[random.IntN(5)]] = []uint32{0, 1, 1000, 500_000}[random.IntN(4)]
+				demand.Nodes[node()] = []uint32{0, 1, 1000, 400_000}[random.IntN(4)]
+			}
+			events = append(events, model.Change{Demands: map[model.ObjectName]*model.Demand{town.web: demand}})
+		case 5:
+			events = append(events, model.Change{DemandState: &states[random.IntN(4)]})
+		}
+	}
+	return events
+}
+
+// plan returns all that a planner decides, and of that the slots in its plan.
+func (town *town) plan(planner *Planner) (all, slots string) {
+	decisions := planner.Decide(town.web, []model.Family{model.IPv4})
+	planner.Accept(town.web, planner.Digest(decisions))
+	choice := decisions[0].Selection.Cluster
+	loads, _ := planner.Loads(decisions[0])
+	return fmt.Sprint(choice.planned.slots, choice.Slots, choice.planned.source, choice.Reason.Sentence(), loads.Endpoints),
+		fmt.Sprint(choice.planned.slots)
 }

@@ -10,8 +10,11 @@ import (
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -113,5 +116,38 @@ func TestAWriteThatIsDueLaterEndsWithTheLead(t *testing.T) {
 	r.writing.Wait()
 	if len(api.created) > 0 {
 		t.Errorf("created were %v", api.created)
+	}
+}
+
+// leases is where a Lease is renewed.
+type leases struct {
+	coordinationclient.LeaseInterface
+	renewed int
+}
+
+func (l *leases) Get(context.Context, string, metav1.GetOptions) (*coordinationv1.Lease, error) {
+	return &coordinationv1.Lease{}, nil
+}
+
+func (l *leases) Update(_ context.Context, lease *coordinationv1.Lease, _ metav1.UpdateOptions) (*coordinationv1.Lease, error) {
+	l.renewed++
+	return lease, nil
+}
+
+// TestWhatCannotBeDescribedMakesNothingElseStale: the Lease is renewed, for what else is published is so.
+func TestWhatCannotBeDescribedMakesNothingElseStale(t *testing.T) {
+	lease := &leases{}
+	r := &reconciler{
+		writer: &server{}, observer: &told{}, log: logs.New(t, "the publisher").Logger(), told: map[string]string{}, leases: lease,
+	}
+	many := found(First, 2)
+	for zone := range 65 {
+		many.Parts[fmt.Sprint(zone)] = 1. / 65
+	}
+	s, round := seen(map[string]string{"web": "1"}), Round{Heard: 9, Nodes: 10, Decided: map[string]Report{"shop/web": many}}
+	err := r.publish(t.Context(), time.Now(), time.Minute, 10, s, round)
+	r.writing.Wait()
+	if err == nil || !strings.Contains(err.Error(), "at most 64") || lease.renewed != 1 {
+		t.Errorf("error %v; renewed %d times, want once", err, lease.renewed)
 	}
 }

@@ -93,8 +93,9 @@ func TestHowManyNodesAreHeard(t *testing.T) {
 	}{
 		hearsAll:  {Round{Heard: 10, Nodes: 10}, Silence{}},
 		hearsMost: {Round{Heard: 9, Nodes: 10}, silent},
-		hearsFew:  {Round{Heard: 8, Nodes: 10}, silent},
-		paused:    {Round{Heard: 99, Nodes: 100, IsPaused: true}, silent},
+		hearsPart: {Round{Heard: 99, Nodes: 100, Silent: []string{"site-7"}}, silent},
+		hearsFew:  {Round{Heard: 8, Nodes: 10, Silent: []string{"b"}}, silent},
+		paused:    {Round{Heard: 4, Nodes: 10, IsPaused: true, Silent: []string{"b"}}, silent},
 	} {
 		if got := hearingOf(c.round, c.silence); got != want {
 			t.Errorf("%+v: %q, want %q", c.round, got, want)
@@ -104,8 +105,8 @@ func TestHowManyNodesAreHeard(t *testing.T) {
 
 func TestWhenThePublishedDemandIsConfirmed(t *testing.T) {
 	for want, rounds := range map[bool][]Round{
-		true:  {{Heard: 10, Nodes: 10}, {Heard: 9, Nodes: 10}},
-		false: {{}, {Heard: 8, Nodes: 10}, {Heard: 99, Nodes: 100, IsPaused: true}, {Nodes: 10}},
+		true:  {{Heard: 10, Nodes: 10}, {Heard: 9, Nodes: 10}, {Heard: 99, Nodes: 100, Silent: []string{"site-7"}}},
+		false: {{}, {Heard: 8, Nodes: 10}, {Heard: 4, Nodes: 10, IsPaused: true}, {Nodes: 10}},
 	} {
 		for _, round := range rounds {
 			if hearsEnough(round) != want {

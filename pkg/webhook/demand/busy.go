@@ -65,13 +65,38 @@ func (a *nodeAverage) add(took, halfLife time.Duration, anew bool) {
 	a.all = a.all*fade + sample
 }
 
+// keep has nodes of silent zones keep their parts in the last sample; without an average they have none.
+func (a *nodeAverage) keep(c *cluster) {
+	heard, kept := 0.0, 0.0
+	for number := range a.last {
+		if c.zones[c.zoneOf[number]].isSilent() {
+			kept += a.part(number)
+		} else {
+			heard += float64(a.last[number])
+		}
+	}
+	for number := range a.last {
+		if c.zones[c.zoneOf[number]].isSilent() {
+			a.last[number] = float32(keep(a.part(number), kept, heard))
+		}
+	}
+}
+
+// part returns a node's part of all.
+func (a *nodeAverage) part(number int) float64 {
+	if a.all == 0 {
+		return 0
+	}
+	return float64(a.asked[number]) / a.all
+}
+
 // jumps reports whether a node asks so much more or less in the last sample than before that it is no chance.
 func (a *nodeAverage) jumps(seconds, sample float64) bool {
 	if sample < surprising || a.all == 0 {
 		return false
 	}
 	for number, rate := range a.last {
-		before := float64(a.asked[number]) / a.all
+		before := a.part(number)
 		difference := math.Abs(float64(rate)*seconds/sample - before)
 		if difference > nodeFloor && difference > jumpSigmas*math.Hypot(sigma(before, sample), sigma(before, a.size())) {
 			return true

@@ -101,6 +101,17 @@ func (e *Estimator) Says(parts map[string]float64) {
 	}
 }
 
+// expects returns the part of a zone as far as it is known: as it was measured, else as it is said, else as it is assumed.
+func (e *Estimator) expects(zone string, assumed map[string]float64) float64 {
+	switch {
+	case e.long.all > 0:
+		return e.long.part(zone)
+	case e.said != nil:
+		return e.said[zone]
+	}
+	return assumed[zone]
+}
+
 // Add takes in a sample. Assumed is each zone's part in the assumed demand, 1 in all. A sample that took no time says
 // nothing of a rate, and is as one without connections.
 func (e *Estimator) Add(s Sample, assumed map[string]float64) Decision {

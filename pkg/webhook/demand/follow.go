@@ -80,10 +80,10 @@ type Report struct {
 type Round struct {
 	// Heard is how many of Nodes told what they counted, in this interval or within ten minutes.
 	Heard, Nodes int
-	// IsPaused: there is a zone of which less than half of the nodes were heard, and Silent is its name, which may be empty.
-	// Nothing new is known then.
+	// IsPaused: less than half of all nodes were heard, so that nothing new is known.
 	IsPaused bool
-	Silent   string
+	// Silent are the zones of which less than half of the nodes were heard. They keep their parts.
+	Silent []string
 	// Services are those with enough connections to say something, by namespace/name.
 	Services map[string]Report
 	// Decided is what this interval led to, of the Services that are published.
@@ -115,6 +115,9 @@ type zone struct {
 	weight       float64
 }
 
+// isSilent reports whether less than half of its nodes are heard: too few to speak for the others.
+func (z *zone) isSilent() bool { return 2*z.heard < z.nodes }
+
 // Follow has a Service followed though nobody asks it: something is published of it.
 func (f *Follower) Follow(name string) {
 	if f.services == nil {
@@ -136,10 +139,11 @@ func (f *Follower) Round(now time.Time, nodes []Node, services Services) Round {
 	c := f.cluster(now, nodes)
 	for _, z := range c.zones {
 		round.Heard += z.heard
-		if 2*z.heard < z.nodes && !round.IsPaused {
-			round.IsPaused, round.Silent = true, z.name
+		if z.isSilent() {
+			round.Silent = append(round.Silent, z.name)
 		}
 	}
+	round.IsPaused = 2*round.Heard < round.Nodes
 	if sums := f.sum(c, services); !round.IsPaused && took > 0 {
 		f.estimate(now, took, c, sums, services, &round)
 	}
@@ -331,20 +335,49 @@ func (f *followed) decide(took time.Duration, c *cluster, asked *sum, service Se
 	if service.Said != nil {
 		f.estimator.Says(service.Said.Zones)
 	}
-	sample := Sample{Took: took, Zones: map[string]float64{}}
-	for number, z := range c.zones {
-		if asked != nil && z.heard > 0 {
-			sample.Zones[z.name] = asked.zones[number] * took.Seconds()
-		}
-	}
-	decision := f.estimator.Add(sample, assumed)
+	decision := f.estimator.Add(f.sampleOf(took, c, asked, assumed), assumed)
 	if f.follows(c, asked, service) {
+		f.nodes.keep(c)
 		f.nodes.add(took, halfLife(f.estimator.rate()), decision.Changed)
 		decision = withNodes(decision, c, f.nodes, service.Said)
 	} else if service.Said != nil && len(service.Said.Nodes) > 0 && decision.Reason == AsBefore {
 		decision.Reason = Differs // it names nodes no longer
 	}
 	return reportOf(decision, assumed)
+}
+
+// sampleOf returns what was asked in each zone. One that is silent keeps its part: its nodes may ask as before, and one that is
+// down and alone in its zone must not hold up all others.
+func (f *followed) sampleOf(took time.Duration, c *cluster, asked *sum, assumed map[string]float64) Sample {
+	sample := Sample{Took: took, Zones: map[string]float64{}}
+	heard, kept := 0.0, 0.0
+	for number := range c.zones {
+		switch z := &c.zones[number]; {
+		case z.isSilent():
+			kept += f.estimator.expects(z.name, assumed)
+		case asked != nil:
+			sample.Zones[z.name] = asked.zones[number] * took.Seconds()
+			heard += sample.Zones[z.name]
+		}
+	}
+	for number := range c.zones {
+		if z := &c.zones[number]; z.isSilent() {
+			sample.Zones[z.name] = keep(f.estimator.expects(z.name, assumed), kept, heard)
+		}
+	}
+	return sample
+}
+
+// mostKept is the part of all that those keep at most who are not heard: the others tell how much there is in all.
+const mostKept = 0.99
+
+// keep returns how much there is of a part that is not heard, given all such parts together, and how much was heard.
+func keep(part, all, heard float64) float64 {
+	if all == 0 {
+		return 0
+	}
+	kept := min(all, mostKept)
+	return part / all * kept / (1 - kept) * heard
 }
 
 // follows reports whether nodes are named, and has them ready then.

@@ -107,21 +107,65 @@ func TestSilentNodesCountAsTheirZonesMean(t *testing.T) {
 	}
 }
 
-func TestAZoneOfWhichLessThanHalfIsHeardEndsTheNews(t *testing.T) {
-	f := newFleet(4, 4, 4)
+// TestASilentZoneKeepsItsPart, for hours, whatever the few say that are left of it; what other zones ask is measured on.
+func TestASilentZoneKeepsItsPart(t *testing.T) {
+	f := newFleet(4, 4, 8)
+	f.web = demand.Service{IsPublished: true, NamesNodes: true}
 	f.zone("b", 10)
-	before := f.run(20 * time.Minute).Services["shop/web"].OffBy
+	f.asks["b-0"] = 70
+	before := f.run(time.Hour).Decided["shop/web"]
+	f.web.Said = &demand.Said{Zones: before.Parts, Nodes: before.Nodes}
+	if part := before.Parts["b"]; math.Abs(part-100./112) > 0.01 || before.Nodes["b-0"] < 0.5 {
+		t.Fatalf("zone b asks %.3f, named are %v", part, before.Nodes)
+	}
 	for _, name := range []string{"b-0", "b-1", "b-2"} {
 		f.silent[name] = true
 	}
-	f.zone("b", 100) // which nobody may learn from the one that is left
-	f.web = demand.Service{IsPublished: true}
-	during := f.run(15 * time.Minute)
-	if !during.IsPaused || during.Silent != "b" || during.Services["shop/web"].OffBy > 4 {
-		t.Errorf("silent is %q, off by %.2f; before it was %.2f", during.Silent, during.Services["shop/web"].OffBy, before)
+	f.run(11 * time.Minute) // in which they go on as before
+	f.zone("b", 100)        // which nobody may learn from the one that is left
+	during := f.run(5 * time.Hour)
+	now := during.Decided["shop/web"]
+	if during.IsPaused || fmt.Sprint(during.Silent) != "[b]" || during.Heard != 13 {
+		t.Errorf("paused: %t; silent are %q of 16 nodes, %d heard", during.IsPaused, during.Silent, during.Heard)
 	}
-	if len(during.Decided) > 0 {
-		t.Errorf("it is to be published: %v", during.Decided)
+	if now.Reason != demand.AsBefore || math.Abs(now.Parts["b"]-before.Parts["b"]) > 0.01 {
+		t.Errorf("zone b asks %.3f after %.3f: %+v", now.Parts["b"], before.Parts["b"], now.Decision)
+	}
+	f.zone("a", 19) // five times as much in zones a and c together, two thirds of it in zone a
+	now = f.run(2 * time.Hour).Decided["shop/web"]
+	if others := now.Parts["a"] + now.Parts["c"]; math.Abs(now.Parts["a"]/others-76./84) > 0.02 || math.Abs(now.Parts["b"]-before.Parts["b"]) > 0.02 {
+		t.Errorf("zones ask %v", now.Parts)
+	}
+	for name := range f.silent {
+		f.silent[name] = false
+	}
+	if now = f.run(2 * time.Hour).Decided["shop/web"]; math.Abs(now.Parts["b"]-400./484) > 0.02 {
+		t.Errorf("once it is heard again, zone b asks %.3f, want %.3f", now.Parts["b"], 400./484)
+	}
+}
+
+// TestAZoneThatWasNeverHeardAsksAsAssumed: it has no proxies, such as one whose only node is down, or runs something else.
+func TestAZoneThatWasNeverHeardAsksAsAssumed(t *testing.T) {
+	f := newFleet(4, 4, 1)
+	f.silent["c-0"] = true
+	f.zone("b", 9)
+	parts := f.run(3 * time.Hour).Services["shop/web"].Parts
+	if math.Abs(parts["c"]-1./9) > 0.01 || math.Abs(parts["b"]-8./9*0.9) > 0.02 {
+		t.Errorf("zones ask %v", parts)
+	}
+}
+
+// TestNothingIsKnownOfTheSilence: of less than half of all nodes nobody learns anything.
+func TestNothingIsKnownOfTheSilence(t *testing.T) {
+	f := newFleet(4, 4, 4)
+	f.web = demand.Service{IsPublished: true}
+	f.zone("b", 10)
+	f.run(20 * time.Minute)
+	for _, name := range []string{"b-0", "b-1", "b-2", "a-0", "a-1", "a-2", "c-0"} {
+		f.silent[name] = true
+	}
+	if during := f.run(15 * time.Minute); !during.IsPaused || len(during.Decided) > 0 {
+		t.Errorf("paused: %t, to be published: %v", during.IsPaused, during.Decided)
 	}
 	if after := f.run(15 * time.Minute); len(after.Services) != 0 {
 		t.Errorf("after half an hour it is said: %v", after.Services)

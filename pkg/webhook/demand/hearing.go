@@ -8,8 +8,9 @@ type hearing string
 const (
 	hearsAll  hearing = ""
 	hearsMost hearing = "some proxies do not answer; their nodes count as the mean of their zones"
+	hearsPart hearing = "less than half of a zone's nodes are heard; the zone keeps its part of what is asked"
 	hearsFew  hearing = "too few nodes are heard" + inAnHour
-	paused    hearing = "nothing new is known: less than half of a zone's nodes are heard" + inAnHour
+	paused    hearing = "nothing new is known: less than half of all nodes are heard" + inAnHour
 )
 
 // inAnHour is what comes of it: see servicedemand.GoodFor.
@@ -22,6 +23,8 @@ func hearingOf(round Round, silence Silence) hearing {
 		return paused
 	case float64(round.Heard) < heardEnough*float64(round.Nodes):
 		return hearsFew
+	case len(round.Silent) > 0:
+		return hearsPart
 	case silence.Nodes > 0:
 		return hearsMost
 	}
@@ -37,9 +40,10 @@ func (l *leader) tellHearing(round Round, silence Silence) {
 		switch now {
 		case hearsAll:
 			l.options.Log.Info("measuring demand: all proxies answer", "heard", heard)
-		case paused:
-			l.options.Log.Warn("measuring demand: "+string(now), "zone", round.Silent, "heard", heard, "error", silence.Why)
-		case hearsMost, hearsFew:
+		case hearsPart:
+			l.options.Log.Warn("measuring demand: "+string(now), "zone", round.Silent[0], "silent-zones", len(round.Silent), "heard", heard,
+				"error", silence.Why)
+		case hearsMost, hearsFew, paused:
 			l.options.Log.Warn("measuring demand: "+string(now), "heard", heard, "silent", silence.Nodes, "error", silence.Why)
 		}
 	}

@@ -133,7 +133,7 @@ func (r *reconciler) publish(ctx context.Context, now time.Time, interval time.D
 
 // hearsEnough reports whether enough nodes are heard for what is published to count.
 func hearsEnough(round Round) bool {
-	return round.Nodes > 0 && !round.IsPaused && float64(round.Heard) >= heardEnough*float64(round.Nodes)
+	return round.Nodes > 0 && float64(round.Heard) >= heardEnough*float64(round.Nodes)
 }
 
 // write makes one write. If it fails, what is decided in the next round is tried again.

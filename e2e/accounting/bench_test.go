@@ -99,7 +99,7 @@ func BenchmarkConnect(b *testing.B) {
 	b.ReportMetric(float64(len(with.took))/sides[1].dialling.Seconds(), "on/s")
 }
 
-// BenchmarkProcessor measures what the program takes that reads the ends of connections.
+// BenchmarkProcessor measures what the program that reads the ends of connections takes.
 func BenchmarkProcessor(b *testing.B) {
 	const seconds, crowds = 5, 2
 	for _, perSecond := range []int{1000, 10_000} {
@@ -127,7 +127,7 @@ func BenchmarkProcessor(b *testing.B) {
 	}
 }
 
-// BenchmarkKernel measures what the kernel takes for the end of a connection, with somebody who listens and without.
+// BenchmarkKernel measures what the kernel takes for the end of a connection, with a listener and without.
 func BenchmarkKernel(b *testing.B) {
 	const number = 100_000
 	for _, flags := range [][]string{nil, {"--account", "services"}} {
@@ -147,8 +147,8 @@ func BenchmarkKernel(b *testing.B) {
 	}
 }
 
-// BenchmarkMemory measures what the program takes that follows 100,000 connections. Where nobody tells of ends it follows all,
-// so that none has to move anything.
+// BenchmarkMemory measures what the program takes while it follows 100,000 connections. Where the kernel does not report
+// ends it follows all, so that none has to move anything.
 func BenchmarkMemory(b *testing.B) {
 	const number = 100_000
 	for b.Loop() {
@@ -176,7 +176,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkServices has connections of 2,000 of 40,000 Services end, of which 500 have places.
+// BenchmarkServices ends connections of 2,000 out of 40,000 Services, with places for 500.
 func BenchmarkServices(b *testing.B) {
 	const services, named, used, each = 40_000, 500, 2000, 50
 	s := newTown(b)

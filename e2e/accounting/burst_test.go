@@ -22,7 +22,7 @@ import (
 )
 
 // TestABurstIsCountedOrSaidToBeLost: 300,000 connections end, half of them at a time, while the program reads and while it
-// stands still. Whatever it loses it says, it holds nobody else up, and it grows by nothing.
+// stands still. It says what it loses, holds nobody else up, and does not grow.
 func TestABurstIsCountedOrSaidToBeLost(t *testing.T) {
 	t.Parallel()
 	const burst, held = 150_000, 20_000 // by the socket, at least

@@ -115,8 +115,8 @@ func TestAtFiveThousandASecondNoneIsLost(t *testing.T) {
 	s.expectBytes(map[*service]place{crowded: at}, s.judged(s.client.Namespace))
 }
 
-// TestARestartCountsNothingTwice: what an earlier program counted a later one does not, and what neither saw end is not lost
-// with the first.
+// TestARestartCountsNothingTwice: a later program does not count what an earlier one counted, and what neither saw end is
+// not lost with the first.
 func TestARestartCountsNothingTwice(t *testing.T) {
 	t.Parallel()
 	const times, megabyte = 5, 1_000_000
@@ -163,13 +163,13 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 	}
 }
 
-// awaitFollowed waits until so many connections are followed that began before the program: then it has read the table.
+// awaitFollowed waits until the program follows so many connections that began before it: then it has read the table.
 func (s *town) awaitFollowed(connections uint64) {
 	s.t.Helper()
 	wait.Equal(s.t, "followed connections", connections, func() uint64 { return s.number(s.here, "vicinity_accounting_flows_tracked") })
 }
 
-// endAllBut has connections end that are over, but for those to one Service.
+// endAllBut ends the connections that are over, except for those to one Service.
 func (s *town) endAllBut(spared *service) {
 	s.t.Helper()
 	s.endThose(func(dialled netip.AddrPort) bool { return dialled != spared.clusterIP(model.FamilyOf(dialled.Addr())) })

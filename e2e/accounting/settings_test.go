@@ -80,7 +80,7 @@ func TestBytesAreCountedThoughSettingsCannotBeWritten(t *testing.T) {
 	s.expectBytes(map[*service]place{web: at}, s.judged(s.client.Namespace))
 }
 
-// TestWhereNobodyTellsOfEndsTheTableIsRead, and that is said once.
+// TestWhereNobodyTellsOfEndsTheTableIsRead, and the log says so once.
 func TestWhereNobodyTellsOfEndsTheTableIsRead(t *testing.T) {
 	t.Parallel()
 	s := newTown(t)

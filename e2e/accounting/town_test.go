@@ -27,7 +27,7 @@ import (
 const (
 	metricsAddress = "127.0.0.1:10249"
 	servicePort    = 80
-	greetPort      = 8080 // of pods: who asks is told who answers
+	greetPort      = 8080 // of pods: a client is told which pod answers
 	transferPort   = 8081 // of pods: bytes are moved both ways
 )
 
@@ -254,11 +254,11 @@ func (s *town) translatedIn(table *conntrack.Conn) (all []conntrack.Entry) {
 	return all
 }
 
-// end has all connections end that are over for those who had them.
+// end ends all connections that are over for both their peers.
 func (s *town) end() { s.endThose(func(netip.AddrPort) bool { return true }) }
 
-// endThose has the connections end that dialled certain addresses. It waits for their last packets: one that comes later
-// would be another connection.
+// endThose ends the connections to certain addresses. It waits for their last packets: one that comes later would be
+// another connection.
 func (s *town) endThose(goes func(dialled netip.AddrPort) bool) { s.endIn(s.table, goes) }
 
 func (s *town) endIn(table *conntrack.Conn, goes func(dialled netip.AddrPort) bool) {

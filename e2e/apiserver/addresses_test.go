@@ -77,8 +77,8 @@ func listed(endpoints ...string) string {
 	return `{"endpoints":[` + strings.Join(endpoints, ",") + `]}`
 }
 
-// TestWhereOtherNodesAreDialled: the slices of the proxies' own Service say it, ready or not, of either family, and of no
-// other Service.
+// TestWhereOtherNodesAreDialled: the slices of the proxies' own Service say where, ready or not, in either family; those
+// of other Services do not.
 func TestWhereOtherNodesAreDialled(t *testing.T) {
 	w := newWriter(t)
 	w.slice("proxies-1", "proxies", "192.0.2.1")

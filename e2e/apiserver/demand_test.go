@@ -29,7 +29,8 @@ import (
 // publishers is the Namespace of the Lease.
 const publishers = "vicinity-system"
 
-// demandsAsTheyCome has ServiceDemands with a schema that lets everything through, so that proxies may be sent what cannot be.
+// demandsAsTheyCome has ServiceDemands with a schema that lets everything through, so that proxies can be sent impossible
+// ones.
 const demandsAsTheyCome = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -204,8 +205,8 @@ func saysItCounts(change model.Change) bool {
 // come in its place.
 const mostAtOnce = 3
 
-// TestWhatWasMeasuredIsFollowedAsTheManifestsAllow: objects that come, change, cannot be, and go; a Lease that is old, new, and
-// gone; and not one request unless a Service needs it.
+// TestWhatWasMeasuredIsFollowedAsTheManifestsAllow: objects that come, change, are impossible, and go; a Lease that is old,
+// new, and gone; and not one request unless a Service needs it.
 func TestWhatWasMeasuredIsFollowedAsTheManifestsAllow(t *testing.T) {
 	p := newPublication(t)
 	web := p.name("web")

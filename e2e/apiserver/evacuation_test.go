@@ -46,7 +46,7 @@ func TestALabelEvacuatesANode(t *testing.T) {
 	w.label(other, evacuateLabel, "yes")
 	w.label(self, evacuateLabel, "soon")
 	f.until("two labels are wrong", func(*model.Cluster) bool { return refused(f, self, other) == 2 })
-	f.until("a label that nobody can read is as good as none", staysWhole(self, other)) // which another watch tells than the problem
+	f.until("a label that nobody can read is as good as none", staysWhole(self, other)) // reported by another watch than the problem
 	w.label(other, evacuateLabel, "True")
 	f.until("it is put right", isEvacuated(other))
 	w.label(self, evacuateLabel, "TRUE")

@@ -68,8 +68,8 @@ func TestHeartbeatsAndUnusedLabelsAreNotDelivered(t *testing.T) {
 	}
 }
 
-// TestThisNodeIsLeavingWhileItSaysSo, by the conditions of its status, which a watch of metadata alone would not have. Kubelet's
-// heartbeats meanwhile are no news.
+// TestThisNodeIsLeavingWhileItSaysSo, by the conditions of its status, which a watch of metadata alone would not have.
+// Kubelet's heartbeats meanwhile change nothing.
 func TestThisNodeIsLeavingWhileItSaysSo(t *testing.T) {
 	w := newWriter(t)
 	self := w.node("self")
@@ -210,7 +210,7 @@ func (w *writer) grant(user, group, resource string, names ...string) {
 	})
 }
 
-// TestWhetherAnotherNodeIsReady, of which the watches have no conditions.
+// TestWhetherAnotherNodeIsReady: the watches have no conditions of other Nodes.
 func TestWhetherAnotherNodeIsReady(t *testing.T) {
 	w := newWriter(t)
 	self, other := w.node("self"), w.node("other")

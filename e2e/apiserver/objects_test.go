@@ -144,7 +144,7 @@ func (w *writer) label(node, key, value string) {
 	must.Succeed(w.t, err)
 }
 
-// unlabel takes a label of a node away.
+// unlabel removes a label from a node.
 func (w *writer) unlabel(node, key string) {
 	w.t.Helper()
 	patch := fmt.Sprintf(`{"metadata": {"labels": {%q: null}}}`, key)
@@ -219,8 +219,8 @@ func admin() *rest.Config {
 	return config
 }
 
-// TestAnAPIServerThatSelectsByNoFieldOfServicesIsAskedForAll: before Kubernetes 1.31 none does. What it refuses is a field
-// that no API server has, in its own words.
+// TestAnAPIServerThatSelectsByNoFieldOfServicesIsAskedForAll: before Kubernetes 1.31 no API server selects by one. Here it
+// refuses a field that no API server has, in its own words.
 func TestAnAPIServerThatSelectsByNoFieldOfServicesIsAskedForAll(t *testing.T) {
 	w := newWriter(t)
 	headless := func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone }

@@ -14,7 +14,7 @@ import (
 type traffic struct {
 	mu   sync.Mutex
 	seen []*http.Request
-	// refused are those of them that had another answer than 200.
+	// refused are those of them with an answer other than 200.
 	refused []*http.Request
 	gates   map[string]chan struct{} // by what the URL contains: requests wait until it is closed
 	absent  string                   // requests whose path ends so are answered as by an API server that does not know the resource

@@ -88,8 +88,8 @@ func (w *wire) add(conns ...net.Conn) bool {
 	return true
 }
 
-// swallow ends all connections, and from now on each one that comes, as a load balancer does that has no API server
-// behind it.
+// swallow ends all connections, and from now on each one that comes, as a load balancer without an API server behind it
+// does.
 func (w *wire) swallow() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,7 +100,7 @@ func (w *wire) swallow() {
 	clear(w.conns)
 }
 
-// refuse ends all connections and refuses those that come, as a machine does whose API server does not run.
+// refuse ends all connections and refuses those that come, as a machine without a running API server does.
 func (w *wire) refuse() {
 	w.listener.Close()
 	w.swallow()

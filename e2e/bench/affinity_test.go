@@ -11,10 +11,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// crowd is how many clients a map remembers at most that has no size of its own, except for a few.
+// crowd is how many clients a map without a size of its own remembers at most, except for a few.
 const crowd = 60_000
 
-// affinityRow is what one step took with Services that remember their clients, and with the same that do not.
+// affinityRow is what one step took with Services that remember their clients, and with the same Services when they do
+// not.
 type affinityRow struct {
 	step          string
 	plain, sticky time.Duration

@@ -78,8 +78,8 @@ func addMachine(b *testing.B, network *fabric.Fabric, name string) *machine {
 	return m
 }
 
-// notedFlows are the flows that the newest sync wants looked at. The proxy does not wait for that, and so the time for
-// it is taken apart.
+// notedFlows are the flows that the newest sync wants looked at. The proxy does not wait for that, so its time is taken
+// separately.
 type notedFlows struct {
 	flows []selection.Flows
 	scope selection.Scope

@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 )
 
-// besideEvents are those of BenchmarkOneChange, and one that brings a verdict and takes one along, unless others have it:
-// a number of endpoints that not every table has a class for.
+// besideEvents are those of BenchmarkOneChange, and one that adds a verdict and removes one, unless others have it: a
+// number of endpoints that not every table has a class for.
 var besideEvents = append(slices.Clone(events), event{
 	name: "a number above 32", number: func(size, int) int { return 0 },
 	change: func(s size, number, round int) model.Change {

@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// busyRow is what a restart took beside what others have in nftables, and do.
+// busyRow is what a restart took beside what other programs have and do in nftables.
 type busyRow struct {
 	beside   string
 	restarts []time.Duration

@@ -20,8 +20,8 @@ type evacuationRow struct {
 	written int // elements, at most
 }
 
-// BenchmarkEvacuation measures how long it takes until a node is evacuated, or back, that has a third of the endpoints
-// of 10,000 Services of ten each.
+// BenchmarkEvacuation measures how long it takes until a node with a third of the endpoints of 10,000 Services of ten
+// each is evacuated, or back.
 func BenchmarkEvacuation(b *testing.B) {
 	rows := []evacuationRow{{step: "one of three nodes is evacuated"}, {step: "it comes back"}}
 	for b.Loop() {

@@ -13,7 +13,7 @@ type event struct {
 	// number returns which Service the round is about, change what happens to it then.
 	number func(s size, round int) int
 	change func(s size, number, round int) model.Change
-	// needs is the type of Service without which the event cannot happen.
+	// needs is the type of Service that the event requires.
 	needs serviceType
 	// times is how often it is measured in each iteration of the benchmark.
 	times int
@@ -49,7 +49,7 @@ func (s size) resize(number, round int) model.Change {
 	return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{made.Name: made}}
 }
 
-// replaceRange returns the event that other clients than before may dial a load balancer.
+// replaceRange returns the event that a load balancer may be dialled by other clients than before.
 func (s size) replaceRange(number, round int) model.Change {
 	made := s.service(number)
 	made.SourceRanges = slices.Clone(made.SourceRanges)

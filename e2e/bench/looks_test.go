@@ -25,7 +25,7 @@ type lookRow struct {
 	floor []time.Duration
 }
 
-// lookAtMost is how many entries a look reads of what nobody answered.
+// lookAtMost is how many unanswered entries a look reads.
 const lookAtMost = 8192
 
 // BenchmarkLooks reads conntrack's table as the daemon does, with few entries and many. What a walk costs depends on the

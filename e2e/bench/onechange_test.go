@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 )
 
-// measured is how long events took that happened to Services of one type, and how much the largest of them wrote.
+// measured is how long events on Services of one type took, and how much the largest of them wrote.
 type measured struct {
 	times   []time.Duration
 	written int

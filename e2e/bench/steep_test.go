@@ -129,7 +129,7 @@ func manyServices(services, endpoints int) model.Change {
 	return all
 }
 
-// gone takes everything back that a change brought.
+// gone takes back everything that a change brought.
 func gone(change model.Change) model.Change {
 	back := model.Change{Services: map[model.ObjectName]*model.Service{}, Slices: map[model.ObjectName]*model.EndpointSlice{}}
 	for name := range change.Services {

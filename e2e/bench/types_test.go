@@ -19,9 +19,9 @@ const (
 
 var serviceTypes = []serviceType{onlyClusterIP, nodePort, loadBalancer}
 
-// Of mixOf Services of a mix one is a load balancer (5 %) and three have a node port only (15 %). A mix that is so
-// small that it would have less than eight load balancers begins with eight instead: so many are dialled in a cluster
-// of any size.
+// Out of mixOf Services in a mix one is a load balancer (5 %) and three have only a node port (15 %). A mix so small
+// that it would have fewer than eight load balancers begins with eight instead: so many are dialled in a cluster of any
+// size.
 const (
 	mixOf          = 20
 	nodePortsOf    = 3

@@ -198,7 +198,7 @@ func terminates(endpoint discoveryv1.Endpoint) bool {
 	return endpoint.Conditions.Terminating != nil && *endpoint.Conditions.Terminating
 }
 
-// hidden are what Vicinity does not see of a case, by name.
+// hidden are the parts of a case that Vicinity does not see, by name.
 var hidden = map[string]func(question) question{
 	"hints":       withEndpoints(func(endpoint *discoveryv1.Endpoint) { endpoint.Hints = nil }),
 	"node names":  withEndpoints(func(endpoint *discoveryv1.Endpoint) { endpoint.NodeName = nil }),

@@ -1,5 +1,5 @@
 // Package configuration compares which configuration files Vicinity starts with to those that kube-proxy itself starts
-// with: the program that the lab runs. Who replaces kube-proxy by Vicinity must not be left without a proxy.
+// with: the program that the lab runs. Whoever replaces kube-proxy with Vicinity must not be left without a proxy.
 package configuration
 
 import (

@@ -59,7 +59,8 @@ func newTown(t *testing.T) *town {
 	return newTownOf(t, "", "node-a", "node-b", "node-c")
 }
 
-// newTownOf has nodes, each in the zone of the letter behind the first hyphen, and a Service with clients, none if that is empty.
+// newTownOf has nodes, each in the zone of the letter after the first hyphen, and a Service with clients, none if that is
+// empty.
 func newTownOf(t *testing.T, clients string, names ...string) *town {
 	t.Helper()
 	network := fabrictest.New(t)
@@ -139,7 +140,7 @@ func (c *town) write(t *testing.T, clients string) {
 	c.web = netip.AddrPortFrom(netip.MustParseAddr(service.Spec.ClusterIP), objects.ServicePort)
 }
 
-// zoneNamed is the zone of a node: that of the letter behind the first hyphen of its name.
+// zoneNamed is the zone of a node: that of the letter after the first hyphen of its name.
 func zoneNamed(node string) string { return "zone-" + strings.TrimPrefix(node, "node-")[:1] }
 
 // replica is a replica of the webhook that measures demand, or waits to.

@@ -30,7 +30,8 @@ const (
 	// perSecond200 is how many connections all clients make in a second, and crowded the zone that nine of ten come from.
 	perSecond200 = 200
 	crowded      = "zone-b"
-	// withinBound is what counted endpoints stay below, in times the mean, but for chance: the bound, and what slots round.
+	// withinBound is what counted endpoints stay below, in times the mean, but for chance: the bound, plus the rounding to
+	// slots.
 	withinBound = 1.25
 	// looked is how many connections are counted for that.
 	looked = 6000
@@ -279,7 +280,7 @@ func (c *town) demand(t *testing.T) *servicedemand.ServiceDemand {
 	return &object
 }
 
-// asks returns what a zone asks, as is published; 0 if nothing is.
+// asks returns what a zone asks, as published; 0 if nothing is.
 func (c *town) asks(t *testing.T, zone string) uint32 {
 	t.Helper()
 	var object servicedemand.ServiceDemand

@@ -65,7 +65,7 @@ func (s *stage) playBytes(ctx context.Context, p *page) (shown string, wrong []s
 	return shown, wrong, nil
 }
 
-// bytesMistakes says what went otherwise than the annotation asks, in sentences.
+// bytesMistakes says what did not go as the annotation asks, in sentences.
 func bytesMistakes(anywhere, near traffic) []string {
 	var found []string
 	want := 1 - 1/float64(len(zoneLetters))

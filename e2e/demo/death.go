@@ -181,7 +181,7 @@ func printSeconds(p *page, seconds []second) {
 	p.say("")
 }
 
-// deathMistakes says what of the sixth act went wrong, in sentences; none if all is well.
+// deathMistakes says what went wrong in the sixth act, in sentences; none if all is well.
 func deathMistakes(seconds []second) []string {
 	var found []string
 	total := sumOf(seconds)

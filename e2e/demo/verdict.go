@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// mistakes says of one client what went elsewhere than wanted, in sentences; none if all is well.
+// mistakes says which connections of one client went elsewhere than wanted, in sentences; none if all is well.
 //
 // With 60 connections, chance passes over a given one of four endpoints once in thirty million times. So an endpoint
 // that no connection reached counts as a mistake too.
@@ -40,8 +40,8 @@ func (l load) mostByChance() float64 {
 	return bound*(1+rounding) + deviations*math.Sqrt(bound/l.mean())
 }
 
-// loadMistakes says what of the fourth act went otherwise than the annotations ask, in sentences; none if all is well: one setting
-// overloads a web pod, and the other one mends it.
+// loadMistakes says where the fourth act did not go as the annotations ask, in sentences; none if all is well: one setting
+// overloads a web pod, and the other one does not.
 func loadMistakes(broken, mended load) []string {
 	var found []string
 	if times := broken.got(broken.busiest()); times <= broken.mostByChance() {

@@ -43,7 +43,7 @@ func TestWithoutPreferenceTheAnswersAreCoreDNSs(t *testing.T) {
 	byHand := headless{"by-hand", "*", []corev1.ServicePort{httpPort}, []string{"10.1.11.1 a name=one", "10.1.11.2 b"}}
 	s.api.Create(t, byHand.service())
 	for _, slice := range byHand.slices() {
-		delete(slice.Labels, corev1.IsHeadlessService) // which nobody need write
+		delete(slice.Labels, corev1.IsHeadlessService) // which is optional
 		s.api.Create(t, slice)
 	}
 	all = append(all, byHand)

@@ -36,7 +36,7 @@ const (
 	lookupPace    = 20 * time.Millisecond // a thousand a second
 )
 
-// startLookups asks for the addresses of Services, of which each has some.
+// startLookups asks for the addresses of Services, each of which has some.
 func (s *town) startLookups(names ...string) *lookups {
 	s.t.Helper()
 	l := &lookups{town: s, ended: make(chan struct{})}
@@ -101,7 +101,8 @@ func (l *lookups) end() {
 	l.clients.Wait()
 }
 
-// TestNoLookupFailsWhateverHappensToTheProxy: who asks the node's cache is answered, by the cluster's DNS if not by us.
+// TestNoLookupFailsWhateverHappensToTheProxy: whoever asks the node's cache is answered, by the cluster's DNS if not by
+// us.
 func TestNoLookupFailsWhateverHappensToTheProxy(t *testing.T) {
 	for name, cache := range map[string]binaries.Module{
 		"through the CoreDNS of NodeLocal DNSCache": binaries.NodeDNS, "through the newest CoreDNS": binaries.CoreDNS,

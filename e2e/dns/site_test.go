@@ -201,8 +201,8 @@ func (s *town) ofCache(typ, name string) (*miekg.Msg, error) {
 	return s.ask(s.node.Namespace, net.JoinHostPort("127.0.0.1", dnsPort), "tcp", typ, name)
 }
 
-// headless is a Service of namespace default. Its endpoints are "ADDRESS ZONE", and what else is so: "unready",
-// "terminating", "name=HOSTNAME", "pod=NAME".
+// headless is a Service of namespace default. Its endpoints are "ADDRESS ZONE", and what else is true of them:
+// "unready", "terminating", "name=HOSTNAME", "pod=NAME".
 type headless struct {
 	name      string
 	keys      string // empty for none

@@ -160,7 +160,7 @@ func (s *storm) replaceUnheard() {
 	s.wire.heal()
 }
 
-// acts are what others do to the tables that those who dial do not notice until it is repaired.
+// acts are changes of the tables by others that clients do not notice before they are repaired.
 var acts = []sabotage{
 	{"an added frontend", "add element ip vicinity services { 10.96.0.99 . tcp . 80 : fe00:2 }", ipv4},
 	{"a rule behind ours", "add rule ip vicinity nat-postrouting counter", ipv4},

@@ -36,7 +36,7 @@ func (s *town) mustAnswer(path string, want int) (body string) {
 	return body
 }
 
-// deaf are the resources about which the proxy says that it hears nothing.
+// deaf are the resources whose watch the proxy reports as interrupted.
 type deaf struct{ Healthz, Metrics []string }
 
 var interruptedSeries = regexp.MustCompile(`(?m)^vicinity_watch_interrupted_timestamp_seconds\{resource="([^"]+)"\} `)

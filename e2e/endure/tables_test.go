@@ -63,7 +63,7 @@ var (
 	ownership = regexp.MustCompile(`(?m)^\tflags ?(owner)?\n`)
 	// slot is the last part of the key of an endpoint.
 	slot = regexp.MustCompile(` \. fd00:[0-9a-f]+ : `)
-	// own are the maps of which nothing but the declaration is compared: those that packets fill, and those of the endpoints'
+	// own are the maps of which only the declaration is compared: those that packets fill, and those of the endpoints'
 	// numbers, whose endpoints are compared by themselves.
 	own = regexp.MustCompile(`^\s*map (affinity|numbered|numbered-collided) {`)
 	// shard is what follows the name of a map that packets fill, and of the chains that look into it. Which one a Service
@@ -147,7 +147,7 @@ func (s *town) awaitTables(want []string, atMost time.Duration) {
 	}
 }
 
-// likeAFreshStart checks that the tables are those that a proxy writes which finds none.
+// likeAFreshStart checks that the tables are those that a proxy writes when it finds none.
 func (s *town) likeAFreshStart(args ...string) {
 	s.t.Helper()
 	got := s.tables()

@@ -26,7 +26,7 @@ rules:
 - {level: None}
 `
 
-// permission is what RBAC is asked for a request: "watch /services". What is no resource is named by its path.
+// permission is what RBAC is asked for a request: "watch /services". What is not a resource is named by its path.
 func permission(r site.Request) string {
 	if r.ObjectRef == nil {
 		return r.Verb + " " + r.RequestURI

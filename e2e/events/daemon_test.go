@@ -21,7 +21,7 @@ import (
 // first 86 of its node ports for what it allocates itself only when all others are taken (KEP-3668).
 const takenPort = 30001
 
-// wantedEvent is what a user finds who asks for the Events of one object, and for one reason.
+// wantedEvent is what a user finds when asking for the Events of one object, with one reason.
 type wantedEvent struct {
 	about  corev1.ObjectReference
 	reason string
@@ -159,7 +159,8 @@ func (n *node) sabotage() int {
 	return process.PID()
 }
 
-// events returns the Events that a person finds with field selectors. kubectl describe asks for an object's Events so.
+// events returns the Events that a person finds with field selectors. kubectl describe asks for an object's Events in
+// this way.
 func (n *node) events(want wantedEvent) []corev1.Event {
 	n.t.Helper()
 	selectors := []string{

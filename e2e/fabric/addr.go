@@ -35,7 +35,7 @@ const addrPatience = time.Minute
 
 var errNotLocal = errors.New("the kernel has no route that keeps its packets here")
 
-// RemoveAddr takes an address away that AddAddr gave.
+// RemoveAddr removes an address that AddAddr gave.
 func (n *Namespace) RemoveAddr(addr netip.Addr) error {
 	link, err := n.link(uplinkName)
 	if err != nil {

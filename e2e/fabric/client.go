@@ -45,7 +45,8 @@ func (n *Namespace) Ask(network string, addr netip.AddrPort, patience time.Durat
 	return n.AskFrom(network, netip.Addr{}, addr, patience)
 }
 
-// AskFrom is Ask from an address of the machine, which it may have of AddAddr. None: the kernel chooses.
+// AskFrom is Ask from an address of the machine, such as one that AddAddr gave it. Without an address the kernel
+// chooses.
 func (n *Namespace) AskFrom(network string, own netip.Addr, addr netip.AddrPort, patience time.Duration) (Reply, error) {
 	deadline := time.Now().Add(patience)
 	conversation, err := n.open(network, own, addr, deadline)

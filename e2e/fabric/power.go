@@ -20,7 +20,7 @@ func (n *Node) TurnOff(end func() error) error {
 	return errors.Join(end(), n.loseLinks(), n.Do(forgetFlows))
 }
 
-// Unplug has a node's cable carry nothing any more. All else of it goes on.
+// Unplug has a node's cable carry nothing any more. Everything else on the node goes on.
 func (n *Node) Unplug() error {
 	port, err := n.fabric.bridge.link(portOf(n.number))
 	if err != nil {

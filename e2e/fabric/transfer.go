@@ -83,7 +83,7 @@ func exchange(conn net.Conn, sent, received int64) error {
 	return err
 }
 
-// Silence has one end of a connection not ask whether the other one is still there.
+// Silence keeps one end of a connection from asking whether the other one is still there.
 func Silence(conn net.Conn) error { return conn.(*net.TCPConn).SetKeepAlive(false) }
 
 // zeros are as many as anybody wants.

@@ -8,8 +8,8 @@
 //	FROM PROTOCOL TO OUTCOME # what it is
 //
 // and an outcome the endpoints that answer, with "masquerade" if they see the node in place of the client; "reject";
-// "drop"; or "untouched", if it arrives where it was sent. TCP is rejected by a reset, and by ICMP in kube-proxy: for who
-// connects both are one error.
+// "drop"; or "untouched", if it arrives where it was sent. TCP is rejected by a reset, and by ICMP in kube-proxy: to
+// whoever connects both are the same error.
 package flows_test
 
 import (
@@ -220,7 +220,7 @@ const (
 	mostConnections   = 100
 )
 
-// holds sends a flow, again and again, and says what is otherwise than its table says.
+// holds sends a flow, again and again, and says what differs from its table.
 func (n *network) holds(f flow) error {
 	client := n.machines[f.from]
 	switch f.outcome {

@@ -137,7 +137,8 @@ func (n *network) serve(at netip.AddrPort) error {
 	return err
 }
 
-// addClients adds those who dial, and leads answers to them through the node. Who is neither a pod nor outside is the node.
+// addClients adds those who dial, and leads answers to them through the node. A client that is neither a pod nor outside is
+// the node.
 func (n *network) addClients(flows []flow) error {
 	answered := map[netip.Addr]bool{}
 	for _, f := range flows {

@@ -61,7 +61,7 @@ folder logs of --dir. After a failure they are still there, and nothing else is.
 	return cmd
 }
 
-// complete makes paths absolute, and says what cannot be before anything is started.
+// complete makes paths absolute, and reports what is impossible before anything is started.
 func complete(options cluster.Options, dir string) (cluster.Options, error) {
 	if os.Geteuid() != 0 {
 		return options, errors.New("the lab makes namespaces and needs root: run it with sudo")
@@ -137,7 +137,7 @@ func up(ctx context.Context, stdout, stderr io.Writer, options cluster.Options) 
 	if err := vacant(options.Folder); err != nil {
 		return err
 	}
-	if err := cleanUp(options.Folder); err != nil { // what a lab left behind that was killed
+	if err := cleanUp(options.Folder); err != nil { // what a killed lab left behind
 		return err
 	}
 	if err := launch(ctx, stderr, options); err != nil {
@@ -170,8 +170,8 @@ func launch(ctx context.Context, stderr io.Writer, options cluster.Options) erro
 	return startKeeper(ctx, stderr, options)
 }
 
-// retreat removes what a lab that did not come up left. It keeps the logs, unless the user interrupted the lab. It
-// removes nothing if another lab was faster.
+// retreat removes what a lab that failed to start left behind. It keeps the logs, unless the user interrupted the lab.
+// It removes nothing if another lab was faster.
 func retreat(ctx context.Context, folder cluster.Folder) error {
 	if err := vacant(folder); err != nil {
 		return err

@@ -22,8 +22,8 @@ func (m *machine) startDocker() {
 		"dockerd", "--storage-driver=vfs", "--log-level=warn")
 }
 
-// startDockerOnBoot starts it where the node does not forward yet. Then it drops what is forwarded, and turns that on;
-// where it is on already it drops nothing.
+// startDockerOnBoot starts it where the node does not forward yet. Then docker drops what is forwarded, and turns
+// forwarding on; where that is on already, docker drops nothing.
 func (m *machine) startDockerOnBoot() {
 	m.town.t.Helper()
 	must.Succeed(m.town.t, m.SetSysctl("net.ipv4.ip_forward", "0"))

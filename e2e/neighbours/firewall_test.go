@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// isClosed checks that the firewall keeps a port of the node closed for who is outside.
+// isClosed checks that the firewall keeps a port of the node closed to clients outside.
 func (s *town) isClosed(port uint16) {
 	s.t.Helper()
 	first := s.nodes[0]
@@ -25,7 +25,7 @@ func (s *town) isClosed(port uint16) {
 	}
 }
 
-// isHealthy checks that who is outside learns that the node serves.
+// isHealthy checks that clients outside learn that the node serves.
 func (s *town) isHealthy() {
 	s.t.Helper()
 	for _, to := range at(healthPort, s.nodes[0].IPv4, s.nodes[0].IPv6) {

@@ -43,7 +43,7 @@ func (m *machine) stop() {
 	must.Succeed(m.town.t, m.service.Stop(30*time.Second))
 }
 
-// trustTheCluster are the lines of manifests/README.md, for one that does not run.
+// trustTheCluster are the lines of manifests/README.md, for a firewalld that does not run.
 func (m *machine) trustTheCluster() {
 	m.town.t.Helper()
 	arguments := []string{"--zone=trusted"}

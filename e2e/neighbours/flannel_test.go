@@ -72,8 +72,8 @@ func (e inEtcd) configure(here *town, config []byte) {
 
 func (e inEtcd) arguments(*machine) []string { return []string{"--etcd-endpoints=http://" + e.address} }
 
-// inNodes keeps them in annotations of Nodes, as the manifests of flannel do. Which addresses a node has says its
-// spec.podCIDRs.
+// inNodes keeps them in annotations of Nodes, as the manifests of flannel do. A Node's spec.podCIDRs say which
+// addresses it has.
 type inNodes struct{ kubeconfig, config string }
 
 // newNodes starts an API server on a machine of its own, which knows the town's nodes.

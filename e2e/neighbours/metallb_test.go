@@ -22,7 +22,7 @@ import (
 )
 
 // balancers is an API server that knows the town's nodes and Services, and a machine on the nodes' link that takes the
-// addresses of load balancers to be on it, too: who has one says who answers for it.
+// addresses of load balancers to be on it, too: it learns from the link which node answers for one.
 type balancers struct {
 	api        *site.Site
 	kubeconfig string

@@ -23,8 +23,8 @@ const nodeCacheLink = "nodelocaldns"
 // untracked are the protocols of DNS.
 var untracked = []string{"tcp", "udp"}
 
-// notrack are the rules of NodeLocal DNSCache for one address, which is no program that can be had here: they are those
-// of its source (cmd/node-cache/app/cache_app.go in kubernetes/dns 1.26.7).
+// notrack are the rules of NodeLocal DNSCache for one address. The program itself cannot be had here: the rules are
+// those of its source (cmd/node-cache/app/cache_app.go in kubernetes/dns 1.26.7).
 func notrack(addr netip.Addr, network string) [][]string {
 	to := []string{"-p", network, "-d", addr.String(), "--dport", fmt.Sprint(servicePort), "-j"}
 	from := []string{"-p", network, "-s", addr.String(), "--sport", fmt.Sprint(servicePort), "-j"}

@@ -178,7 +178,7 @@ func (n *node) step(name string, step func()) {
 	}
 }
 
-// register creates the Node as a kubelet does that knows of the taint.
+// register creates the Node as a kubelet that knows of the taint does.
 func (n *node) register() {
 	n.t.Helper()
 	object := objects.Node(nodeName, nil, n.IPv4, n.IPv6)
@@ -351,7 +351,8 @@ func (n *node) awaitBound(pod string) {
 	wait.Equal(n.t, "the node of pod "+pod, nodeName, func() string { return n.get(pod).Spec.NodeName })
 }
 
-// isBoundAfter waits until a pod is bound, and compares when with when the Node said one thing of its history.
+// isBoundAfter waits until a pod is bound, and compares that moment with the one at which the Node said one thing of
+// its history.
 func (n *node) isBoundAfter(pod string, index int) {
 	n.t.Helper()
 	n.awaitBound(pod)

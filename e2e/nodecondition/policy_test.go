@@ -31,7 +31,7 @@ const (
 	denied  outcome = "denied"
 )
 
-// TestTheRightIsBoundToOneConditionOfOneNode tries what somebody could who has stolen a proxy's token.
+// TestTheRightIsBoundToOneConditionOfOneNode tries what somebody who has stolen a proxy's token could.
 func TestTheRightIsBoundToOneConditionOfOneNode(t *testing.T) {
 	api := site.New(t, site.Config{})
 	apply(t, api)
@@ -91,7 +91,7 @@ func TestTheRightIsBoundToOneConditionOfOneNode(t *testing.T) {
 	})
 }
 
-// tryPatch tries a patch of a Node's status, and looks what has become of the Node.
+// tryPatch tries a patch of a Node's status, and looks at what became of the Node.
 func tryPatch(t *testing.T, api *site.Site, config *rest.Config, name, patch string) (outcome, error) {
 	t.Helper()
 	before := nodeOf(t, api, name)

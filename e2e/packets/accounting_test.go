@@ -264,7 +264,7 @@ func TestBytesOfUDPAreExact(t *testing.T) {
 	})
 }
 
-// TestADialThatNobodyAnswersIsNoConnection, and what other programs translate is none of ours.
+// TestADialThatNobodyAnswersIsNoConnection, and what other programs translate is not ours.
 func TestADialThatNobodyAnswersIsNoConnection(t *testing.T) {
 	t.Parallel()
 	c := newCounted(t, false)

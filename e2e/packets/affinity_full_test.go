@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// full is how many clients the kernel lets a map remember that has no size of its own.
+// full is how many clients the kernel lets a map without a size of its own remember.
 const full = 65535
 
 // TestACrowdOfClientsDisturbsNoOtherService: when as many clients are remembered as the kernel allows, the Service goes on

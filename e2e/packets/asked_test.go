@@ -140,8 +140,8 @@ func TestWhatClientsAskCountsOnce(t *testing.T) {
 	near.expect("while connections are refused", map[string]uint64{"default/web": count})
 }
 
-// TestSyncsLeaveWhatWasCounted: endpoints, other Services and complete syncs change the tables, not the counts; what begins
-// or ends to be counted does, and nothing else.
+// TestSyncsLeaveWhatWasCounted: endpoints, other Services and complete syncs change the tables, not the counts; only what
+// begins or ceases to be counted changes these.
 func TestSyncsLeaveWhatWasCounted(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
@@ -200,7 +200,7 @@ func TestNothingIsThereWhileNobodyReads(t *testing.T) {
 	count := dialEach(t, clients, paths, 1, answered)
 	a.expect("after it came back", map[string]uint64{"default/web": count})
 
-	// What a process leaves that was killed, the next one deletes; and that one what it made, when it ends.
+	// The next process deletes what a killed one left, and when it ends, what it made itself.
 	next := c.countAsked(n)
 	next.runUntil(func() bool { return next.tables() == "" })
 	next.read()

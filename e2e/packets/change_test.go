@@ -11,7 +11,7 @@ import (
 // TestNoConnectionIsLostWhileTheNumberOfEndpointsChanges: a packet reads its class, its slot and its endpoint one
 // after the other, and the tables may change between. What an earlier step led it to must still be there.
 //
-// A reset or a silence is a failure. A SYN that had to be sent twice is none: that is what the drop behind the
+// A reset or a silence is a failure. A SYN that had to be sent twice is no failure: that is what the drop behind the
 // dispatch is for.
 func TestNoConnectionIsLostWhileTheNumberOfEndpointsChanges(t *testing.T) {
 	c := newCluster(t, 1)

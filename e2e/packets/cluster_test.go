@@ -84,7 +84,7 @@ func clusterCIDR() ruleset.Config {
 	}
 }
 
-// withoutDetector is a configuration in which the proxy does not know who is a pod.
+// withoutDetector is a configuration in which the proxy does not know which clients are pods.
 func withoutDetector() ruleset.Config {
 	config := clusterCIDR()
 	config.LocalTraffic = ruleset.LocalTraffic{}

@@ -140,7 +140,7 @@ func onLoadBalancer(of app) func(*model.Service) {
 }
 
 // TestAnOlderExternalIPTakesNothingThatTheClusterGave to another Service: neither a load balancer's address, nor a node
-// port on an address of the node. What the other one lets go of, it gets.
+// port on an address of the node. It gets what the other one lets go of.
 func TestAnOlderExternalIPTakesNothingThatTheClusterGave(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)

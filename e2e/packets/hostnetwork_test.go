@@ -36,7 +36,7 @@ func TestAnEndpointInTheHostNetworkOfThisNode(t *testing.T) {
 	}
 }
 
-// TestAnEndpointInTheHostNetworkOfAnotherNode is reached over every frontend, by who may leave this node.
+// TestAnEndpointInTheHostNetworkOfAnotherNode is reached over every frontend, by clients that may leave this node.
 func TestAnEndpointInTheHostNetworkOfAnotherNode(t *testing.T) {
 	t.Parallel()
 	here := newTown(t, setup{config: clusterCIDR()})

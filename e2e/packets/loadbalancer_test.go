@@ -48,7 +48,7 @@ func TestSourceRangesSayWhoMayDialALoadBalancerIP(t *testing.T) {
 	}
 }
 
-// TestSourceRangesDropBeforeAnythingElse: who is not in the ranges does not learn whether there are endpoints.
+// TestSourceRangesDropBeforeAnythingElse: clients outside the ranges do not learn whether there are endpoints.
 func TestSourceRangesDropBeforeAnythingElse(t *testing.T) {
 	t.Parallel()
 	r := newRefusals(t)

@@ -7,7 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestWhatIsNoneOfOursIsNotServed: every Service that another proxy or none serves loses all its frontends, and has
+// TestWhatIsNoneOfOursIsNotServed: every Service that another proxy or no proxy serves loses all its frontends, and has
 // them again when it is ours again.
 func TestWhatIsNoneOfOursIsNotServed(t *testing.T) {
 	t.Parallel()

@@ -35,8 +35,8 @@ var (
 		{kinds: externalKinds, isLocal: false, pod: allMasq, node: allMasq, host: allMasq},
 		{kinds: externalKinds, isLocal: true, pod: all, node: allMasq, host: local},
 	}
-	// The proxy does not know who is a pod: no connection to a ClusterIP is masqueraded, and pods lose their short
-	// circuit.
+	// The proxy does not know which clients are pods: no connection to a ClusterIP is masqueraded, and pods lose their
+	// short circuit.
 	noDetector = []row{
 		{kinds: clusterIPOnly, isLocal: false, pod: all, node: all, host: all},
 		{kinds: clusterIPOnly, isLocal: true, pod: local, node: local, host: local},

@@ -32,7 +32,7 @@ func newTown(t *testing.T, config setup) *town {
 
 func (t *town) clients() []*fabric.Namespace { return slices.Concat(t.pod, t.node, t.host) }
 
-// TestExternalTrafficLocalWithoutALocalEndpoint: who is inside goes on to the endpoints elsewhere, a pod with its own
+// TestExternalTrafficLocalWithoutALocalEndpoint: clients inside go on to the endpoints elsewhere, a pod with its own
 // address and the node masqueraded; all other clients meet silence. Without a detector a pod counts as outside.
 func TestExternalTrafficLocalWithoutALocalEndpoint(t *testing.T) {
 	t.Parallel()
@@ -53,7 +53,7 @@ func TestExternalTrafficLocalWithoutALocalEndpoint(t *testing.T) {
 	}
 }
 
-// TestTheShortCircuitHonoursTopology: who is inside gets what any client of a ClusterIP gets.
+// TestTheShortCircuitHonoursTopology: clients inside get what any client of a ClusterIP gets.
 func TestTheShortCircuitHonoursTopology(t *testing.T) {
 	t.Parallel()
 	here := newTown(t, setup{config: clusterCIDR()})

@@ -32,8 +32,8 @@ func manyRanges(count int, clients ...*fabric.Namespace) func(*model.Service) {
 }
 
 // TestARestartDropsNoConnectionThatSourceRangesAllow: a proxy that finds the tables of the one before it writes them
-// again, and who may dial may dial all the time. A client whose first packet was dropped sends it again, and the
-// kernel counts that.
+// again, and clients that may dial can dial all the time. A client whose first packet was dropped sends it again, and
+// the kernel counts that.
 func TestARestartDropsNoConnectionThatSourceRangesAllow(t *testing.T) {
 	c := newCluster(t, 1)
 	node := c.nodes[0]

@@ -175,7 +175,7 @@ func TestAUDPFlowThatBeganBeforeItsServiceFindsIt(t *testing.T) {
 	expectNext(t, "the Service is there", open, isAnsweredBy("near"))
 }
 
-// TestAUDPFlowFollowsThePolicies: who may not be answered by its endpoint any more is answered by another one.
+// TestAUDPFlowFollowsThePolicies: a client that its endpoint may no longer answer is answered by another one.
 func TestAUDPFlowFollowsThePolicies(t *testing.T) {
 	t.Parallel()
 	here := newFlowsTown(t)
@@ -194,8 +194,7 @@ func TestAUDPFlowFollowsThePolicies(t *testing.T) {
 	expectGoesOn(t, "internalTrafficPolicy Local has no say over external frontends", external(flows.inside, true))
 }
 
-// TestAUDPFlowFollowsTopologyKeysThatForbid, and no key that only prefers: that a nearer tier has come up breaks no
-// flow.
+// TestAUDPFlowFollowsTopologyKeysThatForbid, and no key that only prefers: a nearer tier that comes up breaks no flow.
 func TestAUDPFlowFollowsTopologyKeysThatForbid(t *testing.T) {
 	t.Parallel()
 	here := newFlowsTown(t)
@@ -229,7 +228,7 @@ func TestAUDPFlowStaysWithAnEndpointThatTerminatesAndServes(t *testing.T) {
 	expectNext(t, "the endpoint has ended", flows.all(), isAnsweredBy("far"))
 }
 
-// TestOtherFlowsAreLeftAlone: those of other Services, and those that are none of ours.
+// TestOtherFlowsAreLeftAlone: those of other Services, and those that are not ours.
 func TestOtherFlowsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	here := newFlowsTown(t)

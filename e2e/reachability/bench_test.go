@@ -24,7 +24,7 @@ import (
 const (
 	// idleServices have ten endpoints each, on idleNodes other nodes.
 	idleServices, idleNodes = 10_000, 100
-	// quiet is after how long without an unanswered connection it is looked less often, and watched how long it is measured.
+	// quiet is after how long without an unanswered connection looks become rarer, and watched is how long is measured.
 	quiet, watched = 65 * time.Second, 30 * time.Second
 )
 

@@ -17,9 +17,9 @@ import (
 // their dials end at once. They send a SYN each second: one of them has to come between the verdict and that moment.
 const neighbourPatience = 1800 * time.Millisecond
 
-// TestNewConnectionsLeaveADeadNode: one of three nodes with endpoints is gone for a while, in silence or with its cable, while a
-// client dials a hundred times a second in either family. Nobody fails who waits for long enough: five seconds are, unless the
-// machine stands still meanwhile, so that the log says how many waited for longer.
+// TestNewConnectionsLeaveADeadNode: one of three nodes with endpoints is gone for a while, in silence or with its cable,
+// while a client dials a hundred times a second in either family. No client that waits long enough fails. Five seconds are
+// enough unless the machine stands still meanwhile, so the log says how many waited longer.
 func TestNewConnectionsLeaveADeadNode(t *testing.T) {
 	t.Parallel()
 	for _, death := range []struct {
@@ -66,7 +66,7 @@ func TestNewConnectionsLeaveADeadNode(t *testing.T) {
 	}
 }
 
-// TestWithoutItConnectionsFail is the same without anybody who looks: so many would fail.
+// TestWithoutItConnectionsFail is the same without looks, and shows how many would fail.
 func TestWithoutItConnectionsFail(t *testing.T) {
 	t.Parallel()
 	s := newTown(t, "ignore")

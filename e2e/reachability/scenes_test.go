@@ -231,7 +231,7 @@ func TestATenantWhoMeansHarm(t *testing.T) {
 	traps := []netip.AddrPort{netip.MustParseAddrPort("10.96.0.66:80")}
 	s := newOddTown(t, "avoid", func(s *town) {
 		s.more = fmt.Sprintf(trapManifests, traps[0].Addr(), s.nodes[2].IPv4)
-		s.silent = 1 // who dialled it would dial the tenant
+		s.silent = 1 // whoever dialled it would dial the tenant
 	})
 	traps = append(traps, netip.AddrPortFrom(s.nodes[2].IPv4, 10256))
 	var harm sync.WaitGroup

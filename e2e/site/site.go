@@ -119,7 +119,7 @@ func (s *Site) start(ctx context.Context) (err error) {
 		return err
 	}
 	admin := s.AdminConfig()
-	admin.WarningHandler = rest.NoWarnings{} // who is interested reads them from the answers
+	admin.WarningHandler = rest.NoWarnings{} // whoever is interested reads them from the answers
 	if s.Admin, err = kubernetes.NewForConfig(admin); err != nil {
 		return err
 	}

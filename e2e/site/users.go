@@ -21,8 +21,7 @@ func (s *Site) Create(t testing.TB, objects ...client.Object) {
 	}
 }
 
-// Account returns the configuration of a client that is a ServiceAccount. It may do what the manifests say that were
-// applied.
+// Account returns the configuration of a client that is a ServiceAccount. It may do what the applied manifests say.
 func (s *Site) Account(t testing.TB, namespace, name string) *rest.Config {
 	t.Helper()
 	config, err := s.ServiceAccountConfig(t.Context(), namespace, name)

@@ -32,7 +32,7 @@ type creates struct {
 	mu     sync.Mutex
 	counts map[outcomeOfCreate]int
 	failed []error
-	// missed is how long each request took that passed without the webhook: its timeout, or less if nobody was there.
+	// missed is how long each request that passed without the webhook took: its timeout, or less if nobody was there.
 	missed []time.Duration
 }
 

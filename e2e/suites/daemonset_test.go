@@ -62,7 +62,7 @@ func (c cluster) findProxyPods(ctx context.Context) ([]corev1.Pod, error) {
 	return list.Items, nil
 }
 
-// restartProxies ends every proxy at once, after its grace period or without, and waits until others are ready.
+// restartProxies ends every proxy at once, with a grace period or without, and waits until others are ready.
 func (c cluster) restartProxies(ctx context.Context, options metav1.DeleteOptions) {
 	GinkgoHelper()
 	before := c.proxyPods(ctx)

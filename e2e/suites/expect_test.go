@@ -17,7 +17,8 @@ const (
 	sample = 60
 	// unanswered is how many it makes where none is to be answered, for each takes its time.
 	unanswered = 2
-	// patient is how long a connection waits where an answer is expected. Who waits for silence waits a moment only.
+	// patient is how long a connection waits where an answer is expected. Where silence is expected it waits only a
+	// moment.
 	patient = 10 * time.Second
 	moment  = 2 * time.Second
 )

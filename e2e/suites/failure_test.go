@@ -25,8 +25,8 @@ var _ = JustAfterEach(func(ctx SpecContext) {
 	}
 })
 
-// describe writes everything that explains who answers in a namespace. What cannot be had is said, and the rest goes
-// on.
+// describe writes everything that explains who answers in a namespace. It says what cannot be had, and goes on with the
+// rest.
 func describe(ctx context.Context, to io.Writer, namespace string) {
 	services, err := kube.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{})
 	for i := range services.Items {

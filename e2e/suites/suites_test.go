@@ -26,7 +26,7 @@ import (
 const (
 	// patience is how long anything may take to come true. It only decides how late a failure is reported.
 	patience = 2 * time.Minute
-	// glance is the time between two looks whether it did.
+	// glance is the time between two checks whether it did.
 	glance = 200 * time.Millisecond
 )
 

@@ -16,8 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Whatever specs do, no proxy may take a node for dead that is not. What proxies decide about nodes is followed from before
-// the first spec until after the last one, and each node that they named was without power at that time.
+// Whatever specs do, no proxy may take a living node for dead. What proxies decide about nodes is followed from before the
+// first spec until after the last one, and each node that they named was without power at that time.
 var (
 	outages  []outage
 	followed *verdicts

@@ -141,7 +141,7 @@ func createBounded(t testing.TB) {
 }
 
 // TestTheProxiesThemselvesSayInWhichZonesNodesAre: while no Service asks for more, and without a publisher. What nodes ask
-// is as by Nodes.
+// is the same as by Nodes.
 func TestTheProxiesThemselvesSayInWhichZonesNodesAre(t *testing.T) {
 	install(t)
 	proxy := asProxy(t)

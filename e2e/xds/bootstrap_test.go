@@ -52,7 +52,7 @@ static_resources:
     load_assignment: {cluster_name: xds, endpoints: [{lb_endpoints: [{endpoint: {address: {pipe: {path: %s}}}}]}]}
 `
 
-// judgeBootstrap holds the bootstrap of an Envoy, as YAML, against Envoy's types.
+// judgeBootstrap checks the bootstrap of an Envoy, as YAML, against Envoy's types.
 func judgeBootstrap(t *testing.T, text string) error {
 	t.Helper()
 	built, err := programs()

@@ -141,7 +141,7 @@ func TestEveryChannelHasAStream(t *testing.T) {
 	wait.Equal(t, "streams and names", [2]int{channels, 3 * channels}, s.counts.clients)
 }
 
-// TestHalfOfATierIsAway: gRPC goes on with the other half, and leaves nobody's tier for it.
+// TestHalfOfATierIsAway: gRPC goes on with the other half, and does not leave the tier.
 func TestHalfOfATierIsAway(t *testing.T) {
 	s := newStage(t)
 	here, other, far := s.backend("node-1", "a"), s.backend("node-2", "a"), s.backend("node-3", "b")

@@ -29,7 +29,7 @@ const (
 	listenerType   = "type.googleapis.com/envoy.config.listener.v3.Listener"
 )
 
-// judge holds responses against Envoy's types.
+// judge checks responses against Envoy's types.
 func judge(t *testing.T, responses [][]byte) []judged {
 	t.Helper()
 	built, err := programs()

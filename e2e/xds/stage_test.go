@@ -76,7 +76,7 @@ func (s *stage) start() {
 		IsOfNode: func(netip.Addr) (bool, error) { return true, nil },
 	}
 	var running sync.WaitGroup
-	running.Go(func() { _ = server.Run(ctx, []string{s.address}) }) // it fails never
+	running.Go(func() { _ = server.Run(ctx, []string{s.address}) }) // it never fails
 	s.stop = func() { cancel(); running.Wait() }
 	for _, name := range s.cluster.ServiceNames() {
 		s.accept(name)

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
 )
 
-// What processors do that have nothing to do.
+// What idle processors do.
 const (
 	mayHalt = "may halt"
 	awake   = "awake"

@@ -1,5 +1,5 @@
 // Package webhook measures the whole webhook, as a process of its own, over TLS on loopback: what a review costs it,
-// how long reviews take that come at a steady rate, and what stays in its memory.
+// how long reviews at a steady rate take, and what stays in its memory.
 //
 //	this process                          webhook run ── kube-apiserver ── etcd
 //	   connections that are kept ── TLS ──┤

@@ -116,7 +116,7 @@ func (s *webhook) saturate(t testing.TB, kind kind) cost {
 	return made
 }
 
-// steady is what reviews took that came at a steady rate.
+// steady is what reviews at a steady rate took.
 type steady struct {
 	cost
 	// times are from the moment at which a review was due to its answer, whenever it was sent: if the server, or this

@@ -124,7 +124,7 @@ func TestLargeReviewsAtOnceFitIntoThePod(t *testing.T) {
 			for range c.atOnce {
 				connection := server.dial(t)
 				running.Go(func() {
-					// On a busy machine the last ones may wait for longer than the server writes; how long is no matter here.
+					// On a busy machine the last ones may wait for longer than the server writes; how long does not matter here.
 					_ = connection.SetDeadline(time.Now().Add(wait.Patience))
 					if connection.ask(asked, io.Discard) == nil {
 						answered.Add(1)

@@ -2,7 +2,7 @@ package binaries
 
 import "path/filepath"
 
-// Programs are where programs are.
+// Programs knows where the built programs are.
 type Programs struct {
 	folders map[string]string // by module
 }

@@ -158,7 +158,7 @@ func (s *installation) spoil(key string, text []byte) func() error {
 	}
 }
 
-// renewed does something to the Secret, and waits until all replicas serve a certificate that it had not before.
+// renewed does something to the Secret, and waits until all replicas serve a certificate that it did not have before.
 func (s *installation) renewed(what string, do func() error) {
 	s.t.Helper()
 	before, err := s.secret()

@@ -25,7 +25,7 @@ const rightReview = `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionRev
 	"object": {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "shop",
 		"annotations": {"vicinity.dev/topology-keys": "a b"}}, "spec": {"type": "ClusterIP"}}, "oldObject": null, "dryRun": true}}`
 
-// TestNoRequestBodyMakesTheProgramDenyOrEnd speaks to a replica as a client may that is no API server.
+// TestNoRequestBodyMakesTheProgramDenyOrEnd speaks to a replica as a client that is not an API server may.
 func TestNoRequestBodyMakesTheProgramDenyOrEnd(t *testing.T) {
 	in := install(t, manifests, 1)
 	r := in.running()[0]

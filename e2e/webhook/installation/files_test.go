@@ -127,7 +127,7 @@ func (in *installation) trust(bundle []byte) {
 	must.Succeed(in.t, err)
 }
 
-// wantUntouched fails if a caBundle is another than the one that was written.
+// wantUntouched fails if a caBundle differs from the one that was written.
 func (in *installation) wantUntouched(bundle []byte) {
 	in.t.Helper()
 	bundles := in.bundles()

@@ -105,7 +105,7 @@ func (in *installation) prepare() {
 	in.awaitPermission()
 }
 
-// checkPorts holds the ports that the tests speak to against those of the Deployment.
+// checkPorts compares the ports that the tests speak to with those of the Deployment.
 func checkPorts(t *testing.T, deployment *appsv1.Deployment) {
 	t.Helper()
 	want := map[string]int32{"webhook": webhookPort, "health": healthPort, "metrics": metricsPort}

@@ -125,7 +125,7 @@ func TestWhatIsCheckedIsRefusedWhileNoReplicaAnswersIfEnforced(t *testing.T) {
 	_, err = in.Admin.CoreV1().ConfigMaps(probedNamespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "other"}},
 		metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	must.Succeed(t, err)
-	// The webhook itself can be mended.
+	// The webhook itself can be repaired.
 	in.Kubectl(in.t, "apply", "-k", enforce)
 
 	in.Kubectl(in.t, emergencyCommand(t)...)

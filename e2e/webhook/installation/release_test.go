@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/webhook/release"
 )
 
-// What the tests take an API server of a version for, it is.
+// An API server of a version is what the tests take it for.
 func TestTheAPIServerKnowsTheDistributionsOfItsVersion(t *testing.T) {
 	in := install(t, manifests, 1)
 	server := release.Of(t, in.Site)

@@ -124,7 +124,7 @@ func (s *town) auditOf(t *testing.T, verb, namespace string) site.Request {
 	return found
 }
 
-// checkForbidden fails if the webhook was kept from anything.
+// checkForbidden fails if the webhook was denied anything.
 func (in *installation) checkForbidden() {
 	in.t.Helper()
 	if in.areRolesRemoved {

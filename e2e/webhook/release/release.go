@@ -1,4 +1,4 @@
-// Package release says what API servers of earlier Kubernetes releases do otherwise than the webhook's cases have it.
+// Package release says where API servers of earlier Kubernetes releases differ from what the webhook's cases expect.
 // With binaries.OfYours the tests run against such servers.
 package release
 
@@ -19,7 +19,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// The minor releases of Kubernetes from which on something is as the cases have it, without a feature gate.
+// The minor releases of Kubernetes since which something is as the cases have it, without a feature gate.
 const (
 	KeepsDistribution   = 31 // spec.trafficDistribution; API servers before drop it (KEP-4444)
 	ReadsEndpointSlices = 34 // to find what they call, with --enable-aggregator-routing; API servers before read Endpoints
@@ -62,7 +62,7 @@ func (r Release) Needs(t *testing.T, minor uint, what string) {
 	}
 }
 
-// Cases are the webhook's cases as the API server can be asked them.
+// Cases are the webhook's cases as they can be put to the API server.
 func (r Release) Cases(t *testing.T) []rulecases.Case {
 	t.Helper()
 	cases := rulecases.Cases(t)

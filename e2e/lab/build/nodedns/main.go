@@ -1,6 +1,6 @@
 // Command nodedns is the CoreDNS that NodeLocal DNSCache 1.26.6 and 1.26.7 embed, with the plugins of its own that its
-// Corefile names, and health. NodeLocal DNSCache itself adds an interface and NOTRACK rules, and is no Go module that can
-// be had.
+// Corefile names, and health. NodeLocal DNSCache itself adds an interface and NOTRACK rules, and cannot be had as a Go
+// module.
 package main
 
 import (

@@ -27,8 +27,8 @@ type update struct {
 	Listen string   `json:"listen"`
 }
 
-// serveCache is go-control-plane's own server, with a linear cache: the one that tells each stream of what it asked for
-// alone.
+// serveCache is go-control-plane's own server, with a linear cache: the one that tells each stream only of what it
+// asked for.
 func serveCache(input io.Reader, _ io.Writer) error {
 	linear := cache.NewLinearCache(assignmentType)
 	decoder := json.NewDecoder(input)

@@ -29,7 +29,7 @@ type verdict struct {
 	Resources []json.RawMessage `json:"resources"`
 }
 
-// judgeAll reads discovery responses, each a line of base64, and holds them against Envoy's own types: it takes all
+// judgeAll reads discovery responses, each a line of base64, and checks them against Envoy's own types: it takes all
 // messages apart, refuses fields that the types do not have, and validates them. For each it writes a line of JSON: what
 // is in it, or what is wrong with it.
 func judgeAll(input io.Reader, output io.Writer) error {

@@ -1,6 +1,7 @@
-// Command xds is what others wrote for xDS, as judges of what the proxy serves. `xds judge` holds responses against Envoy's
-// own types, `xds bootstrap` an Envoy's configuration, and `xds client` is applications that dial with grpc-go. For benchmarks `xds crowd` is many streams, and `xds
-// cache` is go-control-plane's own server. In pods `xds serve` answers calls, and `xds call` makes them.
+// Command xds is what others wrote for xDS, as judges of what the proxy serves. `xds judge` checks responses against Envoy's
+// own types, `xds bootstrap` an Envoy's configuration, and `xds client` is applications that dial with grpc-go. For
+// benchmarks `xds crowd` is many streams, and `xds cache` is go-control-plane's own server. In pods `xds serve` answers
+// calls, and `xds call` makes them.
 package main
 
 import (

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/webhook/release"
 )
 
-// An API server of a version is what the tests take it for.
+// An API server of a release knows the distributions that the tests expect of that release.
 func TestTheAPIServerKnowsTheDistributionsOfItsVersion(t *testing.T) {
 	in := install(t, manifests, 1)
 	server := release.Of(t, in.Site)

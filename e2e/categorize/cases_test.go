@@ -178,7 +178,7 @@ func (c chance) endpoint(address string, kind kind) discoveryv1.Endpoint {
 }
 
 // reuse gives the addresses of some endpoints to terminating ones, too, as when a pod gets the address of its
-// predecessor. Which of several that do not terminate counts, kube-proxy leaves to chance.
+// predecessor. kube-proxy leaves it to chance which of several that do not terminate counts.
 func (c chance) reuse(all []*discoveryv1.EndpointSlice) {
 	for _, slice := range all {
 		for _, endpoint := range slice.Endpoints {

@@ -35,7 +35,7 @@ func (s *storm) pause(atMost time.Duration) {
 	time.Sleep(time.Duration(s.random.Int64N(int64(atMost))))
 }
 
-// lose takes the API server's address away, as if its machine were gone, or leaves it to those before it to end each
+// lose takes the API server's address away, as if its machine were gone, or leaves the wire, which then ends each
 // connection.
 func (s *storm) lose() {
 	if s.random.IntN(2) == 0 {

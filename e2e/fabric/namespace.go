@@ -63,7 +63,7 @@ func (n *Namespace) unshare() error {
 	return nil
 }
 
-// stay is for a thread that should only come and go.
+// stay does nothing, for a thread that only has to return to where it came from.
 func stay() error { return nil }
 
 // enter moves the thread into the namespace.

@@ -96,7 +96,7 @@ func newKubeadm(t *testing.T, setting string) *kubeadm {
 
 func image(version string) string { return "registry.k8s.io/kube-apiserver:" + version }
 
-// upgrade has the API server of a node be the new one, as kubelet says when it has started it.
+// upgrade marks the API server of a node as the new one, as kubelet does once it has started it.
 func (k *kubeadm) upgrade(node string) {
 	k.t.Helper()
 	pods := k.api.Admin.CoreV1().Pods(metav1.NamespaceSystem)

@@ -215,7 +215,7 @@ func (n *node) addRules(text string) {
 	}))
 }
 
-// unwritten waits for what the metric says.
+// unwritten waits until the metric has a value.
 func (n *node) unwritten(want float64) {
 	n.t.Helper()
 	wait.Equal(n.t, "the metric of a condition that cannot be written", want, func() float64 {

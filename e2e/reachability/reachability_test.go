@@ -88,7 +88,7 @@ func TestNobodyElseIsJudged(t *testing.T) {
 	for _, scene := range []struct {
 		name  string
 		begin func() (end func())
-		sure  string // the suspicions that there have to be
+		sure  string // the suspicions that must have been there
 	}{
 		{
 			name: "this node's network is gone for 5 s", sure: "cut_off",
@@ -108,7 +108,7 @@ func TestNobodyElseIsJudged(t *testing.T) {
 			name: "a policy denies the client", sure: "answered",
 			begin: func() func() { return s.drop(s.nodes[1].Namespace, "tcp dport 8080 ip saddr "+s.client.IPv4.String()) },
 		},
-	} { // who is denied is not believed for a while: so this comes last
+	} { // a denied client is not believed for a while: so this comes last
 		t.Run(scene.name, func(t *testing.T) {
 			before := s.metric("vicinity_node_suspicions_total", `outcome="`+scene.sure+`"`)
 			end := scene.begin()

@@ -18,7 +18,7 @@ func TestADeadNodeThatCannotBeToldFromALivingOneStays(t *testing.T) {
 	t.Parallel()
 	for name, scene := range map[string]struct {
 		prepare func(s *town)
-		outcome string // of the suspicions that there have to be
+		outcome string // of the suspicions that must have been there
 	}{
 		"a CNI drops dials at the node's port from the beginning": {prepare: func(s *town) {
 			s.drop(s.nodes[1].Namespace, "tcp dport 10256")

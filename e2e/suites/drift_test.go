@@ -49,7 +49,7 @@ var _ = Describe("Changes of the tables by others", Serial, func() {
 	})
 })
 
-// expectOutcome looks what became of a deed: the same for every table that there is.
+// expectOutcome looks at what became of a deed: the same for every table that there is.
 func expectOutcome(said, outcome string) {
 	GinkgoHelper()
 	Expect(said).To(ContainSubstring(outcome), "what the saboteur says")

@@ -38,7 +38,7 @@ func TestAllClientsTogetherHaveABound(t *testing.T) {
 	nameOf := func(i int) string { return fmt.Sprintf("web-%d", i) }
 	for i := range services {
 		one := updateOf(i, nameOf(i)+".shop:80", 80)
-		for e := range 240 { // with which a response of some 60 kB has few of them
+		for e := range 240 { // so many that a response of some 60 kB has few Services
 			one.Addrs = append(one.Addrs, fmt.Sprintf("10.%d.%d.%d", 11+e, i>>8, i&255))
 		}
 		must.Succeed(t, encoder.Encode(one))

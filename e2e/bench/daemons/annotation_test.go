@@ -18,7 +18,8 @@ import (
 // annotationRow is what a proxy received while one user changed one annotation once a second.
 type annotationRow struct {
 	nodes, changes int
-	// first is from the first key on that Nodes are followed for, then what came with all further changes, in bytes.
+	// first is what came from the first key for which Nodes are followed, then what came with all further changes, in
+	// bytes.
 	first, then int64
 }
 

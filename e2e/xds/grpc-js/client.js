@@ -1,6 +1,6 @@
 // An application that dials by xDS with grpc-js: it makes so many calls to a target, and prints who answered, as JSON. Calls
 // count once so many servers have answered: until all are connected, those that are get every call.
-// Where the control plane is it reads from GRPC_XDS_BOOTSTRAP_CONFIG.
+// It reads from GRPC_XDS_BOOTSTRAP_CONFIG where the control plane is.
 'use strict';
 
 const grpc = require('@grpc/grpc-js');

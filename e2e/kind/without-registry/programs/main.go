@@ -113,7 +113,7 @@ func writeImages(root, pause string, names []string, programs binaries.Programs)
 }
 
 // kubeProxyTools are what kube-proxy calls: nft, and iptables to remove what it may have left there. This kernel may lack
-// the old iptables, so that it is the one which speaks nftables.
+// the legacy iptables, so it is the iptables that speaks nftables.
 func kubeProxyTools() (map[string]string, error) {
 	files, err := image.Tools("nft", "conntrack", "iptables-nft")
 	if err != nil {

@@ -58,9 +58,9 @@ type channel struct {
 	result answer
 }
 
-// dialAll is applications that dial by xDS. It reads commands, one JSON object each, and answers each with one. Where the
-// control plane is it reads from GRPC_XDS_BOOTSTRAP_CONFIG, as any application. What it calls are health checks, and what
-// it counts is who answered: by the header "server", or by the address.
+// dialAll is applications that dial by xDS. It reads commands, one JSON object each, and answers each with one. It reads
+// from GRPC_XDS_BOOTSTRAP_CONFIG where the control plane is, as any application does. What it calls are health checks,
+// and what it counts is who answered: by the header "server", or by the address.
 func dialAll(input io.Reader, output io.Writer) error {
 	decoder, encoder := json.NewDecoder(input), json.NewEncoder(output)
 	channels := map[string]*channel{}

@@ -22,8 +22,8 @@ type crowd struct {
 	Streams     [][]string `json:"streams"` // the names that each asks for
 }
 
-// arrival is when a change was known to so many streams, the last of them at a time in nanoseconds. A change is told by the
-// port of the first endpoint.
+// arrival is when a change was known to so many streams, the last of them at a time in nanoseconds. A change is known by
+// the port of the first endpoint.
 type arrival struct {
 	Port    uint32 `json:"port"`
 	Streams int    `json:"streams"`

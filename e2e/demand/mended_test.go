@@ -34,7 +34,7 @@ const (
 	// slots.
 	withinBound = 1.25
 	// looked is how many connections are counted for that.
-	looked = 6000
+	looked = 4000
 )
 
 // diallers are clients that make connections at a pace, nine of ten of them in one zone, until the test ends.

@@ -19,17 +19,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// clientStatements are those that write a client into a map and delete it there.
+// clientStatements write a client into a map and delete it there.
 func clientStatements() []ruleset.Statement {
 	return []ruleset.Statement{
 		ruleset.Remember{Map: affinity, Mask: stickyMask, Timeout: time.Hour}, ruleset.Forget{Map: affinity, Mask: stickyMask},
 	}
 }
 
-// TestTheKeyOfAClientAndItsValueAreApart: a statement reads both from registers, and the key of IPv6 takes five small
-// ones. When nft 1.0.6 itself loads the same text, it puts the value into the second large register. For IPv4 that is
-// behind the key, for IPv6 it is the end of it: a part of the address is lost. So nothing is compared with the registers
-// that nft chooses (see bare), not even for IPv4, where ours are others too; they are looked at here.
+// TestTheKeyOfAClientAndItsValueAreApart: a statement reads both from registers, and an IPv6 key takes five small ones.
+// When nft 1.0.6 itself loads the same text, it puts the value into the second large register. For IPv4 that is behind
+// the key; for IPv6 it overlaps the end of the key, and a part of the address is lost. So other tests do not compare
+// registers with those that nft chooses (see bare), not even for IPv4, where ours differ too. This test checks them
+// instead.
 func TestTheKeyOfAClientAndItsValueAreApart(t *testing.T) {
 	for _, family := range model.Families {
 		for _, statement := range clientStatements() {
@@ -63,7 +64,7 @@ func TestTheKeyOfAClientAndItsValueAreApart(t *testing.T) {
 // dynset is a statement that changes a map, as nft shows what the kernel has.
 var dynset = regexp.MustCompile(`\[ dynset (?:update|delete) reg_key (\d+) set affinity-7 .*sreg_data (\d+) `)
 
-// TestTheKernelReadsAClientsValueBehindItsKey, as it says itself.
+// TestTheKernelReadsAClientsValueBehindItsKey: a dump of the kernel's rules shows it.
 func TestTheKernelReadsAClientsValueBehindItsKey(t *testing.T) {
 	for _, family := range model.Families {
 		var forms []form
@@ -98,8 +99,8 @@ func small(t *testing.T, text string) uint32 {
 	return uint32(number)
 }
 
-// TestAClientWhoseNumberLeadsNowhereIsForgotten, and remembered with the endpoint that it gets instead: to write another
-// value would only renew the old one.
+// TestAClientWhoseNumberLeadsNowhereIsForgotten, and then remembered with the endpoint that it gets instead. Just
+// writing another value would only renew the old one.
 func TestAClientWhoseNumberLeadsNowhereIsForgotten(t *testing.T) {
 	for _, family := range model.Families {
 		t.Run(family.String(), func(t *testing.T) {
@@ -137,8 +138,8 @@ func TestAClientWhoseNumberLeadsNowhereIsForgotten(t *testing.T) {
 	}
 }
 
-// TestAnotherClientIsNoneOfAPort: the same client of another Service port has an element of its own, and so has another
-// client of the same one.
+// TestAnotherClientIsNoneOfAPort: a client has a separate element for each Service port, and each client of a port has
+// its own.
 func TestAnotherClientIsNoneOfAPort(t *testing.T) {
 	for _, family := range model.Families {
 		namespace := netns.New(t)
@@ -158,8 +159,8 @@ func TestAnotherClientIsNoneOfAPort(t *testing.T) {
 	}
 }
 
-// TestForeignMapsOfOurNamesAreNotRecalled: another process may have put anything there. It is no reason not to say what
-// the table holds: the tables would never be mended then.
+// TestForeignMapsOfOurNamesAreNotRecalled: another process may have put anything there. The rest of the table must
+// still be read, or it would never be mended.
 func TestForeignMapsOfOurNamesAreNotRecalled(t *testing.T) {
 	for name, set := range map[string]struct{ declaration, elements string }{
 		"keys of another type": {"map sticky-ports { type ipv4_addr : ipv4_addr; }", "sticky-ports { 192.0.2.1 : 192.0.2.2 }"},

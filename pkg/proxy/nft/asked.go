@@ -22,8 +22,8 @@ func (c *Conn) HasAsked(ctx context.Context, family model.Family) (bool, error) 
 	return state.exists, err
 }
 
-// Asked calls each with the frontends that are counted in a family, and with how often each was asked since its element
-// was added. A frontend may be told twice, or be missing, if elements change meanwhile.
+// Asked calls each with every frontend that is counted in a family, and with how often it was asked since its element
+// was added. A frontend may come twice, or be missing, if elements change meanwhile.
 func (c *Conn) Asked(ctx context.Context, family model.Family, each func(frontend model.Frontend, count uint64)) error {
 	for _, set := range []ruleset.Set{ruleset.Asked, ruleset.AskedNodePorts} {
 		_, err := retried(func() (struct{}, error) { return struct{}{}, c.reader.asked(ctx, family, set, each) })

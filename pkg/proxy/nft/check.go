@@ -18,8 +18,8 @@ const (
 	oldestMinor = 13
 )
 
-// openWriter opens the socket that batches are sent over, and tries it. Being the first netlink socket of a process it
-// gets the process's id for its port id, by which nft names the owner of a table.
+// openWriter opens the socket that batches are sent over, and tries it. As the first netlink socket of a process it
+// gets the process's id as its port id, and nft names the owner of a table by that.
 func openWriter() (*socket, error) {
 	if err := checkKernel(); err != nil {
 		return nil, err

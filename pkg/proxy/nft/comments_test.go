@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// withoutComments returns a batch as a proxy wrote it that knew of none.
+// withoutComments returns a batch as written by a proxy from before there were comments.
 func withoutComments(batch ruleset.Batch) ruleset.Batch {
 	bare := ruleset.Batch{Ops: slices.Clone(batch.Ops)}
 	for i, op := range bare.Ops {
@@ -31,8 +31,8 @@ func withoutComments(batch ruleset.Batch) ruleset.Batch {
 	return bare
 }
 
-// TestTablesWithoutCommentsGetThemWithTheNextCompleteSync, in its one transaction; and what reads the kernel finds no
-// difference before.
+// TestTablesWithoutCommentsGetThemWithTheNextCompleteSync, in its one transaction. Until then, comparing with the
+// kernel finds no difference.
 func TestTablesWithoutCommentsGetThemWithTheNextCompleteSync(t *testing.T) {
 	namespace, layout := netns.New(t), everyLayout()["everything is chosen"]
 	c := dial(t, namespace, Options{})
@@ -64,7 +64,8 @@ func TestTablesWithoutCommentsGetThemWithTheNextCompleteSync(t *testing.T) {
 	}
 }
 
-// TestAnElementThatIsAddedAgainKeepsItsComment: the kernel, as the tables in memory, refuses no other one.
+// TestAnElementThatIsAddedAgainKeepsItsComment: the kernel accepts another comment and ignores it, and so
+// do the tables in memory.
 func TestAnElementThatIsAddedAgainKeepsItsComment(t *testing.T) {
 	namespace := netns.New(t)
 	c := dial(t, namespace, Options{})
@@ -90,8 +91,8 @@ func TestAnElementThatIsAddedAgainKeepsItsComment(t *testing.T) {
 	}
 }
 
-// TestNamesThatNoObjectMayHaveDoNoHarmInComments: they were to control a terminal, or to end the text for nft. And the
-// longest names fit, with what nft takes.
+// TestNamesThatNoObjectMayHaveDoNoHarmInComments: they try to control a terminal, or to end the text for nft. The
+// longest names fit into what nft takes.
 func TestNamesThatNoObjectMayHaveDoNoHarmInComments(t *testing.T) {
 	namespace, service := strings.Repeat("n", 63), strings.Repeat("s", 63)
 	for name, test := range map[string]struct {

@@ -38,9 +38,9 @@ func (c *Conn) Commit(ctx context.Context, batch ruleset.Batch) error {
 	return err
 }
 
-// commitSingly sends a batch that was refused again, with a message for each element: the kernel names every message
-// that it refuses, but of the elements in a message the first at most, and none before Linux 6.0. It costs a multiple
-// of the batch, after a refusal only.
+// commitSingly sends a refused batch again, with one message for each element: the kernel names every message that it
+// refuses, but at most the first refused element of a message, and none before Linux 6.0. It costs a multiple of the
+// batch, but only after a refusal.
 func (c *Conn) commitSingly(ctx context.Context, batch ruleset.Batch, first error) error {
 	encoded, err := c.encode(batch, nil, true)
 	if err != nil {
@@ -53,7 +53,7 @@ func (c *Conn) commitSingly(ctx context.Context, batch ruleset.Batch, first erro
 	return first // so many were refused that there was no room for the answers
 }
 
-// namesNoElement reports whether it is unknown which elements were refused.
+// namesNoElement reports whether the kernel left open which elements it refused.
 func namesNoElement(refused *ruleset.RefusedError) bool {
 	return slices.ContainsFunc(refused.Refusals, func(refusal ruleset.Refusal) bool {
 		_, isElements := refusal.Op.Object.(ruleset.ElementsObject)

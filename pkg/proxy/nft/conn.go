@@ -20,8 +20,8 @@ type Options struct {
 // Conn is a connection to nf_tables in the network namespace in which it was dialled. It may be used by several
 // goroutines.
 //
-// Its sockets last as long as it does: closing one after a transaction that deleted something waits for the kernel's
-// grace period, 13 to 16 ms. Reading, writing and watching each have one of their own, as a shared one deadlocks.
+// Its sockets stay open until Close: closing one after a transaction that deleted something waits for the kernel's
+// grace period, 13 to 16 ms. Reading, writing and watching have one socket each, as a shared one deadlocks.
 type Conn struct {
 	owned    bool
 	families []model.Family
@@ -35,10 +35,10 @@ type Conn struct {
 	watcher *watcher // nil if the tables are owned
 }
 
-// Dial connects to nf_tables. If something is missing for that, the error is one sentence that says what, and what to
-// do.
+// Dial connects to nf_tables. If something that it needs is missing, the error is one sentence that says what, and
+// what to do.
 //
-// Unless the tables are owned, changes that others make to them are noted from here on, for Watch to report.
+// Unless the tables are owned, other processes' changes to them are noted from now on, for Watch to report.
 func Dial(options Options) (*Conn, error) {
 	writer, err := openWriter()
 	if err != nil {

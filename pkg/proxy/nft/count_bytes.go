@@ -13,9 +13,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// CountBytes has conntrack count bytes from now on, in the network namespace of the calling thread, though no setting may
-// be written: the kernel turns that on for a rule that reads them, and leaves it on. The rule is in a batch without an end,
-// which the kernel checks and throws away, so that nothing of it is ever there.
+// CountBytes has conntrack count bytes from now on, in the network namespace of the calling thread, even where sysctls
+// are read-only: the kernel turns counting on for a rule that reads bytes, and leaves it on. The rule is in a batch
+// without an end, which the kernel checks and throws away, so that no trace of it is left.
 func CountBytes() (err error) {
 	s, err := openAskingSocket()
 	if err != nil {
@@ -52,7 +52,7 @@ func readingBytes(name string) []byte {
 	list := e.nest(unix.NFTA_RULE_EXPRESSIONS)
 	encoded, err := expr.Marshal(family, &expr.Ct{Key: expr.CtKeyBYTES, Register: firstRegister})
 	if err != nil {
-		panic(err) // of what is written here
+		panic(err) // the expression is a constant
 	}
 	e.bytes(unix.NLA_F_NESTED|unix.NFTA_LIST_ELEM, encoded)
 	e.endNest(list)

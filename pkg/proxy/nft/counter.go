@@ -17,7 +17,7 @@ func (e *encoder) counterOp(op ruleset.Op, name string) error {
 	switch op.Verb {
 	case ruleset.Add:
 		e.counter(unix.NFT_MSG_NEWOBJ, unix.NLM_F_CREATE, op.Family, name)
-		e.endNest(e.nest(unix.NFTA_OBJ_DATA)) // which a counter has to have, and from zero needs nothing in it
+		e.endNest(e.nest(unix.NFTA_OBJ_DATA)) // required for a counter; may be empty for one that begins at zero
 		e.end()
 	case ruleset.Delete:
 		e.counter(unix.NFT_MSG_DELOBJ, 0, op.Family, name)
@@ -36,7 +36,8 @@ func (m *messages) counter(kind, flags uint16, family model.Family, name string)
 	m.number(unix.NFTA_OBJ_TYPE, unix.NFT_OBJECT_COUNTER)
 }
 
-// Packets returns how many packets a counter of our table of a family has counted, and whether it is there.
+// Packets returns how many packets a counter in our table of a family has counted, and whether the counter
+// exists.
 func (c *Conn) Packets(ctx context.Context, family model.Family, counter string) (n uint64, isThere bool, err error) {
 	err = c.reader.ask(ctx, func(m *messages) {
 		m.counter(unix.NFT_MSG_GETOBJ, unix.NLM_F_ACK, family, counter)

@@ -19,11 +19,12 @@ import (
 // verdicts is a map that leads an address to a chain.
 var verdicts = ruleset.Set{Name: "verdicts", Key: []ruleset.Type{ruleset.TypeAddr}, Value: []ruleset.Type{ruleset.TypeVerdict}}
 
-// datagram is what a datagram from the endpoint's address to the service's meets, and what its sender sees.
+// datagram is what a datagram from the endpoint's address to the service's address runs into, and what its
+// sender sees.
 type datagram struct {
 	output, postrouting []ruleset.Rule
 	jumped              []ruleset.Rule // of the chain that the map verdicts leads to
-	allowed             netip.Prefix   // of the list that the packet has dialled, if it is valid
+	allowed             netip.Prefix   // the source range of the address that the packet is for, if it is valid
 	want                error
 }
 
@@ -69,7 +70,7 @@ func datagrams(at addresses) map[string]datagram {
 	return cases
 }
 
-// TestWhatALocalSenderLearnsOfItsDatagram: a drop is an error for it, in whichever hook it is.
+// TestWhatALocalSenderLearnsOfItsDatagram: a drop gives it an error, in whichever hook it happens.
 func TestWhatALocalSenderLearnsOfItsDatagram(t *testing.T) {
 	for _, family := range model.Families {
 		for name, test := range datagrams(addressesOf(family)) {

@@ -14,7 +14,7 @@ import (
 // Encoded is a batch as the bytes that go to the kernel. It may be sent more than once.
 type Encoded struct {
 	ops    []ruleset.Op
-	starts []uint32 // for each operation the sequence number of its first message, which is the next one's if it has none
+	starts []uint32 // for each operation the sequence number of its first message; without messages, the next one.s
 	first  uint32   // sequence number of the batch's opening message
 	last   uint32   // of the last message between opening and end: the only one that is acknowledged
 
@@ -57,8 +57,8 @@ func encode(batch ruleset.Batch, owned bool, sequence uint32, buffer []byte, sin
 	if encoded.last == encoded.first {
 		return encoded, nil
 	}
-	// One acknowledgement for the whole batch, because one for each message would overflow the receive buffer. It is
-	// asked of the last operation, as kernels before 6.10 do not acknowledge the end of a batch.
+	// One acknowledgement for the whole batch, because one for each message would overflow the receive buffer. The
+	// last operation asks for it, as kernels before 6.10 do not acknowledge the end of a batch.
 	e.addFlags(unix.NLM_F_ACK)
 	e.frame(unix.NFNL_MSG_BATCH_END)
 	encoded.bytes, encoded.elements = e.b, e.elements

@@ -26,8 +26,8 @@ func (e *encoder) tableOp(op ruleset.Op) error {
 	return nil
 }
 
-// naming appends a message that says of an object in our table no more than its name. The attribute for the table is
-// the first one of every such message.
+// naming appends a message about an object in our table that holds only its name. The attribute for the table is the
+// first one of every such message.
 func (m *messages) naming(kind uint16, family byte, object uint16, name string) {
 	m.table(kind, 0, family)
 	m.text(unix.NFTA_CHAIN_TABLE, m.inTable())

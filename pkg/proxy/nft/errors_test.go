@@ -82,7 +82,7 @@ func TestErrorsNameTheOperationAndItsObject(t *testing.T) {
 	}
 }
 
-// TestEachRefusedElementIsNamed, wherever it is in a message, and however many there are in one.
+// TestEachRefusedElementIsNamed, wherever it is in a message, and however many are refused.
 func TestEachRefusedElementIsNamed(t *testing.T) {
 	c := dial(t, netns.New(t), Options{})
 	commit(t, c, emptyMaps(model.IPv4, ruleset.Endpoints))

@@ -31,7 +31,7 @@ type fact struct {
 	want      []string
 }
 
-// facts are what the layout rests on. A nat chain sees a connection of the router to itself on its way out alone.
+// facts are what the layout rests on. A nat chain sees a connection of the router to itself only on its way out.
 func facts() map[string]fact {
 	local := func(field ruleset.Field) ruleset.IsLocal { return ruleset.IsLocal{Field: field} }
 	notLocal := func(field ruleset.Field) ruleset.IsLocal { return ruleset.IsLocal{Field: field, Not: true} }
@@ -106,7 +106,7 @@ const (
 	toRouter uint32 = 2
 )
 
-// noting notes where packets come from that meet the condition, and by a number where they go to.
+// noting records the source of packets that meet the condition, and their destination as a number.
 func (n network) noting(notes ruleset.Set, fact fact) ruleset.Chain {
 	var rules []ruleset.Rule
 	for number, to := range map[uint32]netip.Addr{toServer: n.serverAddr, toRouter: n.routerAddr} {

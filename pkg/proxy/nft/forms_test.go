@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// form is a rule and what nft lists for it, with X for the family's keyword; empty if that is not written down.
+// form is a rule and what nft lists for it, with X for the family's keyword; empty if the test does not say it.
 type form struct {
 	text string
 	rule ruleset.Rule
@@ -114,8 +114,8 @@ func statementForms() []form {
 	}...)
 }
 
-// linkForms are the names of links and what names begin with, up to the longest: nft has no room for the 15 letters of
-// the longest name and an asterisk.
+// linkForms are names of links and prefixes of names, of every length: nft has no room for the 15 letters of the
+// longest name plus an asterisk.
 func linkForms() []form {
 	var forms []form
 	for _, name := range []string{"a", "eth0", "br-6d2a1c", "vlan.100", "cni@podman", "fourteenletter", "fifteen-letters"} {

@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// noJSONForMaps is what nft says when it comes to a rule that updates a map, for which its JSON has no form. It lists
-// the statement as a string then, the one place where it does not list an object.
+// noJSONForMaps is nft's complaint about a rule that updates a map, for which its JSON has no form. It then lists the
+// statement as a string; everything else it lists as an object.
 const noJSONForMaps = "warning: stmt ops map have no json callback"
 
 // listedJSON returns nft's listing in JSON, object by object. It checks that nft complains of nothing but rules that
@@ -65,11 +65,11 @@ func updatesIn(t *testing.T, objects []map[string]map[string]any) int {
 	return updates
 }
 
-// sortedJSON is nft's listing with elements in an order of their own and without what counts up or says whose the
-// table is.
+// sortedJSON is nft's listing with elements sorted, and without handles, which count up, and the table's flags,
+// which depend on its owner.
 func sortedJSON(t *testing.T, namespace *netns.Namespace) []string {
 	t.Helper()
-	var lines, sets []string // the order of sets means nothing
+	var lines, sets []string // sets come in any order
 	for _, object := range listedJSON(t, namespace) {
 		for kind, fields := range object {
 			delete(fields, "handle")

@@ -71,7 +71,7 @@ func regular(name string, rules ...ruleset.Rule) ruleset.Chain {
 	return ruleset.Chain{Name: name, Hook: ruleset.NoHook, Rules: rules}
 }
 
-// everyChain holds every statement. Chains stand behind those that they lead to.
+// everyChain holds every statement. Each chain comes after the chains that it leads to.
 func everyChain(family model.Family) []ruleset.Chain {
 	return slices.Concat(leafChains(family), translatingChains(family), []ruleset.Chain{
 		{Name: "nat-prerouting", Hook: ruleset.Prerouting, Priority: ruleset.PriorityDNAT, Rules: []ruleset.Rule{jump("services")}},

@@ -50,7 +50,7 @@ func newNetwork(t *testing.T, family model.Family) network {
 	setUp(t, n.server, "eth0", far)
 	route(t, n.client, everywhere, n.routerAddr)
 	route(t, n.server, everywhere, n.routerFarAddr)
-	n.router.Do(func() { // which sees its own settings there
+	n.router.Do(func() { // a thread sees the router's sysctls only in there
 		if err := os.WriteFile(forwarding, []byte("1"), 0); err != nil {
 			t.Fatal(err)
 		}

@@ -11,12 +11,12 @@ import (
 // linux/rtnetlink.h) and of conntrack's states (IPS_DST_NAT of linux/netfilter/nf_conntrack_common.h).
 var numerals = strings.NewReplacer("tcp", "6", "udp", "17", "sctp", "132", "local", "2", "dnat", "0x20")
 
-// spelledOut finds such words where they stand for numbers: behind what a rule compares, and as a field of an element,
-// before the port. In `reject with tcp reset`, in `dnat to` and in names they are words.
+// spelledOut finds such words where they stand for numbers: after what a rule compares, and as a field of an element,
+// before the port. In `reject with tcp reset`, in `dnat to` and in names they stay words.
 var spelledOut = regexp.MustCompile(`\b(l4proto|type|type !=|status) (tcp|udp|sctp|local|dnat)\b|\b(tcp|udp|sctp) \. `)
 
-// inNumbers writes the lines of a listing in one way, as inOneWay does, and as nft -n has them: in numbers. Numbers it
-// leaves alone.
+// inNumbers normalizes the lines of a listing, as inOneWay does, and turns words into numbers as nft -n does. Numbers
+// stay.
 func inNumbers(listing string) []string {
 	return inOneWay(spelledOut.ReplaceAllStringFunc(spellings.Replace(listing), numerals.Replace))
 }

@@ -16,8 +16,8 @@ import (
 
 // OtherProxies returns the other service proxies that translate connections in this network namespace.
 //
-// The kernel is asked for a handful of tables and chains by name, whatever else there is. Nothing is listed: a dump has
-// all chains of all tables, and kube-proxy makes several for each Service.
+// The kernel is asked for a handful of tables and chains by name. Nothing is listed: a dump has all chains of all
+// tables, and kube-proxy makes several for each Service.
 func (c *Conn) OtherProxies(ctx context.Context) ([]otherproxy.Finding, error) {
 	tables := map[model.Family]otherproxy.Tables{}
 	for _, family := range model.Families {

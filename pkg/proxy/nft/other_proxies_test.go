@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// kubeProxyNFTables is what kube-proxy writes in nftables mode, as far as it matters who translates: see setupNFTables
+// kubeProxyNFTables is the part of kube-proxy's rules in nftables mode that decides who translates: see setupNFTables
 // in its pkg/proxy/nftables/proxier.go. Each start makes the base chains anew.
 const kubeProxyNFTables = `
 add table ip kube-proxy { comment "rules for kube-proxy"; }
@@ -81,7 +81,7 @@ add rule ip nat DOCKER tcp dport 8080 counter dnat to 172.17.0.2:80
 add chain ip nat KUBE-ROUTER-SERVICES
 add rule ip nat PREROUTING counter jump KUBE-ROUTER-SERVICES
 `
-	// administrator forwards a port, before ours are asked.
+	// administrator forwards a port, in a chain that comes before ours.
 	administrator = `
 add table ip forwarding
 add chain ip forwarding nat-prerouting { type nat hook prerouting priority dstnat - 1; }
@@ -173,12 +173,12 @@ func TestOtherProxiesAreToldFromOtherNeighbours(t *testing.T) {
 	}
 }
 
-// TestWhoIsAskedFirst has packets show what a finding says: the chains that came later translate. Where they are in the
-// older table it is not known.
+// TestWhoIsAskedFirst checks findings with packets: the chains that were added later translate. If they are in the
+// older table, the finding does not say who comes first.
 func TestWhoIsAskedFirst(t *testing.T) {
 	const theirs, ours = "kube-proxy", "vicinity"
 	for name, test := range map[string]struct {
-		made  []string // whose table, in this order; a second time for the chain alone
+		made  []string // whose tables, in the order in which they are made; a second time: only the chain is made again
 		first string   // who translates
 		known bool
 	}{
@@ -213,7 +213,8 @@ add rule ip TABLE nat-prerouting counter dnat to `+n.serverAddr.String()+"\n", "
 	}
 }
 
-// BenchmarkOtherProxies looks beside nothing, and beside a kube-proxy with chains for 10,000 Services.
+// BenchmarkOtherProxies looks for other proxies in an empty kernel, and in one where kube-proxy has
+// chains for 10,000 Services.
 func BenchmarkOtherProxies(b *testing.B) {
 	for _, services := range []int{0, 10_000} {
 		b.Run(fmt.Sprintf("beside %d Services", services), func(b *testing.B) {

@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// The flags of a table that x/sys lacks. A table with the first belongs to the socket that added it; the second keeps
-// the table when that socket closes (Linux 6.9).
+// Flags of a table that x/sys lacks. A table with the first belongs to the socket that added it; the second keeps the
+// table when that socket closes (Linux 6.9).
 const (
 	tableOwner   uint32 = 1 << 1
 	tablePersist uint32 = 1 << 2
@@ -23,8 +23,8 @@ const (
 	tableOwnerAttribute  = 7 // NFTA_TABLE_OWNER, the port id of the owner's socket
 )
 
-// wantedFlags are the flags with which our tables are added. They are owner and persist together: with owner alone
-// the table would go with us.
+// wantedFlags are the flags with which our tables are added: owner and persist together. With owner alone the
+// table would vanish when we exit.
 func wantedFlags(owned bool) uint32 {
 	if owned {
 		return tableOwner | tablePersist
@@ -49,13 +49,13 @@ type tableState struct {
 	exists bool
 	flags  uint32
 	owner  uint32 // port id; zero without an owner
-	handle uint64 // of two tables in a namespace the younger has the larger one
+	handle uint64 // in a namespace a younger table has a larger one
 }
 
 // becomes reports whether adding the table with the wanted flags changes it to them. The kernel takes an owner only
 // for a table that lost its last one, and never changes persist.
 func (s tableState) becomes(owned bool) bool {
-	flags := s.flags &^ unix.NFT_TABLE_F_DORMANT // which is taken off without further ado
+	flags := s.flags &^ unix.NFT_TABLE_F_DORMANT // the kernel just takes this one off
 	return flags == wantedFlags(owned) || owned && flags == tablePersist
 }
 

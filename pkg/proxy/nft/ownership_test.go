@@ -59,7 +59,7 @@ func TestNoOtherProcessChangesAnOwnedTable(t *testing.T) {
 	commit(t, c, everything(model.IPv4))
 	before := namespace.NFT("list", "ruleset")
 
-	namespace.NFT("flush", "ruleset") // passes the table over
+	namespace.NFT("flush", "ruleset") // skips the table
 	for _, args := range [][]string{
 		{"delete", "element", "ip", "vicinity", "cluster-ips", "{ 10.96.0.1 }"},
 		{"add", "chain", "ip", "vicinity", "foreign"},
@@ -239,7 +239,7 @@ func TestWithoutPrivilegeDialSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// withoutNetAdmin calls f on this thread, which the caller has locked, without CAP_NET_ADMIN.
+// withoutNetAdmin calls f without CAP_NET_ADMIN, on this thread, which the caller has locked.
 func withoutNetAdmin(f func() error) error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var before [2]unix.CapUserData

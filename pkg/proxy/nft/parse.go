@@ -60,7 +60,7 @@ func parseMessages(b []byte) iter.Seq2[message, error] {
 	}
 }
 
-// attributes walks over netlink attributes. A malformed rest is passed over: the kernel does not send any.
+// attributes walks over netlink attributes. A malformed rest is ignored: the kernel does not send any.
 func attributes(b []byte) iter.Seq2[uint16, []byte] {
 	return func(yield func(uint16, []byte) bool) {
 		for len(b) >= attributeSize {

@@ -32,18 +32,18 @@ func openReader() (*reader, error) {
 	return &reader{socket: s}, nil
 }
 
-// errInterrupted says that a dump is worth nothing, because what it dumped changed meanwhile.
+// errInterrupted says that a dump is useless, because what it dumped changed meanwhile.
 var errInterrupted = errors.New("it changed while it was being read")
 
-// reply is what the kernel says to one request, as far as it has been read.
+// reply is the part of the kernel's answer to one request that has been read so far.
 type reply struct {
 	each        func(message) error
 	failures    []error
 	interrupted bool
 }
 
-// err returns why the reply is worth less than it should be. What an interrupted one gave may contradict itself, so
-// that no other failure means anything then.
+// err returns what went wrong with the reply. An interrupted reply may contradict itself, so an interruption hides
+// any other failure.
 func (r *reply) err() error {
 	if r.interrupted {
 		return errInterrupted
@@ -51,7 +51,8 @@ func (r *reply) err() error {
 	return errors.Join(r.failures...)
 }
 
-// take gives a message to each, unless something failed already, and reports whether the reply ends with it.
+// take passes a message to each, unless something failed already, and reports whether the message ends the
+// reply.
 func (r *reply) take(m message) (ended bool) {
 	if m.flags&unix.NLM_F_DUMP_INTR != 0 {
 		r.interrupted = true
@@ -68,7 +69,7 @@ func (r *reply) take(m message) (ended bool) {
 	return false
 }
 
-// ask sends the one request that write appends, and gives every message of the answer to each.
+// ask sends the one request that write appends, and passes every message of the answer to each.
 func (r *reader) ask(ctx context.Context, write func(*messages), each func(message) error) error {
 	r.asking.Lock()
 	defer r.asking.Unlock()
@@ -99,7 +100,7 @@ func (r *reader) ask(ctx context.Context, write func(*messages), each func(messa
 	}
 }
 
-// errnoOf returns the error that ends an answer. It may be none.
+// errnoOf returns the error that ends an answer, nil if the answer ends without one.
 func errnoOf(m message) error {
 	if len(m.body) < 4 {
 		return nil
@@ -153,9 +154,9 @@ func (c *Conn) Objects(ctx context.Context, family model.Family) (ruleset.Object
 		}
 		elements, err := c.Elements(ctx, family, set)
 		if errors.Is(err, errUnreadable) {
-			continue // the kernel will refuse to make it one of ours, and the table be made anew
+			continue // the kernel will refuse to turn it into ours, and then the table is made anew
 		}
-		// Beside a ruleset that never rests, what was seen last is taken: it is nearly always everything.
+		// If the ruleset never rests, we take what was seen last: it is nearly always everything.
 		if err != nil && !errors.Is(err, errInterrupted) {
 			return ruleset.Objects{}, err
 		}
@@ -167,8 +168,8 @@ func (c *Conn) Objects(ctx context.Context, family model.Family) (ruleset.Object
 // names lists the objects of a kind in our table of a family. The kernel is asked for those alone; it filters sets, and
 // dumps the chains of all tables.
 //
-// Any transaction interrupts a dump, be it of another table. Beside a busy and large ruleset no dump ever ends in peace:
-// then what all attempts saw is taken together. Our own tables do not change meanwhile, so that it is nearly always
+// Any transaction interrupts a dump, even one on another table. Beside a busy and large ruleset no dump ends
+// uninterrupted: then we merge what all attempts saw. Our own tables do not change meanwhile, so that is nearly always
 // everything; what it lacks stays in the kernel, and the next complete sync finds it.
 func (r *reader) names(ctx context.Context, family model.Family, kind, table, name uint16) ([]string, error) {
 	var seen []string

@@ -23,7 +23,7 @@ const (
 	readPause = 5 * time.Millisecond
 )
 
-// retried reads again as long as what is read changes meanwhile.
+// retried reads again, a limited number of times, while what it reads keeps changing.
 func retried[T any](read func() (T, error)) (value T, err error) {
 	pause := readPause
 	for range readAttempts {
@@ -88,7 +88,8 @@ func (r *reader) dump(ctx context.Context, family model.Family, set ruleset.Set)
 	return elements, err
 }
 
-// each calls found with the elements of a set in a table, each with the attributes of which it was read.
+// each calls found with every element of a set in a table, and with the attributes that it was read
+// from.
 func (r *reader) each(
 	ctx context.Context, family model.Family, table string, set ruleset.Set, found func(element ruleset.Element, attributes []byte),
 ) error {
@@ -128,7 +129,8 @@ func (r *reader) count(ctx context.Context, family model.Family, set ruleset.Set
 	return count, err
 }
 
-// errUnreadable says that an element has not the types of its set: another process made a set of the same name.
+// errUnreadable says that an element does not have its set's types: another process made a set of the same
+// name.
 var errUnreadable = errors.New("cannot be read")
 
 func parseElement(b []byte, family model.Family, set ruleset.Set) (element ruleset.Element, err error) {

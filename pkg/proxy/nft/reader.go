@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// Reader reads our tables in the network namespace in which it was opened, and changes nothing. It is another
-// connection than the one that writes, whoever owns the tables.
+// Reader reads our tables in the network namespace in which it was opened, and changes nothing. It has a
+// connection of its own, and can read whoever owns the tables.
 type Reader struct{ conn Conn }
 
 // OpenReader connects to nf_tables for reading alone. It needs CAP_NET_ADMIN, as writing does.
@@ -68,7 +68,7 @@ func (r *Reader) Table(ctx context.Context, family model.Family) (*Table, error)
 		}
 		elements, err := r.Elements(ctx, family, set)
 		if errors.Is(err, errUnreadable) || errors.Is(err, unix.ENOENT) {
-			delete(t.sets, name) // it is another set of the name, or went meanwhile
+			delete(t.sets, name) // it is a foreign set of the same name, or was deleted meanwhile
 			continue
 		}
 		if err != nil {
@@ -144,8 +144,8 @@ func compareRules(family model.Family, chain ruleset.Chain, held [][]byte) (stri
 	return "", nil
 }
 
-// isSame reports whether two lists of attributes have the same ones in the same order, except for those that the kernel
-// adds, and those of ours that it takes for the length of a transaction.
+// isSame reports whether two lists have the same attributes in the same order, except for those that the kernel adds,
+// and those of ours that it only keeps during a transaction.
 func isSame(ours, theirs []byte) bool {
 	type one struct {
 		kind  uint16

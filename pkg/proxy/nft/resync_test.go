@@ -22,8 +22,8 @@ type layout struct {
 	around ruleset.Surroundings
 }
 
-// everyLayout returns every way of distinguishing pods from others, and all that an administrator and the cluster can
-// choose beside it.
+// everyLayout returns every way of distinguishing pods from others, combined with everything else that an
+// administrator and the cluster can choose.
 func everyLayout() map[string]layout {
 	at4, at6 := addressesOf(model.IPv4), addressesOf(model.IPv6)
 	prefixes := func(texts ...string) []netip.Prefix {
@@ -117,7 +117,7 @@ func TestWritingTheSameAgainChangesNothing(t *testing.T) {
 	}
 }
 
-// TestOneLayoutReplacesAnother: a batch that finds other rules leaves what it says, and nothing of them.
+// TestOneLayoutReplacesAnother: a batch that finds other rules replaces all of them by its own.
 func TestOneLayoutReplacesAnother(t *testing.T) {
 	namespace := netns.New(t)
 	c := dial(t, namespace, Options{})
@@ -136,8 +136,8 @@ func TestOneLayoutReplacesAnother(t *testing.T) {
 	}
 }
 
-// TestTheShapesNeedEveryKindOfChain, so that the tests above have seen them all: everywhere those that depend on the
-// layout, and where nothing and where everything is chosen all others too.
+// TestTheShapesNeedEveryKindOfChain, so that the tests above have seen them all: in every layout the chains that
+// depend on it, and in the emptiest and the fullest layout all others too.
 func TestTheShapesNeedEveryKindOfChain(t *testing.T) {
 	split := []string{
 		"refuse: 2", "lb-0-local-0: 2", "lb-0-local-1: 2", "lb-2-local-0: 2", "lb-2-local-1: 2", "nodeport-sticky-10800-1: 8", "sticky-port: 2",
@@ -147,7 +147,7 @@ func TestTheShapesNeedEveryKindOfChain(t *testing.T) {
 	checkChains(t, layout{}.batch(nil), append(split, others...))
 }
 
-// checkChains checks that a batch gives chains so many rules, in both families.
+// checkChains checks that a batch gives chains the wanted number of rules, in both families.
 func checkChains(t *testing.T, batch ruleset.Batch, want []string) {
 	t.Helper()
 	var chains []string

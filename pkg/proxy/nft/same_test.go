@@ -40,8 +40,8 @@ func checkListed(t *testing.T, namespace *netns.Namespace, batch ruleset.Batch, 
 	checkSameRuleset(t, other, namespace, families...)
 }
 
-// checkSameRuleset checks that two namespaces hold the same: one what nft itself made of a text, the other what this
-// package made of the same.
+// checkSameRuleset checks that two namespaces hold the same: nft itself loaded a text into one, and this package
+// wrote the same tables into the other.
 func checkSameRuleset(t *testing.T, theirs, ours *netns.Namespace, families ...model.Family) {
 	t.Helper()
 	if diff := cmp.Diff(sortedJSON(t, theirs), sortedJSON(t, ours)); diff != "" {
@@ -86,8 +86,8 @@ func setsInKernel(t *testing.T, namespace *netns.Namespace, family model.Family)
 
 // bare returns the expressions and elements in nft's output for debugging, without the listing that follows them and
 // without what may differ between equals: which register of several holds a value, the numbers of rules, that nft
-// repeats a single address and port as the end of a range, that it begins a set of ranges with the end of none and
-// says of a range that it has no end, and the order in a hash table.
+// repeats a single address and port as the end of a range, that it begins a set of ranges with an end that has no
+// start, that it marks a range as having no end, and the order in a hash table.
 func bare(listing string) []string {
 	var lines []string
 	for line := range strings.Lines(listing) {
@@ -116,7 +116,8 @@ func bare(listing string) []string {
 	return lines
 }
 
-// endOfNone is the element with which nft begins a set of ranges that does not contain the lowest address.
+// endOfNone is the element with which nft begins a set of ranges that does not contain the lowest address:
+// an end without a start.
 var endOfNone = regexp.MustCompile(`^\s*element( 00000000)+\s+: 1 \[end\]`)
 
 // sortRuns sorts the lines of each run of lines that are wanted: the elements of a set, in the order of the kernel's
@@ -135,9 +136,9 @@ func sortRuns(lines []string, wanted func(string) bool) {
 var (
 	elementsOfSet = regexp.MustCompile(`elements = \{[^}]*\}`)
 	portAfterMap  = regexp.MustCompile(`(map @\S+) : (\d+)`)
-	// spellings are the same to nft. The protocol that a reset needs and the family of a dnat follow from the rest;
-	// priorities have names in some hooks; the size is the kernel's own bound of a set that packets fill; no empty line
-	// stands between tables.
+	// spellings are pairs that mean the same to nft. The protocol that a reset needs and the family of a dnat follow
+	// from the rest; priorities have names in some hooks; the size is the kernel's own bound of a set that packets
+	// fill; no empty line stands between tables.
 	spellings = strings.NewReplacer(
 		"meta l4proto tcp reject with tcp reset", "reject with tcp reset", "dnat ip to", "dnat to", "dnat ip6 to", "dnat to",
 		"priority dstnat;", "priority -100;", "priority srcnat - 1;", "priority 99;", "\t\tsize 65535\n", "",
@@ -145,7 +146,7 @@ var (
 	)
 )
 
-// inOneWay writes the lines of a listing in one way of several, with the elements of each set in order. Sets, chains
+// inOneWay normalizes the spelling of a listing's lines, and sorts the elements of each set. Sets, chains
 // and rules stay where they are.
 func inOneWay(listing string) []string {
 	listing = elementsOfSet.ReplaceAllStringFunc(listing, func(block string) string {

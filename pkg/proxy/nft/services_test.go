@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// shape is what makes Services have other elements and chains.
+// shape is everything about a Service that decides which elements and chains it has.
 type shape struct {
 	name                         string
 	cluster, local               int // endpoints, of all nodes and of this one
@@ -85,7 +85,8 @@ func servicesOf(family model.Family, shapes []shape) []ruleset.Service {
 	return services
 }
 
-// classOf returns the class of a frontend, also where both kinds of clients find no endpoint.
+// classOf returns the class of a frontend, including the case that neither kind of client finds an
+// endpoint.
 func (s shape) classOf(frontend ruleset.Frontend) ruleset.Class {
 	switch {
 	case frontend.External && frontend.Local:

@@ -15,19 +15,18 @@ import (
 
 const (
 	// receiveSize is the size of a receive buffer. The kernel makes the datagrams of a dump as large as the reader's
-	// buffer allows, up to 32 KiB, and a dump costs time for each datagram anew.
+	// buffer allows, up to 32 KiB, and each datagram of a dump costs time.
 	receiveSize = 64 << 10
 	// sendLimit is the largest batch: about ten million elements. It is a limit only, and costs no memory.
 	sendLimit = 512 << 20
-	// answerTimeout is how long the kernel may take to answer. It answers before the sending call returns, so that an
-	// answer that is not there has been lost.
+	// answerTimeout is how long the kernel may take to answer. It answers before the sending call returns, so a
+	// missing answer has been lost.
 	answerTimeout = 30 * time.Second
 )
 
 // socket is a netlink socket of netfilter. It stays in the network namespace in which it was opened.
 //
-// It is read without mdlayher's own receiving, which peeks at each datagram first, and sent to without its own
-// copying.
+// It bypasses mdlayher's receiving, which peeks at each datagram first, and its sending, which copies.
 type socket struct {
 	conn   *netlink.Conn
 	raw    syscall.RawConn
@@ -46,8 +45,8 @@ func openSocket() (*socket, error) {
 	return &socket{conn: conn, raw: raw, buffer: make([]byte, receiveSize)}, nil
 }
 
-// openAskingSocket opens a socket for requests. An error names only the failing message, not repeats it, and points at
-// what was wrong in it.
+// openAskingSocket opens a socket for requests. An error in an answer names the failing message without repeating it,
+// and points at what was wrong in it.
 func openAskingSocket() (*socket, error) {
 	s, err := openSocket()
 	if err != nil {
@@ -65,7 +64,7 @@ func openAskingSocket() (*socket, error) {
 	return s, nil
 }
 
-// send hands messages to the kernel, which has dealt with them when send returns.
+// send hands messages to the kernel, which has processed them by the time send returns.
 func (s *socket) send(b []byte) error {
 	var failure error
 	err := s.raw.Control(func(fd uintptr) {
@@ -82,7 +81,8 @@ func (s *socket) send(b []byte) error {
 	return nil
 }
 
-// poll returns the next datagram, and EAGAIN if there is none. The bytes are good until the next call.
+// poll returns the next datagram, and EAGAIN if there is none. The bytes are valid until the next
+// call.
 func (s *socket) poll() ([]byte, error) {
 	var n int
 	var failure error
@@ -134,5 +134,5 @@ func (s *socket) answer(ctx context.Context) ([]byte, error) {
 	return s.wait()
 }
 
-// interrupt ends waiting, the present or the next.
+// interrupt ends the current wait, or else the next one.
 func (s *socket) interrupt() { _ = s.conn.SetReadDeadline(time.Unix(1, 0)) }

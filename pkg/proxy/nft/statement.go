@@ -92,7 +92,7 @@ func find(family model.Family, key []ruleset.Field, lookup expr.Lookup) ([]expr.
 	return append(loads, &lookup), err
 }
 
-// translate is a DNAT to what a map holds. The port is in the register behind the address: the map leaves it there.
+// translate is a DNAT to what a map holds. The port is in the register after the address: the map puts it there.
 func translate(family model.Family, s ruleset.DNAT) ([]expr.Any, error) {
 	expressions, err := find(family, s.Key, expr.Lookup{SetName: s.Map.Name, IsDestRegSet: true, DestRegister: firstRegister})
 	return append(expressions, &expr.NAT{
@@ -203,7 +203,7 @@ func equalUnless(not bool) expr.CmpOp {
 // nameSize is the size of a link's name (IFNAMSIZ).
 const nameSize = 16
 
-// notFromInterface compares as many bytes of the name as are known: for a whole name those behind it too, which are
+// notFromInterface compares as many bytes of the name as are known: for a whole name also those after it, which are
 // zero.
 func notFromInterface(s ruleset.NotFromInterface) ([]expr.Any, error) {
 	if s.Name == "" || len(s.Name) >= nameSize {

@@ -27,13 +27,13 @@ const entryElementComment = 0
 
 // nft's enum byteorder.
 const (
-	byteOrderNone uint32 = iota // of a concatenation, whose fields know their own, of a single byte, and of a verdict
+	byteOrderNone uint32 = iota // for a concatenation, whose fields have their own, for a single byte, and for a verdict
 	byteOrderHost
 	byteOrderBig
 )
 
-// The entries of a typeof: the kind of expression, and what that kind says about itself. Of a concatenation nft says
-// only that it is one, and takes its types from the set.
+// The entries of a typeof: the kind of expression, and what that kind says about itself. For a concatenation nft
+// writes only that it is one, and takes its types from the set.
 const (
 	entryExpression = 0
 	entryDetail     = 1

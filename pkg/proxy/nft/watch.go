@@ -44,7 +44,7 @@ type watcher struct {
 	broken atomic.Pointer[error] // why nothing can be heard any more
 }
 
-// openWatcher listens to what all but one port change.
+// openWatcher listens to changes by every port but one.
 func openWatcher(ours uint32) (*watcher, error) {
 	s, err := openSocket()
 	if err != nil {
@@ -74,8 +74,8 @@ func othersThan(port uint32) []bpf.Instruction {
 }
 
 // Watch calls changed for each transaction of others that touched our tables since Dial, until the context ends, and
-// then returns nil. What packets learn and what expires is no such change. No other process can touch a table that is
-// owned: then there is only waiting.
+// then returns nil. Elements that packets add and that expire are no such change. No other process can touch an owned
+// table: Watch then only waits.
 //
 // There may be one Watch at a time.
 func (c *Conn) Watch(ctx context.Context, changed func(ForeignChange)) error {
@@ -116,8 +116,8 @@ func (w *watcher) watch(ctx context.Context, changed func(ForeignChange)) error 
 	}
 }
 
-// drain throws away what is left in the buffer. Until it is empty the kernel drops everything new, and does not say so
-// again.
+// drain throws away what is left in the buffer. Until it is empty the kernel drops everything new, without reporting
+// that again.
 func (w *watcher) drain() {
 	for {
 		if _, err := w.socket.poll(); err != nil && !errors.Is(err, unix.ENOBUFS) {
@@ -132,8 +132,8 @@ func (w *watcher) missed() {
 	w.socket.interrupt()
 }
 
-// sendQuietly sends a large batch without listening meanwhile. Whether another process changed something in the gap is
-// seen from the generation: it must be the one before and our own.
+// sendQuietly sends a large batch without listening meanwhile. The generation shows whether another process changed
+// something in the gap: only our own batch may have raised it.
 func (c *Conn) sendQuietly(ctx context.Context, send func() error) error {
 	before, err := c.reader.generation(ctx)
 	if err != nil {

@@ -52,8 +52,8 @@ func (w watched) next() ForeignChange {
 	}
 }
 
-// nothing asserts that there is no report. To know that all was heard, it makes a foreign change and expects that one
-// alone.
+// nothing asserts that there is no report. To know that everything was heard, it makes a foreign change and expects
+// only that one.
 func (w watched) nothing(namespace *netns.Namespace) {
 	w.t.Helper()
 	namespace.NFT("add", "chain", "ip", "vicinity", fmt.Sprintf("marker-%d", time.Now().UnixNano()))

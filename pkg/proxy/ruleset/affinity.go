@@ -11,11 +11,12 @@ import (
 
 // Session affinity. A client is remembered by the number of its Service port, and with it the number of the endpoint
 // that it got; a map of all such numbers says where the endpoint is. So few maps and chains serve any number of
-// Services, and an endpoint that leaves takes one element along, whatever the number of its clients: who comes back is
+// Services. When an endpoint leaves, one element is deleted, however many clients it has: a client that comes back is
 // found to lead nowhere, forgotten, and given another endpoint.
 //
-// The maps are shards, so that a flood of one Service's clients, which fills its map, reaches few others. The class of a
-// frontend whose clients are remembered names the chain: by shard, and by timeout, because a rule says it.
+// The maps are shards, so that a flood of one Service's clients, which fills its map, reaches few others. The class of
+// a frontend whose clients are remembered names the chain: by shard, and by timeout, because the timeout stands in a
+// rule.
 
 const (
 	affinityPrefix = "affinity-"
@@ -25,11 +26,11 @@ const (
 	maxTimeouts = 6
 )
 
-// reservedTimeouts can always be had: the API's default, and the longest that it allows. So a timeout for which there is
-// no room has a longer one to go to.
+// reservedTimeouts are always available: the API's default, and the longest that it allows. So a timeout for which
+// there is no room can be rounded up to a longer one.
 var reservedTimeouts = []time.Duration{3 * time.Hour, 24 * time.Hour}
 
-// tier is how the numbers of ports are made that have up to so many endpoints:
+// tier says how numbers are made for ports with up to a certain number of endpoints:
 //
 //	31     24 23                      0
 //	┌────────┬──────────────┬──────────┐
@@ -48,7 +49,7 @@ type tier struct {
 // noPort is the number of a port without endpoints.
 const noPort = ClusterSlot
 
-// endpointFlag is what an endpoint's number has and its port's lacks.
+// endpointFlag is set in an endpoint's number, and clear in its port's.
 const endpointFlag uint32 = 0x02000000
 
 // tiers are from the smallest to the largest. A port that outgrows one gets numbers of the next, and its clients are
@@ -62,7 +63,7 @@ var tiers = []*tier{
 // room returns how many endpoints a port can have.
 func (t *tier) room() int { return 1 << t.bits }
 
-// mask leaves the port's number of an endpoint's.
+// mask turns an endpoint's number into its port's number.
 func (t *tier) mask() uint32 { return ^(endpointFlag | uint32(t.room()-1)) }
 
 // portOf returns the number of the port to which an endpoint's number belongs.
@@ -82,7 +83,7 @@ func (t *tier) endpoints() PriorityBetween {
 // shardOf returns the shard of a port's number.
 func (t *tier) shardOf(port uint32) uint32 { return t.firstShard + port>>t.bits%t.shards }
 
-// tierOf returns the tier of a number; nil if it is none of theirs.
+// tierOf returns the tier of a number; nil if the number belongs to no tier.
 func tierOf(number uint32) *tier {
 	for _, tier := range tiers {
 		if number&^endpointFlag>>24 == tier.prefix>>24 {
@@ -135,7 +136,8 @@ func (m *memory) chainName(nodePorts bool) string {
 }
 
 // chain sends a client to the endpoint that it is remembered with, or draws one and remembers it. It looks into no map
-// that grows with Services: a rule that is added for one makes the kernel walk it. That is done by static chains.
+// that grows with Services, because adding a rule that looks into a map makes the kernel walk that map. Static chains
+// do that.
 //
 // The timeout stands in the rule and not in the map, because kernels differ in whether a map's timeout can be changed.
 func (m *memory) chain(nodePorts bool) Chain {
@@ -157,8 +159,8 @@ func (m *memory) chain(nodePorts bool) Chain {
 	}}
 }
 
-// stickyPortRules find the number of the Service port, which depends on the client where a Local policy governs clients
-// from outside.
+// stickyPortRules find the number of the Service port. Where a Local policy governs clients from outside, it depends on
+// the client.
 func stickyPortRules(key []Field, outside Rule, ports, outsidePorts Set) []Rule {
 	return []Rule{
 		{SetPriority{Key: key, Map: ports}},
@@ -224,7 +226,8 @@ func (p *Port) eachStickyOutside(frontend *Frontend, yield func(Element) bool) b
 	return !p.remembers(frontend) || !frontend.Class.isSplit() || p.yieldPort(frontend, outside, yield)
 }
 
-// yieldPort yields the number of a view. One without endpoints remembers no client: none has its number, noPort.
+// yieldPort yields the number of a view. A view without endpoints remembers no client: its number is noPort,
+// which no client has.
 func (p *Port) yieldPort(frontend *Frontend, view viewKind, yield func(Element) bool) bool {
 	number := cmp.Or(p.memory.views[view].port, noPort)
 	return yield(Element{Key: frontendTuple(frontend.Frontend), Value: Tuple{Number: number}})

@@ -58,7 +58,7 @@ func stickyViewsOf(t *testing.T, tables *ruleset.Tables, port ruleset.Port) stic
 	return views
 }
 
-// viewOf returns the endpoints of a frontend for a kind of clients, of which there are two at most.
+// viewOf returns the endpoints of a frontend for a kind of clients: two at most.
 func (m lookups) viewOf(frontend ruleset.Frontend, outside bool) string {
 	if !m.isSticky(frontend) {
 		return unremembered
@@ -158,7 +158,8 @@ func TestTheViewsOfSessionAffinity(t *testing.T) {
 	}
 }
 
-// TestAChoiceOfNumbersAsksWhatADrawChainAsks, so that a client is looked up where it is drawn for.
+// TestAChoiceOfNumbersAsksWhatADrawChainAsks, so that a client is looked up in the view from which
+// it gets its endpoint.
 func TestAChoiceOfNumbersAsksWhatADrawChainAsks(t *testing.T) {
 	for name, detector := range detectors {
 		t.Run("pods by "+name, func(t *testing.T) {
@@ -264,8 +265,8 @@ func numbersUpTo(count int) []int {
 	return numbers
 }
 
-// TestNamesNeverCollide, whatever namespaces, Services and ports are called: each word that a name ends or begins with
-// may be a word of a user too.
+// TestNamesNeverCollide, whatever namespaces, Services and ports are called: users may choose the very words that our
+// names begin or end with.
 func TestNamesNeverCollide(t *testing.T) {
 	words := []string{"", "local", "external", "3600-0", "sticky", "lb-1-local-1", "tcp", "endpoints"}
 	owner := map[string]string{}

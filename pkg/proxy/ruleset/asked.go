@@ -8,11 +8,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// AskedTableName is the name of the table that counts what is asked of some frontends. It is another table than that of
-// the Services, so that no sync touches what was counted, and so that nothing is left when nobody wants to know.
+// AskedTableName is the name of the table that counts what is asked of some frontends. It is separate from the table of
+// the Services, so that no sync touches the counts, and nothing is left once counting is switched off.
 const AskedTableName = "vicinity-asked"
 
-// PriorityAsked is before whoever translates: afterwards no chain would be asked.
+// PriorityAsked comes before all chains that translate: after a translation the kernel asks no
+// further chain.
 const PriorityAsked = PriorityDNAT - 1
 
 // The sets of the table. Each element counts the first packets of connections to its frontend, wherever they lead.
@@ -73,7 +74,8 @@ func DeleteAsked(family model.Family) Batch {
 	return batch.inTable(AskedTableName)
 }
 
-// ChangeAsked leads from what the table of a family holds to what it should hold. What stays goes on counting.
+// ChangeAsked leads from what the table of a family holds to what it should hold. Elements that stay keep
+// their counts.
 func ChangeAsked(family model.Family, have, want AskedElements) Batch {
 	var batch Batch
 	change := func(verb Verb, from, without AskedElements) {

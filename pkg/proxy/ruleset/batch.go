@@ -13,7 +13,7 @@ type Batch struct {
 	Weight int
 }
 
-// Verb is what an operation does to its object.
+// Verb is what an operation does with its object.
 type Verb uint8
 
 // The verbs. Each behaves as nftables does:
@@ -35,7 +35,7 @@ type Op struct {
 	Verb   Verb
 	Family model.Family
 	Object Object
-	// Table is the name of the table that the object is, or is in; empty: TableName.
+	// Table names the object itself if it is a table, else the table that it is in; empty: TableName.
 	Table string
 }
 
@@ -75,7 +75,8 @@ func (ChainObject) isObject()    {}
 func (RulesObject) isObject()    {}
 func (ElementsObject) isObject() {}
 
-// Count returns how many elements of a family's table the batch adds, or deletes one by one.
+// Count returns how many elements the batch adds to a family's table, or deletes from it one by
+// one.
 func (b Batch) Count(family model.Family, verb Verb) int {
 	count := 0
 	for _, op := range b.Ops {

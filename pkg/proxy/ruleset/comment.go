@@ -11,8 +11,9 @@ import (
 const maxComment = 127
 
 // commentOf is what the elements of a port's frontends say about it: namespace/name:port, or namespace/name if the port
-// has no name. Objects are refused whose names are no DNS labels. Should one get this far, then nothing in its name
-// controls a terminal, nor ends the text for nft. Of what is too long the end of the Service's name is left out.
+// has no name. Objects whose names are not DNS labels are refused earlier. Should one get this far, its name still
+// cannot control a terminal or end the text for nft. If the comment is too long, the end of the Service's name is left
+// out.
 func commentOf(id model.PortID) string {
 	colon := ""
 	if id.Port != "" {
@@ -38,7 +39,7 @@ func shortened(comment string, name int) string {
 	return comment[:min(len(comment), maxComment)]
 }
 
-// plain replaces what no name has.
+// plain replaces characters that no valid name has.
 func plain(r rune) rune {
 	if r < utf8.RuneSelf && isPlain(byte(r)) {
 		return r

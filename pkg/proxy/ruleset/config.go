@@ -19,8 +19,8 @@ type Config struct {
 }
 
 // LocalTraffic distinguishes the pods' packets from all others: kube-proxy's detectLocalMode. At most one of the three
-// ways is set. In a family without any, pods are not recognized: nothing that is sent to a ClusterIP is masqueraded,
-// and pods that dial an external address count as outside.
+// ways is set. In a family without one, pods are not recognized: traffic to ClusterIPs is never masqueraded, and pods
+// that dial an external address count as outside.
 type LocalTraffic struct {
 	// Prefixes are the pods' addresses, at most one prefix a family: modes ClusterCIDR and NodeCIDR.
 	Prefixes []netip.Prefix
@@ -32,21 +32,22 @@ type LocalTraffic struct {
 	InterfacePrefix string
 }
 
-// Surroundings are what the tables hold for no single Service.
+// Surroundings are what the tables hold for the node as a whole, not for a single Service.
 type Surroundings struct {
-	// NodePortAddrs are the addresses on which node ports are served, sorted; none of a family in which all local ones
-	// do.
+	// NodePortAddrs are the addresses on which node ports are served, sorted; none of a family where all local
+	// addresses serve them.
 	NodePortAddrs []netip.Addr
-	// ServiceCIDRs are the ranges from which ClusterIPs are taken, sorted. What is sent to one that no Service has is
-	// dropped.
+	// ServiceCIDRs are the ranges from which ClusterIPs are taken, sorted. What is sent to an address in them that no
+	// Service has is dropped.
 	ServiceCIDRs []netip.Prefix
 }
 
-// notFromPods returns the tests that a packet fails if it comes from a pod of this cluster, as far as the detector
-// recognizes it; none without a detector for the family.
+// notFromPods returns tests that fail for a packet from a pod of this cluster, as far as the detector recognizes
+// it; no tests without a detector for the family.
 //
-// Over a bridge, br_netfilter leads packets through postrouting without the interface that they have come by. They are
-// from one pod to another then, and so are taken for pods'; so are those of the node itself, which is tested for.
+// On a bridge, br_netfilter leads packets through postrouting without their input interface. Such packets go from one
+// pod to another, so a packet without an input interface counts as a pod's. The node's own packets have none either:
+// another test tells them apart.
 func (l LocalTraffic) notFromPods(family model.Family, source Field) []Statement {
 	switch {
 	case l.Interface != "":
@@ -65,8 +66,8 @@ func (l LocalTraffic) notFromPods(family model.Family, source Field) []Statement
 // byInterface reports whether pods are recognized by the interface that their packets come by.
 func (l LocalTraffic) byInterface() bool { return l.Interface != "" || l.InterfacePrefix != "" }
 
-// outside returns the tests that only packets from outside pass: from no pod, and not from this node. It means the same
-// in every hook, before the source is translated.
+// outside returns the tests that only packets from outside pass: neither from a pod nor from this node. It means the
+// same in every hook, before the source is translated.
 func (c Config) outside(family model.Family) Rule {
 	return append(c.LocalTraffic.notFromPods(family, SourceAddr), IsLocal{Field: SourceAddr, Not: true})
 }

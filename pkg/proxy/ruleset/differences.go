@@ -70,9 +70,9 @@ func (t *Tables) Chains(family model.Family) []Chain {
 	return chains
 }
 
-// Differences compares a family's table with what the kernel holds, except for the rules. In which slots of a port an
-// endpoint is depends on what was there before, and means nothing: only their number is compared. What packets put into a
-// set is no difference.
+// Differences compares a family's table with what the kernel holds, except for the rules. Which slots of a port an
+// endpoint has depends on history and does not matter: only their number is compared. Elements that packets add to a
+// set are no difference.
 func (t *Tables) Differences(family model.Family, held Held) []Difference {
 	name := Keyword(family) + " " + TableName
 	wanted, exists := t.tables[family]
@@ -138,7 +138,7 @@ func kindOfSet(set Set) string {
 	return "set"
 }
 
-// slotsOnly leaves of a slot's number which of the load-balancing tables it is in.
+// slotsOnly reduces a slot's number to the load-balancing table that it is in.
 const slotsOnly = 0xff000000
 
 // compare compares the elements of a set.

@@ -18,10 +18,10 @@ func dispatchOf(class Class) Verdict {
 	}
 }
 
-// standingSlots is the largest number of slots whose class every table has, whether or not a Service needs it. A class
-// that comes is a verdict that comes, for which the kernel looks at all verdicts that others have brought: their pairs of
-// local and all endpoints, their wide ports, their timeouts. Nearly all Services have so few endpoints, and so a change of
-// their number waits for no other Service.
+// standingSlots is the largest number of slots whose class every table has, whether or not a Service needs it. A new
+// class is a new verdict, and the kernel then looks at all verdicts that others have brought: their pairs of local and
+// all endpoints, their wide ports, their timeouts. Nearly all Services have no more endpoints than this, so a change of
+// their number does not depend on what other Services have.
 const standingSlots = 32
 
 // standingClasses are those that every table has.

@@ -79,8 +79,8 @@ func TestWhatIsDispatchedWithoutAChainOfItsOwn(t *testing.T) {
 	}
 }
 
-// TestANumberOfEndpointsThatManyHaveBringsNoVerdict, nor takes one along: the kernel would look at all that others have
-// brought.
+// TestANumberOfEndpointsThatManyHaveBringsNoVerdict, and removes none: the kernel would look at all verdicts that
+// others have brought.
 func TestANumberOfEndpointsThatManyHaveBringsNoVerdict(t *testing.T) {
 	const beyond = ruleset.StandingSlots + 1
 	web := func(count int) ruleset.Service { return serviceOf(portOf("web", "10.96.0.1", many(count)...)) }

@@ -6,8 +6,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Tuple holds the fields of a key or of a value. Which of them mean something is said by the set's types, in their
-// order: the first TypeAddr is Addr, the second is Source.
+// Tuple holds the fields of a key or of a value. The set's types, in their order, say which fields are in use: the
+// first TypeAddr is Addr, the second is Source.
 //
 // It is comparable, so that a key can index a Go map.
 type Tuple struct {
@@ -23,8 +23,8 @@ type Element struct {
 	Key     Tuple
 	Value   Tuple
 	Verdict Verdict // for a map whose value is a verdict
-	// Comment is for people, who read it in what nft lists. The kernel keeps it and looks at none: what is added again with
-	// another comment stays as it is. It is not read back.
+	// Comment is for people, who see it in nft's listing. The kernel stores it and otherwise ignores it: an element that
+	// is added again with another comment stays as it is. We never read it back.
 	Comment string
 }
 
@@ -96,8 +96,8 @@ const (
 	lastClass    Class = 0xff00ffff
 )
 
-// How many endpoints a Service port can use on a node: of all nodes, and of this one under a Local policy. More than
-// that are left out.
+// How many endpoints a Service port can use on a node: of all nodes, and of this one under a Local policy. Any more
+// are left out.
 const (
 	MaxSlots      = 1<<16 - 1
 	MaxLocalSlots = 1<<12 - 1
@@ -119,7 +119,7 @@ func BalanceClass(slots int) Class { return balanceClass | Class(slots) }
 // over local slots. Those without slots are refused and dropped.
 func SplitClass(local, slots int) Class { return splitClass | Class(local)<<16 | Class(slots) }
 
-// isSplit reports whether the class treats clients from outside in another way than others.
+// isSplit reports whether the class treats clients from outside differently from others.
 func (c Class) isSplit() bool { return c>>28 == splitClass>>28 }
 
 // isBalanced reports whether the class leads to a lb chain, for some clients at least.

@@ -41,8 +41,8 @@ func TestTheBitsOfAClass(t *testing.T) {
 	}
 }
 
-// TestTheRangesOfClassesAndSlotsAreApart, for they travel in the same field of a packet, one after the other. Real
-// priorities are below all of them.
+// TestTheRangesOfClassesAndSlotsAreApart, because a packet carries first a class and then a slot in the same
+// field. Real priorities are below both.
 func TestTheRangesOfClassesAndSlotsAreApart(t *testing.T) {
 	const most, mostLocal = ruleset.MaxSlots, ruleset.MaxLocalSlots
 	below, name := uint32(0xdfffffff), "priorities of other programs"
@@ -86,7 +86,8 @@ func TestTheRangesOfClassesAndSlotsAreApart(t *testing.T) {
 	}
 }
 
-// TestAClassSaysTheTimeoutTheShardAndTheKind, each in bits of its own: two different ones lead to different chains.
+// TestAClassSaysTheTimeoutTheShardAndTheKind, each in bits of its own: classes that differ in one of them lead to
+// different chains.
 func TestAClassSaysTheTimeoutTheShardAndTheKind(t *testing.T) {
 	if got, want := ruleset.StickyClass(24*time.Hour, 17, true), ruleset.Class(0xf7000000|86400<<6|17<<1|1); got != want {
 		t.Errorf("the class is %#x, want %#x", got, want)

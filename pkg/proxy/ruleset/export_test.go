@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// What only tests look at.
+// For tests only.
 
 // FirstClass, LastClass and LastSlot bound the two ranges of numbers that a packet's priority carries.
 const (
@@ -23,7 +23,7 @@ const (
 	LastSlot   = ClusterSlot | 0xffffff
 )
 
-// IsSplit reports whether the class treats clients from outside in another way than others.
+// IsSplit reports whether the class treats clients from outside differently from others.
 func (c Class) IsSplit() bool { return c.isSplit() }
 
 // IsBalanced reports whether the class leads to a lb chain.

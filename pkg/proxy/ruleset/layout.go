@@ -7,7 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Names of the chains that every table has. None is a keyword of nft, which could not list it then.
+// Names of the chains that every table has. None is a keyword of nft: nft could not list such a
+// chain.
 const (
 	servicesChain     = "services"
 	nodePortsChain    = "nodeports"
@@ -19,18 +20,20 @@ const (
 	fromNodeChain     = "masquerade-node"
 	sourceRangesChain = "source-ranges"
 	localhostChain    = "localhost-nodeports"
-	// What begins the name of a chain that does for node ports what another does for all other frontends.
+	// Prefix of the name of a chain that does for node ports what the chain without the prefix does for
+	// all other frontends.
 	nodePortPrefix = "nodeport-"
 )
 
 // TranslatedLabel is the conntrack label of a connection to a frontend for which these tables choose an endpoint. A chain of
 // another program that comes before ours may have led it elsewhere: then it has no label, and that program masquerades it
-// or does not. A label lasts from hook to hook, which a priority does not, for ip_forward writes another one. And it is no
-// mark, which the CNI's rules may read.
+// or does not. A label lasts from hook to hook, which a priority does not, for ip_forward writes another one. A mark
+// would not do either, because the CNI's rules may read it.
 //
 // If the endpoint is what was dialled, the connection has the label and was not translated (`ct status dnat`).
 //
-// The number means nothing. Whoever else labels connections in this network namespace has to use another one.
+// The number is arbitrary. Any other program that labels connections in this network namespace has to use
+// another one.
 const TranslatedLabel = 86
 
 // ours is whatever of ours a packet's priority may hold.
@@ -89,7 +92,8 @@ func StaticChains(family model.Family, config Config, surroundings Surroundings)
 	return chains
 }
 
-// serviceRules begin with a clean priority: one of ours from elsewhere would be taken for a class.
+// serviceRules begin by cleaning the priority: a foreign one in our range would be taken for a
+// class.
 func serviceRules(family model.Family, config Config) []Rule {
 	rules := []Rule{
 		{ours, WritePriority{}},
@@ -163,7 +167,8 @@ func translation(key []Field, services, endpoints Set) []Rule {
 	}
 }
 
-// matchNodePortAddr tests whether a packet is for an address on which the tables serve node ports. Loopback is none.
+// matchNodePortAddr tests whether a packet is for an address on which the tables serve node ports. Loopback does not
+// count.
 func matchNodePortAddr(family model.Family, config Config) Rule {
 	if !config.NodePorts.All(family) {
 		return Rule{InSet{Key: []Field{DestinationAddr}, Set: NodePortIPs}}

@@ -36,10 +36,12 @@ type holdings struct {
 	elements     map[elementKey]sharedElement
 	chains       map[objectKey]ownedChain
 	sets         map[objectKey]ownedSet
-	// lists are those of source ranges, lengths those of their prefixes, and how many lists have them.
+	// lists are the lists of source ranges; lengths are the lengths of their prefixes, each with how
+	// many lists have it.
 	lists   map[listKey]ownedList
 	lengths map[lengthKey]int
-	// numbers, shards and timeouts are those of the ports that remember their clients, and how many have them.
+	// numbers, shards and timeouts are those of the ports that remember their clients, each with how many
+	// ports have it.
 	numbers  map[numberKey]int
 	shards   map[shardKey]int
 	timeouts map[time.Duration]int
@@ -112,14 +114,14 @@ func newMirror(config Config) *Mirror {
 // Services returns the number of Services that own something.
 func (m *Mirror) Services() int { return len(m.services) }
 
-// Service returns what a Service owns; without ports if that is nothing.
+// Service returns what a Service owns; without ports if it owns nothing.
 func (m *Mirror) Service(name model.ObjectName) Service {
 	service := m.services[name]
 	service.Name = name
 	return service
 }
 
-// Surroundings returns what the tables hold for no single Service.
+// Surroundings returns what the tables hold for the node as a whole.
 func (m *Mirror) Surroundings() Surroundings { return m.surroundings }
 
 // Accept takes over what a plan did, after the kernel accepted its batch.

@@ -41,7 +41,7 @@ func TestTheClassOfEveryFrontend(t *testing.T) {
 	everywhere := slices.Concat(here, elsewhere)
 	for name, test := range map[string]struct {
 		internalLocal, externalLocal bool
-		keys                         []policy.Key // of which no node has any
+		keys                         []policy.Key // that no node has
 		pods                         []pod
 		want                         classes
 	}{

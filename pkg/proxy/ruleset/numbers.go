@@ -51,8 +51,8 @@ func (n numbering) eachSlot(key Tuple, first uint32, slots []netip.AddrPort, yie
 	return true
 }
 
-// renumbered returns a view's numbers for its endpoints now. One that stays keeps its number; one that comes gets none
-// that one which leaves had, for its clients would come along.
+// renumbered returns a view's numbers for its endpoints now. An endpoint that stays keeps its number; a new one never
+// gets the number of one that leaves, because it would inherit that one's clients.
 func (n numbering) renumbered(t *tier, endpoints []netip.AddrPort) []numberedEndpoint {
 	numbered := make([]numberedEndpoint, len(endpoints))
 	var small [256]bool // on the stack, for nearly all
@@ -179,8 +179,9 @@ func (d *draft) memoryOf(port *Port, endpoints [2][]netip.AddrPort, old memory) 
 	return now
 }
 
-// tierFor returns the smallest tier with room for all endpoints, for those that leave, too, and never one below the
-// tier that the port has; and whether it has that room, which the largest may lack while all endpoints are replaced.
+// tierFor returns the smallest tier with room for all endpoints, those that leave included, but never one below the
+// port's present tier. It also reports whether there is that room: the largest tier may lack it while all endpoints
+// are replaced.
 func (m *memory) tierFor(endpoints [2][]netip.AddrPort) (t *tier, fits bool) {
 	for _, t = range tiers[max(0, slices.Index(tiers, m.tier)):] {
 		fits = true
@@ -213,7 +214,7 @@ func (d *draft) leastUsedShard(family model.Family, t *tier) uint32 {
 	return fewest
 }
 
-// freeNumber returns a number for a port that no other has; zero if there is none left. The port's name says where the
+// freeNumber returns a number for a port that no other port has; zero if none is left. The port's name says where the
 // search begins and how it goes on.
 func (d *draft) freeNumber(port *Port, m *memory, view viewKind) uint32 {
 	hash := sha256.Sum256([]byte(port.objectName("") + []string{clusterView: "", localView: localSuffix}[view]))
@@ -238,7 +239,7 @@ func (d *draft) isTaken(key numberKey) bool {
 }
 
 // timeoutFor returns the timeout that a port is given: the one that its Service asks for, or the next longer one in use
-// if too many different ones are.
+// if too many different ones are in use already.
 func (d *draft) timeoutFor(want time.Duration) time.Duration {
 	if slices.Contains(reservedTimeouts, want) {
 		return want
@@ -322,7 +323,8 @@ func newRecalled(found Objects) *recalled {
 	return r
 }
 
-// portsIn returns the numbers of ports by frontend: a node port's key is none of another frontend.
+// portsIn returns the numbers of ports by frontend. Keys of node ports and of other frontends never
+// coincide.
 func (r *recalled) portsIn(found Objects, sets ...Set) map[Tuple]uint32 {
 	ports := map[Tuple]uint32{}
 	for _, set := range sets {
@@ -334,7 +336,8 @@ func (r *recalled) portsIn(found Objects, sets ...Set) map[Tuple]uint32 {
 	return ports
 }
 
-// memoryOf returns what was left of a port: nothing that two ports would have, nor numbers that do not belong together.
+// memoryOf returns what an earlier proxy left of a port, but no number that two ports would have, and no numbers that
+// do not belong together.
 func (r *recalled) memoryOf(port *Port, isFree func(number uint32) bool) (m memory) {
 	for i := range port.Frontends {
 		frontend := &port.Frontends[i]

@@ -120,7 +120,7 @@ func (r *running) restart(t testing.TB, change func(*ruleset.Objects), services 
 	return plan
 }
 
-// colliding returns endpoints of which all would have the same number, as few as there are in the first of many.
+// colliding returns endpoints that would all have the same number, found among the first of many addresses.
 func colliding(t testing.TB, count int) []netip.AddrPort {
 	t.Helper()
 	byNumber := map[uint32][]netip.AddrPort{}

@@ -81,7 +81,7 @@ func (d *draft) addObjects(batch *Batch) {
 			continue
 		}
 		batch.add(Add, key.family, SetObject{want.set})
-		batch.add(Flush, key.family, SetObject{want.set}) // it may be a leftover with what it held at another time
+		batch.add(Flush, key.family, SetObject{want.set}) // it may be a leftover that still holds old elements
 		d.plan.emptied = append(d.plan.emptied, key)
 	}
 	for _, wide := range d.fill {

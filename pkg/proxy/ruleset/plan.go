@@ -10,9 +10,9 @@ import (
 
 // Plan leads from what a Mirror holds to what some Services should own.
 type Plan struct {
-	// Prepare is what the kernel has to accept first: what a packet may be led to by an element of Batch. Often empty. It
-	// is a batch of its own because a packet on its way sees the rules of the moment it came and the elements of the
-	// moment it looks.
+	// Prepare is what the kernel has to accept first: what the elements of Batch may lead a packet to. It is often empty.
+	// It is a separate batch because a packet on its way sees the rules of the moment when it arrived, but the elements
+	// of the moment when it looks.
 	Prepare Batch
 	// Batch is what the kernel has to accept then.
 	Batch Batch
@@ -108,7 +108,7 @@ func (d *draft) replace(have, want Service) {
 }
 
 // prepared returns a Service with what the tables decide about it: lists of source ranges, numbers, classes. What
-// another plan decided of that is void.
+// another plan decided about that no longer counts.
 func (d *draft) prepared(want, have Service) Service {
 	if slices.ContainsFunc(want.Ports, func(port Port) bool { return port.Affinity > 0 || port.isRestricted() || port.isWide() }) {
 		want.Ports = slices.Clone(want.Ports)

@@ -46,7 +46,7 @@ func called(port ruleset.Port, name string) ruleset.Port {
 	return port
 }
 
-// many are so many endpoints.
+// many returns the given number of endpoints.
 func many(count int) []string {
 	var addrs []string
 	for number := range count {

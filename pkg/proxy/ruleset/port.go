@@ -19,10 +19,11 @@ type Port struct {
 	// Cluster and Local are the endpoints by slot: those of all nodes, and those that a Local policy allows. An endpoint
 	// may own several slots. Their order is the mirror's business: see Reslot.
 	Cluster, Local []netip.AddrPort
-	// Spared are endpoints of all nodes that clients who are remembered stay with, though they may own no slot. Each is
-	// there once.
+	// Spared are endpoints of all nodes that remembered clients stay with, even if they own no slot. Each is listed
+	// once.
 	Spared []netip.AddrPort
-	// OnNode are the endpoints on this node, which may dial themselves: sorted, each once however many slots it owns.
+	// OnNode are the endpoints on this node, which may dial themselves: sorted, each listed once, however many slots
+	// it owns.
 	OnNode []netip.AddrPort
 	// Sources are the clients that may dial the Restricted frontends. No two of them overlap. Empty: all.
 	Sources []netip.Prefix
@@ -128,7 +129,7 @@ func (p *Port) classOf(frontend *Frontend, selected selection.Selection) Class {
 		_, outcome = selected.ShortCircuit()
 	}
 	if frontend.External && frontend.Local {
-		// Clients outside are refused only if no endpoint serves anywhere, and then so are all clients.
+		// Clients outside are refused only if there is no endpoint anywhere. Then all clients are.
 		if _, outside := selected.External(); outside != selection.Refuse {
 			return SplitClass(len(p.Local), len(p.Cluster))
 		}

@@ -18,7 +18,8 @@ type RefusedError struct{ Refusals []Refusal }
 type Refusal struct {
 	// Op is without an object if the operation is unknown.
 	Op Op
-	// Element is the one that was refused, of an operation on elements; nil if that is unknown.
+	// Element is the refused element if the operation is on elements; nil if it is unknown which one
+	// that is.
 	Element *Element
 	// Err names the operation, its object and the cause.
 	Err error
@@ -47,7 +48,7 @@ func (e *RefusedError) Unwrap() []error {
 }
 
 // Owners returns the Services of the plan that asked for what was refused, each with the first cause. It reports false
-// if a refusal is about something that no Service of the plan asked for: then the Services are not the reason.
+// if a refusal is about something that no Service of the plan asked for: then no Service is to blame.
 //
 // The work is a sum: one walk through what the plan's Services own in the sets concerned, however many refusals there
 // are.

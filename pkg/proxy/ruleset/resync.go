@@ -50,9 +50,9 @@ func (c *Complete) Add(wanted []Service) {
 	}
 }
 
-// AddEarly is Add, and returns a batch with most of what these Services own, which the kernel has to accept before the
-// plan. It is for a kernel that has no table of ours: nothing leads a packet to what the batches bring, until the plan
-// brings the chains.
+// AddEarly does what Add does, and returns a batch with most of what these Services own, which the kernel has to
+// accept before the plan. It is for a kernel without a table of ours: no packet reaches what these batches add until
+// the plan adds the chains.
 func (c *Complete) AddEarly(wanted []Service) Batch {
 	var batch Batch
 	if !c.early {
@@ -78,15 +78,15 @@ func (c *Complete) AddEarly(wanted []Service) Batch {
 	return batch
 }
 
-// isEarly reports whether a static set may be filled before there are chains: it holds no verdicts, and nothing that
-// several Services share, whose owners are counted to the end.
+// isEarly reports whether a static set may be filled before there are chains: only if it holds no verdicts, and
+// nothing that several Services share, because counting those owners takes until the end.
 func (s Set) isEarly() bool { return s.static.ports != nil && !isShared(s) }
 
 // Undo returns the batch that removes what the batches of AddEarly have brought, or a part of them.
 func (c *Complete) Undo() Batch {
 	var batch Batch
 	for _, family := range c.mirror.config.Families {
-		batch.add(Add, family, TableObject{}) // or there would be none to delete, if the first one failed
+		batch.add(Add, family, TableObject{}) // if the first batch failed there would be no table to delete
 		batch.add(Delete, family, TableObject{})
 	}
 	return batch
@@ -197,8 +197,8 @@ func (m *Mirror) noteLeftovers(family model.Family, found Objects, chains []Chai
 	}
 }
 
-// allElements returns everything that a set of a family should hold. It walks the plan's Services and not the
-// mirror's: they lie side by side.
+// allElements returns everything that a set of a family should hold. It walks the plan's Services rather than
+// the mirror's, because they lie side by side in memory.
 func (m *Mirror) allElements(plan *Plan, family model.Family, set Set) iter.Seq[Element] {
 	if elements := set.static.surroundings; elements != nil {
 		return elements(m.surroundings, family)
@@ -248,7 +248,7 @@ type Objects struct {
 	Chains   []string
 	Sets     []string
 	Counters []string
-	// Contents are what the sets hold, by name, that Recalled names.
+	// Contents are the elements of the sets that Recalled knows, by the set's name.
 	Contents map[string][]Element
 }
 
@@ -262,8 +262,8 @@ func (o *Objects) Add(name string, contents []Element) {
 
 var recalledSets = []Set{StickyPorts, NodePortStickyPorts, StickyOutside, NodePortStickyOutside, NumberedCollided}
 
-// Recalled returns the set of a name if its contents are asked for before a complete sync: the numbers of Service ports,
-// and of endpoints whose hashes collide, are those that clients are remembered with.
+// Recalled returns the set of a name if its contents must be read before a complete sync: clients are remembered by the
+// numbers of Service ports, and of endpoints whose hashes collide.
 func Recalled(name string) (set Set, ok bool) {
 	at := slices.IndexFunc(recalledSets, func(set Set) bool { return set.Name == name })
 	if at < 0 {

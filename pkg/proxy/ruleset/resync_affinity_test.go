@@ -29,7 +29,7 @@ func learnt(t testing.TB, r *running, id model.PortID, client, endpoint string) 
 	}}}})
 }
 
-// remembered returns to where the clients in the first map are sent, as far as their endpoint is still there.
+// remembered returns where the clients in the first map are sent, as far as their endpoint is still there.
 func remembered(t testing.TB, tables *ruleset.Tables) []string {
 	t.Helper()
 	elements, err := tables.Elements(model.IPv4, clients)
@@ -238,8 +238,8 @@ var damages = map[string]damage{
 	},
 }
 
-// TestAnyDamageIsMended: whatever strangers left where the numbers are recalled from, the tables take the batch, and what
-// they hold then is right. Ports of which nothing was damaged keep their clients.
+// TestAnyDamageIsMended: whatever strangers left in the sets that numbers are recalled from, the tables take the batch
+// and are right afterwards. Undamaged ports keep their clients.
 func TestAnyDamageIsMended(t *testing.T) {
 	pool := append(manySticky(60), stickyWeb(colliding(t, 5)...), stickyBroad())
 	pool = append(pool, serviceOf(sticky(portWith("large", endpoints(numbersUpTo(300)...)), time.Hour)))

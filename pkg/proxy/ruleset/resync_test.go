@@ -59,7 +59,7 @@ func rebuild(objects *ruleset.Objects) { objects.Rebuild = true }
 // TestResyncMakesAnyTablesTheSame as a start from nothing would, if that recalled the same numbers of session affinity.
 func TestResyncMakesAnyTablesTheSame(t *testing.T) {
 	fresh := start(t, someServices()...)
-	// Of other Services, and of those of another time, nothing is left.
+	// Nothing is left of other Services, or of earlier versions of these.
 	others := services(
 		serviceOf(sticky(portOf("web", "10.96.0.9", second), time.Minute)),
 		serviceOf(local(sticky(portOf("old", "10.96.0.1", first, second), time.Hour), 2), portOf("old", "fd00:96::1", "[fd00:244::1]:8080")),

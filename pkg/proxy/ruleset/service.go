@@ -18,7 +18,8 @@ func (s Service) elements(family model.Family, set Set) iter.Seq[Element] {
 	return func(yield func(Element) bool) { s.each(family, set, yield) }
 }
 
-// each is elements without an iterator of its own. It reports whether yield wanted all of them.
+// each does what elements does without another iterator. It reports whether yield wanted all of
+// them.
 func (s *Service) each(family model.Family, set Set, yield func(Element) bool) bool {
 	for i := range s.Ports {
 		if s.Ports[i].ID.Family == family && !s.Ports[i].each(set, yield) {
@@ -51,7 +52,7 @@ func (s Service) isIn(family model.Family) bool {
 	return false
 }
 
-// byID returns the Service's ports by what they are called.
+// byID returns the Service's ports by their names.
 func (s Service) byID() map[model.PortID]*Port {
 	if len(s.Ports) == 0 {
 		return nil

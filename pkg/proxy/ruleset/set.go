@@ -37,15 +37,15 @@ type Set struct {
 	Dynamic bool
 	// Counts: each element counts the packets that rules find it for. Add of an element that is there leaves its count.
 	Counts bool
-	// static is what holds of a set that every table has; nil of any other.
+	// static describes a set that every table has; nil for any other set.
 	static *static
 }
 
-// static says whose elements a set holds, and when they come and go in a change.
+// static says whose elements a set holds, and in which step of a change they come and go.
 type static struct {
-	// ports are the elements that a port owns; nil if none does.
+	// ports yields the elements that a port owns; nil if ports own none.
 	ports portElements
-	// surroundings are the elements that the surroundings make; nil if they make none.
+	// surroundings yields the elements that the surroundings need; nil if they need none.
 	surroundings func(surroundings Surroundings, family model.Family) iter.Seq[Element]
 	// shared: several owners may want the same element. It is there as long as it has an owner.
 	shared bool
@@ -53,8 +53,9 @@ type static struct {
 	lists bool
 	// ahead: elements of other sets lead a packet to one of this set, which has to be there before them.
 	ahead bool
-	// late: a packet on its way may still look for an element, because it has read already what leads there: its class
-	// leads it to a dispatch entry, its slot to an endpoint. Such elements outlive the commit until the sweep.
+	// late: a packet on its way may still look for an element after its deletion, because it has already read what
+	// leads there: a class leads to a dispatch entry, a slot to an endpoint. Such elements outlive the commit until
+	// the sweep.
 	late bool
 }
 
@@ -81,7 +82,7 @@ var (
 )
 
 // The sets and maps that every table has. A set is one row here and the function in elements.go that lists what a port
-// owns in it; most of them are twice there, for node ports and for all other frontends.
+// owns in it; most exist twice, for node ports and for all other frontends.
 var (
 	// What to do with a connection to the frontend.
 	Services  = addStatic(Set{Name: "services", Key: frontend, Value: class}, static{ports: frontendSet((*Port).eachClass)})
@@ -110,8 +111,8 @@ var (
 		Set{Name: "sticky-dispatch", Key: class, Value: verdict},
 		static{ports: stickySet((*Port).eachStickyDispatch), shared: true, ahead: true, late: true})
 
-	// The same Services: the number of the port; another one for clients outside whom a Local policy governs; and the
-	// number of the endpoint in each slot.
+	// The same Services: the number of the port; another number for clients outside if a Local policy governs them;
+	// and the number of the endpoint in each slot.
 	StickyPorts = addStatic(
 		Set{Name: "sticky-ports", Key: frontend, Value: class}, static{ports: stickySet(frontendSet((*Port).eachStickyPort))})
 	NodePortStickyPorts = addStatic(
@@ -127,7 +128,8 @@ var (
 		Set{Name: "nodeport-sticky-endpoints", Key: []Type{TypeProto, TypePort, TypeClass}, Value: class},
 		static{ports: stickySet(nodePortSet((*Port).eachStickySlot)), late: true})
 
-	// The endpoint that each number stands for. Of one that leaves, this is what its clients lose.
+	// The endpoint that each number stands for. When an endpoint leaves, its clients lose this
+	// element.
 	Numbered = addStatic(
 		Set{Name: "numbered", Key: []Type{TypeProto, TypeClass}, Value: endpoint},
 		static{ports: stickySet((*Port).eachNumbered), ahead: true})
@@ -174,7 +176,8 @@ func staticRank(name string) int {
 	return slices.IndexFunc(StaticSets, func(set Set) bool { return set.Name == name })
 }
 
-// SetNamed returns the set of a name, as far as the name alone says it: what packets fill has no elements worth reading.
+// SetNamed returns the set of a name, as far as the name alone determines it: elements that packets add are not worth
+// reading.
 func SetNamed(name string) (set Set, ok bool) {
 	if set, ok = Recalled(name); ok {
 		return set, true

@@ -25,8 +25,8 @@ import (
 const (
 	// listIDBytes make two lists with the same id as unlikely as a broken machine.
 	listIDBytes = 16
-	// lengthStep halves how many lookups there can be, to 16 for IPv4 and 64 for IPv6: a prefix of an odd length is
-	// there as its two halves.
+	// lengthStep halves the possible number of lookups, to 16 for IPv4 and 64 for IPv6: a prefix of an odd length
+	// is stored as its two halves.
 	lengthStep = 2
 )
 
@@ -106,7 +106,7 @@ func lastAddr(prefix netip.Prefix) netip.Addr {
 }
 
 // SourceRangesChain returns the chain that drops clients who are in no range of the list whose class a packet has. A
-// packet that passes is without a class again. There is a rule for each length of prefixes that a list has, and the
+// packet that passes leaves without a class. There is a rule for each length of prefixes that a list has, and the
 // round ones come first: clients in a /16, a /24 or a /64 do not wait for the odd lengths in somebody else's list.
 func SourceRangesChain(lengths []int) Chain {
 	lengths = slices.SortedFunc(slices.Values(lengths), func(a, b int) int {
@@ -200,8 +200,8 @@ func (d *draft) countLengths(family model.Family, list ownedList, delta int) {
 	}
 }
 
-// replaceSourceRanges writes the rules anew if the lists of a family have other lengths than before: ahead of what leads
-// to a new one, and without one that is gone when nothing leads there.
+// replaceSourceRanges writes the rules anew if the lists of a family now have other lengths: a new length comes before
+// anything that leads to it, and an old one goes once nothing leads there.
 func (d *draft) replaceSourceRanges(batch *Batch, ahead bool) {
 	if len(d.plan.lengths) == 0 {
 		return
@@ -258,7 +258,7 @@ func (m *Mirror) forgetLists(family model.Family) {
 	}
 }
 
-// numberedClass returns the class that a name decides, or the next one that has no other name.
+// numberedClass returns the class that a name determines, or the next one that no other name has.
 func numberedClass(first Class, name string, named func(Class) (name string)) Class {
 	hash := sha256.Sum256([]byte(name))
 	for number := binary.BigEndian.Uint32(hash[:]); ; number++ {

@@ -89,7 +89,7 @@ func count(plan *ruleset.Plan, verb ruleset.Verb) int {
 	return plan.Prepare.Count(model.IPv4, verb) + plan.Batch.Count(model.IPv4, verb)
 }
 
-// restrictedIn is such a Service of another family, as far as lists go.
+// restrictedIn returns a Service like restricted's in a given family.
 func restrictedIn(family model.Family, number int, ranges ...netip.Prefix) ruleset.Service {
 	service := restricted(number, 1, 1, ranges...)
 	service.Ports[0].ID.Family = family
@@ -204,7 +204,7 @@ func randomAddr(random *rand.Rand, family model.Family) netip.Addr {
 	if family == model.IPv4 {
 		return netip.AddrFrom4([4]byte(bytes[:4]))
 	}
-	bytes[0] = 0x20 // and no IPv4 address in disguise
+	bytes[0] = 0x20 // and not an IPv4-mapped address
 	return netip.AddrFrom16(bytes)
 }
 

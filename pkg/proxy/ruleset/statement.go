@@ -40,8 +40,8 @@ func (s InSet) text(family model.Family) string {
 
 func (s InSet) refersTo() reference { return reference{set: s.Set.Name} }
 
-// FromRange is `meta priority . X saddr & 255.255.255.0 . X saddr | 0.0.0.255 @set`: the client is in a range with a
-// prefix of so many bits, of the list whose number the priority is.
+// FromRange is `meta priority . X saddr & 255.255.255.0 . X saddr | 0.0.0.255 @set`: the list whose number is in the
+// priority has a range with a prefix of that length, and the client is in it.
 type FromRange struct {
 	Set  Set
 	Bits int
@@ -85,7 +85,7 @@ func (s InPrefix) text(family model.Family) string {
 func (InPrefix) refersTo() reference { return reference{} }
 
 // NotFromInterface is `iifname != "cbr0"`; with Prefix, `iifname != "cbr*"`. A packet that the node itself sends has
-// come from none. Postrouting knows the interface of a packet that is forwarded since Linux 5.7.
+// none. Since Linux 5.7 postrouting knows the input interface of a forwarded packet.
 type NotFromInterface struct {
 	Name   string
 	Prefix bool
@@ -100,8 +100,8 @@ func (s NotFromInterface) text(model.Family) string {
 
 func (NotFromInterface) refersTo() reference { return reference{} }
 
-// FromInterface is `iif != 0`: the packet has come in by some interface. One that the node itself sends has not, nor
-// has, in postrouting, one that br_netfilter takes over a bridge.
+// FromInterface is `iif != 0`: the packet has come in by some interface. This does not match packets that the node
+// itself sends and, in postrouting, packets that br_netfilter takes over a bridge.
 type FromInterface struct{}
 
 func (FromInterface) text(model.Family) string { return "iif != 0" }

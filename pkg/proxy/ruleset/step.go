@@ -57,7 +57,7 @@ func Step(have, want Service, limit int) (next Service, last bool) {
 	return next, last
 }
 
-// has reports whether a port has the slots and the frontends of another one already, in the same sets.
+// has reports whether a port already has the slots and the frontends of another one, in the same sets.
 func (p *Port) has(other Port) bool {
 	return p.isLike(&other) && slices.Equal(p.Cluster, other.Cluster) && slices.Equal(p.Local, other.Local) &&
 		slices.Equal(p.Spared, other.Spared) &&
@@ -95,7 +95,8 @@ func (p *Port) isLike(other *Port) bool {
 	return (p.Affinity > 0) == (other.Affinity > 0) && p.isWide() == other.isWide()
 }
 
-// towards returns slots of have, of which at most limit are changed to those of want; at least one, if want has any.
+// towards returns the slots of have with at most limit of them changed to those of want; at least one, if want has
+// any.
 func towards(have, want []netip.AddrPort, limit *int) []netip.AddrPort {
 	slots := make([]netip.AddrPort, 0, len(want))
 	for i, endpoint := range want {
@@ -146,7 +147,7 @@ func (p *Port) reclass() {
 	p.OnNode = slices.DeleteFunc(slices.Clone(p.OnNode), func(endpoint netip.AddrPort) bool { return !used[endpoint] })
 }
 
-// keeping returns the port with those of its frontends that are among others.
+// keeping returns the port with only those of its frontends that are among the given ones.
 func (p *Port) keeping(frontends []Frontend) Port {
 	wanted, kept := p.among(frontends), *p
 	kept.Frontends = slices.DeleteFunc(slices.Clone(p.Frontends), func(frontend Frontend) bool { return !wanted[frontend.Frontend] })

@@ -16,7 +16,8 @@ import (
 // lookups are what the maps of a family's table lead a packet to.
 type lookups struct {
 	classes, stickyClasses map[ruleset.Tuple]uint32
-	// ports are the numbers of ports by frontend, outside those of clients outside if they are others.
+	// ports are the numbers of ports by frontend; outside are those for clients outside, where they
+	// differ.
 	ports, outside map[ruleset.Tuple]uint32
 	// slots are the numbers of endpoints by frontend and slot.
 	slots    map[ruleset.Tuple]uint32
@@ -253,8 +254,8 @@ func checkUnsticky(t testing.TB, r *running) {
 	}
 }
 
-// stickyChain returns what a class of clients that are not remembered yet is dispatched by, that of a wide port by another
-// chain than without affinity.
+// stickyChain returns the chain that a class of not yet remembered clients is dispatched to; for a wide port it differs
+// from the chain without affinity.
 func stickyChain(verdict ruleset.Verdict) ruleset.Verdict {
 	if strings.Contains(verdict.Chain, "/") {
 		verdict.Chain = "sticky-" + verdict.Chain

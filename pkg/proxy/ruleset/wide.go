@@ -9,16 +9,16 @@ import (
 
 // Wide ports. The map of all endpoints has an element for each slot of each frontend: a packet finds it with one
 // lookup, and most ports have few of either. A port with many of both has a map of its own instead, by slot alone, and
-// chains of its own that draw and look into it: frontends plus slots, where it would be frontends times slots.
+// chains of its own that draw and look into it. That costs frontends plus slots instead of frontends times slots.
 const (
 	endpointsPrefix = "endpoints-"
 	drawPrefix      = "lb-"
-	// What follows the port's name in the name of a chain of the local view, and of a chain that chooses the view.
+	// Suffixes after the port's name: for a chain of the local view, and for a chain that chooses the view.
 	localSuffix  = "/local"
 	choiceSuffix = "/external"
 	// A port is wide if its product is larger than manyElements and more than wideFactor times its sum, or larger than
 	// tooManyElements; or if it has more than manyFrontends, for the class of a wide port stays the same when its endpoints
-	// change. The chains are verdicts of the dispatch map, so that few ports should have them.
+	// change. Its chains are verdicts of the dispatch map, so only few ports should have them.
 	manyElements    = 1024
 	wideFactor      = 8
 	tooManyElements = 8192
@@ -171,8 +171,8 @@ func (d *draft) widen(port *Port) {
 	}
 }
 
-// classOf returns the class that leads to a chain: the one that the chain's name decides, so that it is the same after a
-// restart, or the next one that leads to no other chain.
+// classOf returns the class that leads to a chain: the one that the chain's name determines, so that it is the same
+// after a restart, or the next one that leads to no other chain.
 func (d *draft) classOf(family model.Family, dispatch Set, first Class, chain string) Class {
 	return numberedClass(first, chain, func(class Class) string { return d.dispatched(family, dispatch, class) })
 }

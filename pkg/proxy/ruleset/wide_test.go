@@ -42,8 +42,8 @@ func broad(addresses, slots int) ruleset.Service {
 	return serviceOf(port)
 }
 
-// stickyBroad is broad with affinity, whose frontends are of three kinds: one is kept on this node, where some of the
-// endpoints are, and one for clients outside.
+// stickyBroad is broad with affinity and frontends of three kinds: one is kept on this node, where some of the
+// endpoints are, one is kept there only for clients outside, and the rest use all endpoints.
 func stickyBroad() ruleset.Service {
 	const slots, local = 40, 20
 	service := broad(200, slots)

@@ -3,8 +3,9 @@
 // Package accounting counts the connections that our tables translated, and the bytes that they moved, by where their
 // endpoint is seen from this node, and by why they went there.
 //
-// Conntrack counts bytes by itself. What ends is counted when the kernel says so, and what lasts is counted in a dump once
-// a minute. No rule and no packet knows of it.
+// Conntrack counts bytes by itself. A connection that ends is counted when the kernel reports its end, and one that
+// lasts is counted in a dump once a minute. Neither rules nor packets are involved.
 //
-// Package owners knows whose a connection is, a Ledger adds up, and Run asks the kernel.
+// Package owners knows which Service a connection belongs to, a Ledger adds up, and Run asks the
+// kernel.
 package accounting

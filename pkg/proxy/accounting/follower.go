@@ -16,33 +16,33 @@ const (
 	longFlow = 1 << 20
 	// mostFollowed is how many of these there are at most: some 10 MB. Others count when they end.
 	mostFollowed = 100_000
-	// missedFor is for how long a flow must be missing in dumps until it is forgotten: what is told of its end may still be
-	// on its way.
+	// missedFor is how long a flow must be missing in dumps until it is forgotten: the report of its end may still be on
+	// its way.
 	missedFor = 2 * time.Minute
 )
 
 // follower remembers what was counted of flows that have not ended.
 //
-// A small flow is counted once, by its end. So a restart counts it once, too: whoever hears of the end, be it the earlier
-// process or this one. A long flow is counted bit by bit, and what it moved before the first dump was the earlier
+// A small flow is counted once, at its end. So a restart counts it once, too: only one process, the earlier one or this
+// one, hears of the end. A long flow is counted bit by bit, and what it moved before the first dump was the earlier
 // process's to count.
 type follower struct {
 	seed  maphash.Seed
 	flows map[key]followed
-	// isFirst: no dump was whole yet.
+	// isFirst: no dump has been complete yet.
 	isFirst bool
-	// looking: a dump is going on. Of the flows in it some may have ended since the kernel was asked: long ones among those
-	// are in ended.
+	// looking: a dump is going on. Some of the flows in it may have ended since the kernel was asked; the long ones among
+	// those are in ended.
 	looking bool
 	ended   map[key]bool
-	// withoutEnds: nothing is told of ends, so that all flows are followed, and end when a dump does not have them.
+	// withoutEnds: the kernel does not report ends, so all flows are followed, and end when they are missing in a
+	// dump.
 	withoutEnds bool
 	look        uint32 // number of the dump
 	noRoom      int    // in the dump
 }
 
-// key names an entry: by its id, and by both tuples. The kernel makes ids of where entries lie in memory, and uses that
-// again.
+// key names an entry: by its id, and by both tuples. The kernel derives ids from addresses in memory, and reuses those.
 type key struct {
 	tuples uint64
 	id     uint32
@@ -100,7 +100,7 @@ func (d *followed) rest(e *conntrack.Entry) (Count, bool) {
 	return count, true
 }
 
-// whole is a connection of which nothing is counted yet.
+// whole is the count of a connection of which nothing has been counted yet.
 func whole(e *conntrack.Entry) Count {
 	if e.Status&conntrack.SeenReply == 0 {
 		return Count{Unanswered: 1, Traffic: trafficOf(e)}
@@ -108,7 +108,8 @@ func whole(e *conntrack.Entry) Count {
 	return Count{Connections: 1, Traffic: trafficOf(e)}
 }
 
-// end returns what is to be counted of an entry that has ended, and of whom; nil if nothing is.
+// end returns what is to be counted for an entry that has ended, and the origin to count it for;
+// nil if nothing is.
 func (f *follower) end(e *conntrack.Entry, origin *owners.Origin) (*owners.Origin, Count) {
 	if e.Status&conntrack.DestinationNAT == 0 {
 		return nil, Count{}
@@ -128,7 +129,7 @@ func (f *follower) end(e *conntrack.Entry, origin *owners.Origin) (*owners.Origi
 		}
 	}
 	if isInLook && f.isFirst {
-		return nil, Count{} // nobody knows how much of it an earlier process has counted
+		return nil, Count{} // an earlier process may have counted some of it, and we cannot know how much
 	}
 	return origin, whole(e)
 }
@@ -138,7 +139,8 @@ func (f *follower) begin(withoutEnds bool) {
 	f.look++
 }
 
-// see returns what is to be counted of an entry that is in a dump, and of whom; nil if nothing is.
+// see returns what is to be counted for an entry in a dump, and the origin to count it for; nil if
+// nothing is.
 func (f *follower) see(e *conntrack.Entry, origin *owners.Origin) (*owners.Origin, Count) {
 	if len(f.flows) == 0 && !f.isWanted(e) {
 		return nil, Count{}
@@ -171,13 +173,14 @@ func (f *follower) see(e *conntrack.Entry, origin *owners.Origin) (*owners.Origi
 	return origin, count
 }
 
-// isWanted reports whether a flow that is not followed should be. What is over ends soon by itself; but before the first
-// dump an earlier process may have counted part of it.
+// isWanted reports whether a flow that is not followed should be. The entry of a flow that is over soon ends by itself;
+// but before the first dump an earlier process may have counted part of it.
 func (f *follower) isWanted(e *conntrack.Entry) bool {
 	return f.withoutEnds || isLong(e) && (f.isFirst || !IsOver(e))
 }
 
-// finish ends a dump. Of flows that are missing nothing was told: where ends are not heard of, they are over.
+// finish ends a dump. The kernel reported no end for flows that are missing in it: if it never reports ends,
+// they are over.
 func (f *follower) finish(isWhole bool, now time.Time, add func(*owners.Origin, Count)) {
 	f.looking = false
 	clear(f.ended)

@@ -14,19 +14,20 @@ import (
 
 // Settings are what is counted.
 type Settings struct {
-	// PerService: by Service too, of which at most MaxServices are named.
+	// PerService: count by Service too, with at most MaxServices of them named.
 	PerService  bool
 	MaxServices int
-	// Keys are the topology keys that are named, beside "*". Others are tenants' words, and count as OtherTier.
+	// Keys are the topology keys that are named, beside "*". All others are chosen by tenants, and count as
+	// OtherTier.
 	Keys []string
 }
 
-// OtherTier is what keys count as that are not named, and all keys of a Service for which there is no more room.
+// OtherTier is where keys count that are not named, and all keys of a Service for which there is no more room.
 const OtherTier = "other"
 
-// otherZones is what zones count as beyond mostZones: who writes EndpointSlices writes zones. First come, first named: a zone
-// that had its name taken away would be a counter that goes back. So after a restart others may be named. Nothing is decided
-// by these names, and all bytes are counted under one of them.
+// otherZones is where zones beyond mostZones count: anybody who writes EndpointSlices can invent zones. First come,
+// first named: a zone that had its name taken away would be a counter that goes back. So after a restart others may be
+// named. No decision depends on these names, and all bytes are counted under one of them.
 const (
 	otherZones = "other"
 	mostZones  = 64
@@ -130,7 +131,8 @@ func (l *Ledger) between(place owners.Place) *Traffic {
 	return traffic
 }
 
-// Ended counts what is not yet counted of an entry that has ended. The origin is nil if it is none of ours.
+// Ended counts what is not yet counted of an entry that has ended. The origin is nil if the connection is
+// not ours.
 func (l *Ledger) Ended(e *conntrack.Entry, origin *owners.Origin, now time.Time) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -143,7 +145,7 @@ func (l *Ledger) Ended(e *conntrack.Entry, origin *owners.Origin, now time.Time)
 	}
 }
 
-// BeginLook says that a dump begins. WithoutEnds: no ends are heard of, so that what is seen is all that there is.
+// BeginLook says that a dump begins. WithoutEnds: the kernel reports no ends, so dumps are the only source.
 func (l *Ledger) BeginLook(withoutEnds bool) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -169,7 +171,7 @@ func (l *Ledger) EndLook(isWhole bool, exists func(model.ObjectName) bool, now t
 	}
 }
 
-// Row is what was counted of a Service, or of all, at one place.
+// Row is what was counted for a Service, or for all Services, at one place.
 type Row struct {
 	Service  model.ObjectName // zero for all that are not named
 	Locality owners.Locality
@@ -177,14 +179,14 @@ type Row struct {
 	Count
 }
 
-// Node hands over what was counted in all.
+// Node yields the totals of all Services.
 func (l *Ledger) Node(yield func(Row)) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	l.node.rows(model.ObjectName{}, yield)
 }
 
-// Services hands over what was counted by Service. Those that are not named are one, without a name.
+// Services yields the counts by Service. All Services that are not named share one without a name.
 func (l *Ledger) Services(yield func(Row)) {
 	if l.services == nil {
 		return
@@ -203,7 +205,7 @@ func (c cells) rows(service model.ObjectName, yield func(Row)) {
 	}
 }
 
-// Zones hands over the bytes between this node's zone and each other one. A zone that is not known is empty.
+// Zones yields the bytes between this node's zone and each endpoint zone. An unknown zone is empty.
 func (l *Ledger) Zones(yield func(own, endpoint string, traffic Traffic)) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -212,18 +214,18 @@ func (l *Ledger) Zones(yield func(own, endpoint string, traffic Traffic)) {
 	}
 }
 
-// State is how much there is of what is bounded.
+// State is how full the bounded parts are, and what was left out.
 type State struct {
 	// Followed is how many long flows are counted before they end; NotFollowed is how many there was no room for in the last
 	// dump.
 	Followed, NotFollowed int
 	// LeftOut is how many Services had traffic and are not named.
 	LeftOut int
-	// Unowned is how many translated connections ended that are none of ours.
+	// Unowned is how many translated connections ended that are not ours.
 	Unowned uint64
 }
 
-// State returns how much there is.
+// State returns the present state.
 func (l *Ledger) State() State {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

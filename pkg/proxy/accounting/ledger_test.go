@@ -185,8 +185,8 @@ type kernelFlow struct {
 	inDump bool
 }
 
-// generator is a kernel that tells of its connections: of ends in their order, but late; and in dumps, each entry of which
-// is read at a moment of its own, and handed over later.
+// generator is a kernel that reports its connections: ends in their order, but late; and dumps, in which each entry is
+// read at a moment of its own, and handed over later.
 type generator struct {
 	random *rand.Rand
 	l      *Ledger
@@ -308,8 +308,8 @@ func TestEverySumIsExact(t *testing.T) {
 	}
 }
 
-// TestARestartCountsNothingTwice: an earlier process and this one never count more than was moved, and of small
-// connections neither more nor less.
+// TestARestartCountsNothingTwice: an earlier process and this one together never count more than was moved, and
+// exactly as much for small connections.
 func TestARestartCountsNothingTwice(t *testing.T) {
 	for seed := range uint64(300) {
 		g := generator{random: rand.New(rand.NewPCG(seed, 2)), l: NewLedger(Settings{}), now: start}

@@ -23,7 +23,7 @@ func ownersOfWeb(frontend, endpoint string) *owners.Reader {
 	return o
 }
 
-// TestAskingAllocatesNothing: the kernel tells of thousands of ends a second.
+// TestAskingAllocatesNothing: the kernel reports thousands of ends a second.
 func TestAskingAllocatesNothing(t *testing.T) {
 	o := ownersOfWeb("10.96.0.1:80", "10.0.1.1:8080")
 	o.Synced(selection.Sync{})

@@ -18,11 +18,12 @@ import (
 )
 
 const (
-	// lookEvery is how often the table is read for what lasts. Where ends are not told of it is all that there is, so that it
-	// is often enough to see each connection of TCP, which waits for two minutes at its end, and most others.
+	// lookEvery is how often the table is read for connections that last. Where the kernel reports no ends, dumps are the
+	// only source. So this is often enough to see each TCP connection, whose entry stays for two minutes after its end,
+	// and most others.
 	lookEvery            = time.Minute
 	lookEveryWithoutEnds = 10 * time.Second
-	// againAfter is how long after a failure it is tried again.
+	// againAfter is the pause before another try after a failure.
 	againAfter = time.Minute
 	// drainAtMost is how long the last ends are read when the program ends.
 	drainAtMost = 500 * time.Millisecond
@@ -36,9 +37,9 @@ type Kernel struct {
 	Subscribe func(buffer int) (*conntrack.Ends, error)
 	// CountBytes has conntrack count bytes, if it does not.
 	CountBytes func() error
-	// TellsEnds reports whether conntrack tells of ends.
+	// TellsEnds reports whether conntrack reports ends.
 	TellsEnds func() bool
-	// LookEvery is how often the table is read for what lasts; 0 for usually.
+	// LookEvery is how often the table is read for connections that last; 0 for the usual interval.
 	LookEvery time.Duration
 }
 
@@ -51,9 +52,10 @@ type Accounting struct {
 	log      *slog.Logger
 	overruns atomic.Uint64
 	looks    atomic.Uint64
-	// lookNow holds a signal after ends were lost: what lives is caught up with.
+	// lookNow holds a signal after ends were lost: a dump catches up with the connections that still
+	// live.
 	lookNow wake.Signal
-	// What was said once, and is not said again until it is otherwise.
+	// What was logged once, and is not logged again until it changes.
 	saidWithoutEnds, saidFailed bool
 }
 
@@ -70,8 +72,8 @@ func (a *Accounting) Overruns() uint64 { return a.overruns.Load() }
 // Looks returns how many dumps there were of the whole table.
 func (a *Accounting) Looks() uint64 { return a.looks.Load() }
 
-// Run counts until ctx ends. It begins once the proxy has synced, for before nobody knows whose a connection is. A failure
-// is logged, and tried again: traffic does not depend on it. The error is always nil.
+// Run counts until ctx ends. It begins once the proxy has synced, because until then the owners of connections are
+// unknown. After a failure it logs and tries again: traffic does not depend on it. The error is always nil.
 func (a *Accounting) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -84,7 +86,7 @@ func (a *Accounting) Run(ctx context.Context) error {
 	for {
 		err := a.count(ctx)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the program ends, and so did what was under way
+			return nil //nolint:nilerr // the program ends, and the work with it
 		}
 		a.log.Warn("connections are not counted; trying again", "error", err, "retry-in", againAfter)
 		select {

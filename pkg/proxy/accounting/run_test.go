@@ -97,7 +97,8 @@ func (c *counting) end() (ended int) {
 	return ended
 }
 
-// TestABurstIsCountedOrSaidToBeLost: it keeps no entry in the table, and has the table looked at.
+// TestABurstIsCountedOrSaidToBeLost: it keeps no entry in the table, and triggers a look at the
+// table.
 func TestABurstIsCountedOrSaidToBeLost(t *testing.T) {
 	const burst = 5000
 	release := make(chan struct{})
@@ -108,7 +109,7 @@ func TestABurstIsCountedOrSaidToBeLost(t *testing.T) {
 	c.begin()
 	looks := c.accounts.Looks()
 	c.insert(burst)
-	c.accounts.Ledger.mutex.Lock() // who reads stands still
+	c.accounts.Ledger.mutex.Lock() // this stops the reader
 	go func() { <-release; c.accounts.Ledger.mutex.Unlock() }()
 	ended := c.end()
 	if left := c.namespace.Exec("cat", "/proc/sys/net/netfilter/nf_conntrack_count"); strings.TrimSpace(left) != "0" {
@@ -134,7 +135,7 @@ func TestTheLastEndsAreCounted(t *testing.T) {
 	}
 }
 
-// TestNothingIsAskedBeforeServicesAreKnown, and what fails is tried again.
+// TestNothingIsAskedBeforeServicesAreKnown, and failures are retried.
 func TestNothingIsAskedBeforeServicesAreKnown(t *testing.T) {
 	var asked atomic.Int32
 	c := newCounting(t, func(kernel *Kernel) {

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// CellsPerService is how many pairs of locality and tier there are in all for each Service that may be named: as many
-	// series as that, and three metrics of each. Of each Service the pairs of every locality with OtherTier are set aside,
-	// and the others are for all Services together: for whoever has traffic first.
+	// CellsPerService is how many pairs of locality and tier there are in total for each Service that may be named. Each
+	// pair is a series in three metrics. Every Service has the pairs of each locality with OtherTier to itself; the rest
+	// are a common pool for whichever Service has traffic first.
 	CellsPerService = 2 * len(owners.Localities)
-	// mostOwn is how many of the latter one Service may have.
+	// mostOwn is how many pairs of that pool one Service may have.
 	mostOwn = 16
-	// goneFor is how long a Service must be gone until its series go.
+	// goneFor is how long a Service must be gone until its series are deleted.
 	goneFor = time.Hour
 )
 
@@ -26,19 +26,19 @@ type services struct {
 	named   map[model.ObjectName]*named
 	rest    cells
 	leftOut map[model.ObjectName]bool
-	free    int // pairs that nobody has
-	// reserved is how many of those named have a reserved place. If all have, nobody looks for a place to give up: every
-	// connection of a Service that is left out would look through all of them.
+	free    int // unused pairs of the pool
+	// reserved is how many of those named have a reserved place. If all have one, there is no search for a place to give
+	// up: every connection of a Service that is left out would search through all of them.
 	reserved int
 }
 
 // named is a Service with series of its own.
 type named struct {
 	cells      cells
-	own        int // of the pairs for all
+	own        int // pairs of the common pool
 	isReserved bool
 	last       time.Time // when it had traffic
-	gone       time.Time // since when it is; zero if it is there
+	gone       time.Time // since when the Service is gone; zero if it exists
 }
 
 func newServices(most int) *services {

@@ -16,7 +16,7 @@ func serviceNumber(i int) model.ObjectName {
 	return model.ObjectName{Namespace: "shop", Name: fmt.Sprintf("service-%05d", i)}
 }
 
-// end counts a connection of a Service that sent so many bytes.
+// end counts a connection of a Service that sent the given number of bytes.
 func end(l *Ledger, service model.ObjectName, isReserved bool, place owners.Place, sent uint64, at time.Time) {
 	e := moved(entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), sent, 0)
 	l.Ended(&e, &owners.Origin{Service: service, Reserved: isReserved, Place: place}, at)

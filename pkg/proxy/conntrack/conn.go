@@ -19,11 +19,12 @@ import (
 
 // Table is a connection table: the kernel's (Conn), the kernel's through looks that are shared (Looks), or one of a test.
 type Table interface {
-	// Dump gives the entries that a filter wants to each, until it returns false. Entries that come and go meanwhile may be
-	// among them or not. The entry is another one after each has returned. The error is ErrCutOff if each returned false,
-	// and ErrInterrupted if others may be missing too. It took so long to read the table, whatever came before.
+	// Dump passes the entries that a filter wants to each, until each returns false. Entries that come and go meanwhile
+	// may be among them or not. The entry is valid only until each returns. The error is ErrCutOff if each returned false,
+	// and ErrInterrupted if others may be missing too. Took is how long reading the table took, without any wait before.
 	Dump(ctx context.Context, filter Filter, each func(*Entry) bool) (took time.Duration, err error)
-	// Delete deletes an entry, and no other that may have taken its place. It reports whether the entry was still there.
+	// Delete deletes an entry, but never another one that has taken its place. It reports whether the entry was still
+	// there.
 	Delete(entry *Entry) (deleted bool, err error)
 }
 
@@ -108,7 +109,7 @@ func message(kind int, flags netlink.HeaderFlags, family Families, attributes []
 	}
 }
 
-// execute has the kernel do something, and waits until it has.
+// execute has the kernel do something, and waits until it is done.
 func (c *Conn) execute(kind int, family Families, attributes []byte) error {
 	c.deleting.Lock()
 	defer c.deleting.Unlock()
@@ -139,12 +140,12 @@ func (c *Conn) Delete(e *Entry) (deleted bool, err error) {
 	return err == nil, err
 }
 
-// FewAnswerers is up to how many addresses of IPv4 the kernel is asked for each by itself: for more, a walk through the
-// table for each takes longer than to copy what others answer.
+// FewAnswerers is the largest number of IPv4 addresses for which the kernel is asked one by one: with more, a walk
+// through the table for each takes longer than copying the entries of other answerers too.
 const FewAnswerers = 4
 
-// Dump is that of Table. Entries of protocols other than TCP, UDP and SCTP are passed over. Each part of it has a socket
-// to itself: to close it is the only way to stop the kernel.
+// Dump is that of Table. Entries of protocols other than TCP, UDP and SCTP are skipped. Each part of it has a socket to
+// itself: closing it is the only way to stop the kernel.
 func (c *Conn) Dump(ctx context.Context, filter Filter, each func(*Entry) bool) (took time.Duration, err error) {
 	began, isCutOff := time.Now(), false
 	wanted := func(e *Entry) bool {
@@ -164,7 +165,7 @@ func (c *Conn) Dump(ctx context.Context, filter Filter, each func(*Entry) bool) 
 	return time.Since(began), nil
 }
 
-// part is what the kernel is asked at a time.
+// part is what one request asks the kernel for.
 type part struct {
 	family   Families
 	answerer netip.Addr
@@ -180,8 +181,9 @@ func (f *Filter) parts() []part {
 	return []part{{family: f.Family}}
 }
 
-// partsByAnswerer asks for each address of IPv4 by itself, unless there are many. For IPv6 the kernel, up to 6.18 at
-// least, gives what has another address (ctnetlink_filter_match_tuple compares the wrong way round): so all are read.
+// partsByAnswerer asks for each IPv4 address separately, unless there are many. For IPv6 the kernel, up to 6.18 at
+// least, returns the entries with other addresses (ctnetlink_filter_match_tuple compares the wrong way round), so all
+// are read.
 func (f *Filter) partsByAnswerer() []part {
 	var parts []part
 	has := map[Families]bool{}

@@ -185,8 +185,8 @@ func TestCountersAreRead(t *testing.T) {
 	}
 }
 
-// TestDumpsShareASocket: to close one waits for the kernel's work behind a change of nftables. After a dump that was cut off
-// the next one has another socket, for the kernel would go on with the old one.
+// TestDumpsShareASocket: closing one waits for the kernel's work after a change of nftables. After a dump that was cut
+// off the next one gets another socket, because the kernel would go on with the old dump.
 func TestDumpsShareASocket(t *testing.T) {
 	k := newKernel(t)
 	for n := range 3000 {
@@ -296,7 +296,8 @@ func TestEndsAreTold(t *testing.T) {
 	}
 }
 
-// TestAReaderThatStandsStillKeepsNoEntry: what it has no room for is lost, and said to be, and the table is empty.
+// TestAReaderThatStandsStillKeepsNoEntry: ends that do not fit its buffer are lost and reported as lost, and the
+// table is empty.
 func TestAReaderThatStandsStillKeepsNoEntry(t *testing.T) {
 	k := newKernel(t)
 	ends, err := k.conn.Subscribe(4096)

@@ -26,11 +26,11 @@ type Entry struct {
 	Status         Status
 	// State is a TCPState or an SCTPState, by the protocol.
 	State uint8
-	// ID is the same as long as the entry lives.
+	// ID stays the same as long as the entry lives.
 	ID uint32
-	// Zone is 0 unless another program keeps connections apart from those of everybody else.
+	// Zone is 0 unless another program keeps its connections in a zone of its own.
 	Zone uint16
-	// Timeout is after how many seconds without a packet the entry ends.
+	// Timeout is the number of seconds without a packet after which the entry ends.
 	Timeout uint32
 	// Labels are bits that rules have set.
 	Labels [16]byte
@@ -44,7 +44,7 @@ type Tuple struct{ Source, Destination netip.AddrPort }
 // Counter is what went in one direction, IP headers included.
 type Counter struct{ Packets, Bytes uint64 }
 
-// direction says which direction of an entry is in its zone.
+// direction says which directions of an entry are in its zone.
 type direction uint8
 
 const (
@@ -101,7 +101,7 @@ func (e *Entry) Client() netip.AddrPort { return e.Original.Source }
 // Dialled returns where the first packet was sent to, before any translation.
 func (e *Entry) Dialled() netip.AddrPort { return e.Original.Destination }
 
-// Answerer returns whose answers belong to the connection.
+// Answerer returns the address whose answers belong to the connection.
 func (e *Entry) Answerer() netip.AddrPort { return e.Reply.Source }
 
 // HasLabel reports whether a rule has set a label. The kernel keeps them as words of the machine.
@@ -262,7 +262,7 @@ func bigEndian64(b []byte) uint64 {
 	return binary.BigEndian.Uint64(b)
 }
 
-// attributes yields the netlink attributes that lie behind each other in b.
+// attributes yields the consecutive netlink attributes in b.
 func attributes(b []byte) iter.Seq2[uint16, []byte] {
 	return func(yield func(kind uint16, value []byte) bool) {
 		for {
@@ -275,8 +275,8 @@ func attributes(b []byte) iter.Seq2[uint16, []byte] {
 	}
 }
 
-// nextAttribute takes the first of the netlink attributes that lie behind each other in b. It reports false if none is
-// left that fits.
+// nextAttribute takes the first of the consecutive netlink attributes in b. It reports false if no complete one is
+// left.
 func nextAttribute(b []byte) (kind uint16, value, rest []byte, more bool) {
 	if len(b) < unix.SizeofNlAttr {
 		return 0, nil, nil, false

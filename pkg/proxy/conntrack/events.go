@@ -17,26 +17,26 @@ import (
 // groupDestroy is NFNLGRP_CONNTRACK_DESTROY.
 const groupDestroy = 3
 
-// EventBuffer holds the ends of 26,000 connections that come while nobody reads. The kernel looks for what has expired once
-// in a while, so that ends come by the thousand. It doubles the size, and an end takes 1,280 bytes there: 32 MiB at most.
-// net.core.rmem_max does not bound it.
+// EventBuffer holds the ends of 26,000 connections that arrive while we are not reading. The kernel looks for expired
+// entries only now and then, so ends arrive by the thousand. It doubles the size, and an end takes 1,280 bytes there:
+// 32 MiB at most. net.core.rmem_max does not bound it.
 const EventBuffer = 16 << 20
 
-// Ends are the entries that end, as the kernel tells of them. Of those that began before anybody listened it may tell
-// nothing.
+// Ends receives the kernel's reports of entries that end. It may report nothing about entries that began before
+// anybody listened.
 //
-// The kernel is never asked to deliver reliably: a reader that stands still would keep dead entries in the table, until
-// nobody can begin a connection. It drops what finds no room, and says so.
+// We never ask the kernel for reliable delivery: a reader that hangs would keep dead entries in the table until no
+// connection can begin. The kernel drops reports that do not fit, and says so.
 type Ends struct {
 	socket   *netlink.Conn
 	reader   *reader
 	overruns atomic.Uint64
 }
 
-// ErrOverrun says that the kernel has dropped ends because they were not read in time; nobody knows how many.
+// ErrOverrun says that the kernel has dropped an unknown number of ends because they were not read in time.
 var ErrOverrun = errors.New("ends of connections were not read in time")
 
-// Subscribe listens to the ends of entries, with a receive buffer of so many bytes.
+// Subscribe listens to the ends of entries, with a receive buffer of the given number of bytes.
 func (c *Conn) Subscribe(buffer int) (*Ends, error) {
 	socket, err := c.open()
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *Ends) setUp(buffer int) (err error) {
 	return errors.Join(err, failed, s.socket.JoinGroup(groupDestroy))
 }
 
-// Close ends the subscription. Nobody may be receiving.
+// Close ends the subscription. Receive must not be running.
 func (s *Ends) Close() error {
 	s.reader.release()
 	return s.socket.Close()
@@ -69,8 +69,8 @@ func (s *Ends) Close() error {
 // Overruns returns how often ends were lost.
 func (s *Ends) Overruns() uint64 { return s.overruns.Load() }
 
-// Receive waits until entries have ended, and gives them to each. The entry is another one after each has returned. The
-// error is ErrOverrun if others were lost before, and may be followed by more; any other is the last.
+// Receive waits until entries have ended, and passes them to each. The entry is valid only until each returns. The
+// error is ErrOverrun if others were lost before, and Receive may be called again; any other error is final.
 func (s *Ends) Receive(ctx context.Context, each func(*Entry)) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -84,7 +84,7 @@ func (s *Ends) Receive(ctx context.Context, each func(*Entry)) error {
 	return err
 }
 
-// Drain gives what is there already to each, and waits for nothing; for some time at most, for more may come without an end.
+// Drain passes what has arrived already to each, without waiting. It stops after some time, as more may keep arriving.
 // It is for the end of the program, when Receive has returned for the last time.
 func (s *Ends) Drain(most time.Duration, each func(*Entry)) error {
 	if err := s.socket.SetReadDeadline(time.Time{}); err != nil { // Receive may have set one

@@ -33,7 +33,7 @@ type Filter struct {
 	Protocol model.Protocol
 	// Mask are the bits of the status that must be as in Status.
 	Status, Mask Status
-	// Answerers are whose answers belong to the connection; empty for anybody's.
+	// Answerers are the addresses whose answers belong to the connection; empty for any.
 	Answerers []netip.Addr
 }
 
@@ -87,9 +87,9 @@ func containsAll(list, wanted []netip.Addr) bool {
 	return !slices.ContainsFunc(wanted, func(addr netip.Addr) bool { return !slices.Contains(list, addr) })
 }
 
-// request returns the attributes that have the kernel hand over what a filter wants, as far as it can. The filter is for
-// one family, or without protocol and answerer: the kernel compares tuples of one family alone. It compares faster than
-// it copies. What it does not know of it ignores.
+// request returns the attributes that make the kernel hand over what a filter wants, as far as it can filter. The
+// filter is for one family, or without protocol and answerer: the kernel compares only tuples of one family. Comparing
+// is faster than copying. A kernel ignores attributes that it does not know.
 func (f *Filter) request(answerer netip.Addr) ([]byte, error) {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.ByteOrder = binary.BigEndian

@@ -16,9 +16,10 @@ import (
 )
 
 // How long to rest after a look: 49 times the processor time that it took, so that all looks together take no more than a
-// fiftieth of a processor. That a look waited for a processor which others use is no reason to rest: on a busy node a dead
-// one would be found out later. A short look is followed soon by the next: a UDP flow whose endpoint left waits for it. And
-// nobody waits for longer than restAtMost, so that where a look takes more than 41 ms, it is more than a fiftieth.
+// fiftieth of a processor. Time that a look spent waiting for a busy processor does not count, or a busy node would
+// find out later that another node is dead. A short look is followed soon by the next: a UDP flow whose endpoint left
+// waits for it. And nobody waits longer than restAtMost, so where a look takes more than 41 ms, looks take more than a
+// fiftieth.
 const (
 	restFor    = 49
 	restAtMost = 2 * time.Second
@@ -34,9 +35,9 @@ type Looks struct {
 
 	looked func(Look)
 	spent  func() time.Duration // the processor time of this thread
-	// turn is held by the user who looks, or rests before, for all who wait.
+	// turn is held by the user who looks, or rests before looking, on behalf of all who wait.
 	turn chan struct{}
-	next atomic.Int64 // when to look again, in nanoseconds since 1970; who holds turn sets it
+	next atomic.Int64 // when to look again, in nanoseconds since 1970; set by the holder of turn
 
 	mutex   sync.Mutex
 	waiting []*request
@@ -60,7 +61,7 @@ func NewLooks(table Table, looked func(Look)) *Looks {
 type request struct {
 	Question
 	ctx  context.Context
-	over error // why it wants no more
+	over error // why it wants no more entries
 	done chan Answer
 }
 
@@ -119,8 +120,8 @@ func (l *Looks) serve(r *request) Answer {
 	return <-r.done // it is being served, and uses each
 }
 
-// Await waits until the next look is due. Whoever asks for what changes all the time asks after it, so as not to ask for what
-// has changed by then.
+// Await waits until the next look is due. A user whose question keeps changing calls it before it asks, so that the
+// question is not outdated by then.
 func (l *Looks) Await(ctx context.Context) {
 	due := time.NewTimer(time.Until(time.Unix(0, l.next.Load())))
 	defer due.Stop()
@@ -153,12 +154,12 @@ func (l *Looks) withdraw(r *request) bool {
 func processorTime() time.Duration {
 	var used unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &used); err != nil {
-		panic(fmt.Sprintf("reading the processor time of a thread: %v", err)) // no Linux is without that clock
+		panic(fmt.Sprintf("reading the processor time of a thread: %v", err)) // every Linux has that clock
 	}
 	return time.Duration(used.Nano())
 }
 
-// look serves all who wait, whether or not the one who looks still does.
+// look serves all who wait, even if the one who looks has stopped waiting.
 func (l *Looks) look(ctx context.Context) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -175,7 +176,7 @@ func (l *Looks) look(ctx context.Context) {
 			return of.give(e)
 		})
 		if errors.Is(err, ErrCutOff) {
-			err = nil // each knows by itself whether it was
+			err = nil // each request notes by itself whether it was cut off
 		}
 		for _, r := range of.requests {
 			if errors.Is(r.over, ErrCutOff) {
@@ -218,7 +219,7 @@ func together(requests []*request) []group {
 	return groups
 }
 
-// give gives an entry to all who want it. It reports false once nobody wants any more.
+// give passes an entry to all who want it. It reports false once nobody wants any more entries.
 func (g *group) give(e *Entry) bool {
 	isWanted := false
 	for _, r := range g.requests {

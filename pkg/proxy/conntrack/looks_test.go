@@ -21,7 +21,7 @@ import (
 type remembered struct {
 	entries []Entry
 	takes   time.Duration
-	// waits is how much of that the reader waits for a processor.
+	// waits is the part of that time in which the reader waits for a processor.
 	waits time.Duration
 	fails error
 	dumps []Filter
@@ -69,7 +69,8 @@ var (
 	byOne      = Filter{Status: DestinationNAT, Mask: DestinationNAT, Answerers: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
 )
 
-// TestWhoWaitsSharesALook: while one looks, others come, and one dump serves all that its filter covers.
+// TestWhoWaitsSharesALook: others come while one user looks, and one dump then serves all that its
+// filter covers.
 func TestWhoWaitsSharesALook(t *testing.T) {
 	for name, test := range map[string]struct {
 		wanted []Filter

@@ -16,7 +16,7 @@ import (
 type reader struct {
 	raw    syscall.RawConn
 	buffer *[bufferSize]byte
-	// isDraining: where nothing is there to be read, the error is EAGAIN, and nobody waits.
+	// isDraining: if there is nothing to read, the error is EAGAIN instead of a wait.
 	isDraining bool
 }
 
@@ -52,8 +52,8 @@ func (r *reader) receive() ([]byte, error) {
 	return r.buffer[:n], nil
 }
 
-// read waits for a datagram and gives what each message has behind its header to each, until it says that it wants no
-// more. It reports whether the messages are over, for that or another reason.
+// read waits for a datagram and passes the payload of every message to each, until each wants no more. It reports
+// whether there are no more messages to read, for that or another reason.
 func (r *reader) read(each func(message []byte) (more bool, err error)) (isOver bool, err error) {
 	datagram, err := r.receive()
 	if err != nil {

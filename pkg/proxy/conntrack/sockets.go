@@ -21,8 +21,8 @@ type sockets struct {
 	namespace *os.File
 
 	mutex sync.Mutex
-	// idle is for the next dump; nil if there is none. To close a socket of netfilter waits until the kernel has tidied up
-	// behind the last change of nftables, some 10 ms, and no other change begins meanwhile (nf_tables' rcv_nl_event).
+	// idle is a socket for the next dump; may be nil. Closing a netfilter socket waits until the kernel has tidied up
+	// after the last change of nftables, some 10 ms, and no other change can begin meanwhile (nf_tables' rcv_nl_event).
 	idle *netlink.Conn
 	left bool
 }
@@ -36,8 +36,8 @@ func here() (*sockets, error) {
 	return &sockets{namespace: namespace}, nil
 }
 
-// open opens a socket of netfilter. Threads of a daemon are all in the same namespace. To enter it would take a privilege
-// (CAP_SYS_ADMIN) that it need not have.
+// open opens a socket of netfilter. Threads of a daemon are all in the same namespace. Entering a namespace takes a
+// privilege (CAP_SYS_ADMIN) that the daemon otherwise does not need.
 func (s *sockets) open() (*netlink.Conn, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -72,7 +72,8 @@ func (s *sockets) take() (*netlink.Conn, error) {
 	return s.open()
 }
 
-// giveBack takes a socket whose dump is over. One that the kernel may still send something is closed.
+// giveBack takes a socket whose dump is over. If the kernel may still send something to it, it is
+// closed.
 func (s *sockets) giveBack(socket *netlink.Conn, isSilent bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

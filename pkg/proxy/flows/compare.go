@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// isServed reports whether an endpoint may answer flows. When that begins, a flow may be there without translation:
-// its client has been sending since before there was a frontend.
+// isServed reports whether an endpoint may answer flows. When the first one may, there can be flows without
+// translation: their clients have been sending since before there was a frontend.
 func isServed(flows selection.Flows) bool { return len(flows.Inside)+len(flows.Outside) > 0 }
 
 // comparisons are the lists that were compared already, by where they are in memory: the frontends of a port share
@@ -25,8 +25,8 @@ func (c comparisons) includes(now, old selection.Flows) bool {
 		c.includesAll(now.Endpoints, old.Endpoints) && c.sameSources(now.Sources, old.Sources)
 }
 
-// sameSources reports whether as many clients as before may dial. To look at the flows when more of them may does no
-// harm.
+// sameSources reports whether as many clients as before may dial. Looking at the flows when more clients may dial
+// does no harm.
 func (c comparisons) sameSources(now, old []netip.Prefix) bool {
 	if len(now) == 0 || len(now) != len(old) {
 		return len(now) == 0

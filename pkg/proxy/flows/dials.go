@@ -16,12 +16,12 @@ import (
 )
 
 // When to look again. A packet that met the old rules makes its entry a moment after they changed. A connection to an
-// endpoint that left is closed when it likes.
+// endpoint that left may close at any time.
 const (
 	lookSoon  = time.Second
 	lookLater = 5 * time.Second
-	// closedRest is how many times as long as it takes to read all connections that were answered nobody reads them again:
-	// with many it is the longest look, and waits for others.
+	// closedRest is the rest after reading all answered connections, as a multiple of the time that reading them took:
+	// with many connections it is the longest look, and must not crowd out others.
 	closedRest = 49
 )
 
@@ -34,13 +34,13 @@ type Dials struct {
 	owners  *owners.Reader
 	isLocal selection.IsLocal
 	now     func() time.Time
-	// closedDue is when to read all connections that were answered. One goroutine looks.
+	// closedDue is when to read all answered connections. Only one goroutine looks.
 	closedDue time.Time
 }
 
 // Drawn is what a look did.
 type Drawn struct {
-	// Anew are connections that had not been answered, Closed such as were over.
+	// Anew are connections that had not been answered, Closed are those that were over.
 	Anew, Closed map[model.Protocol]int
 	// CutOff: there were more connections than a look reads. The next one goes on.
 	CutOff bool
@@ -51,7 +51,8 @@ func NewDials(looks *conntrack.Looks, of *owners.Reader, isLocal selection.IsLoc
 	return &Dials{looks: looks, owners: of, isLocal: isLocal, now: time.Now}
 }
 
-// Run looks after endpoints left, until ctx ends. It reports what each look did, and why some connections may be left.
+// Run looks whenever endpoints have left, until ctx ends. It reports what each look did, and why some connections may
+// be left.
 func (d *Dials) Run(ctx context.Context, report func(Drawn, error)) {
 	var until time.Time
 	next := time.NewTimer(0)
@@ -118,7 +119,7 @@ func (d *Dials) Look(ctx context.Context) (Drawn, error) {
 	return drawn, errors.Join(append(failures, d.end(ctx, &w, found, &drawn))...)
 }
 
-// addrsLeft returns at which addresses endpoints left.
+// addrsLeft returns the addresses of endpoints that left.
 func (d *Dials) addrsLeft(now time.Time) []netip.Addr {
 	var addrs []netip.Addr
 	known := map[netip.Addr]bool{}

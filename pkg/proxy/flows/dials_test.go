@@ -18,7 +18,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// recorded is a table that tells when it was read.
+// recorded is a table that records when it was read.
 type recorded struct {
 	entries map[netip.AddrPort]conntrack.Entry // by client
 	reads   []time.Time
@@ -48,7 +48,7 @@ func watching(t *testing.T, table *recorded, during func(w *town)) (reads []time
 		ctx, cancel := context.WithCancel(t.Context())
 		w := newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1")
 		<-w.reader.EndpointsLeft()
-		time.Sleep(LookFor + time.Second) // now it is known who leaves
+		time.Sleep(LookFor + time.Second) // from now on we know which endpoints leave
 		began := time.Now()
 		var running sync.WaitGroup
 		running.Go(func() {
@@ -186,7 +186,7 @@ func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Tab
 	kept += 2
 	w := newTown(nil, leaves...)
 	d := NewDials(conntrack.NewLooks(conn, nil), w.reader, isNodes)
-	d.now = func() time.Time { return time.Now().Add(LookFor - 10*time.Second) } // who left since the start is known
+	d.now = func() time.Time { return time.Now().Add(LookFor - 10*time.Second) } // by then we know which endpoints have left
 	w.reader.Snapshot().Since = time.Now().Add(-LookFor)
 	w.serve(stays...)
 	drawn, err := d.Look(t.Context())

@@ -6,9 +6,9 @@
 // if it were the first.
 //
 // TCP and SCTP end their connections themselves, and an open one is never touched. But a client that dials sends its SYN
-// again and again, for two minutes, to the endpoint that the first one was sent to. If that endpoint left meanwhile, the
-// dial is drawn anew: its entry is deleted, too (Dials). So is what is left of a closed connection, which would lead a
-// client that uses its port again from the endpoints that are there.
+// again and again, for two minutes, to the endpoint that the first one was sent to. If that endpoint left meanwhile,
+// the dial is drawn anew: its entry is deleted, too (Dials). So is the remainder of a closed connection, which would
+// lead a client that reuses the port to the endpoint that left.
 //
 // It knows which entries contradict a selection.Flows, or what package owners says. It does not know why an endpoint may
 // answer.

@@ -23,15 +23,15 @@ type Pass struct {
 }
 
 // Forget ends the UDP flows of the given frontends whose endpoint may not answer them, in the families that have some.
-// Their next packet is the first of a new flow. Frontends of other protocols are passed over. Conntrack is read
-// only if there is one of UDP.
+// Their next packet is the first of a new flow. Frontends of other protocols are ignored. Conntrack is read only if
+// there is a UDP frontend.
 //
-// The rules must have changed before. A frontend that is gone comes without endpoints that may answer. A node port comes
-// with its Service's endpoints, those that just left among them: at addresses that do not serve it, their flows alone
-// end. It should come together with the frontends that have an address of their own, the node's, and the same port number:
-// they own the flows to that address, which would otherwise be judged as the node port's.
+// The rules must have changed before. A frontend that is gone is given without endpoints that may answer. A node port
+// is given with its Service's endpoints, including those that just left: at addresses that do not serve it, only their
+// flows end. Give it together with the frontends that have the same port number at an address of the node: they own the
+// flows to that address, which would otherwise be judged as the node port's.
 //
-// After an error some flows may be left. Calling again with the same flows ends them, and does no harm to those that
+// After an error some flows may be left. Calling again with the same flows ends them, and does not harm flows that
 // began meanwhile.
 func Forget(
 	ctx context.Context, table conntrack.Table, isLocal selection.IsLocal, flows []selection.Flows, scope selection.Scope,
@@ -96,8 +96,8 @@ func askedOnce(isLocal selection.IsLocal) selection.IsLocal {
 	}
 }
 
-// deleteAll deletes entries and notes those that were there. An entry that the kernel will not let go, because a
-// flowtable forwards the flow (EBUSY, IPS_OFFLOAD), keeps no other from being deleted; any other error ends the work.
+// deleteAll deletes entries and notes those that were there. An entry that the kernel keeps because a flowtable
+// forwards the flow (EBUSY, IPS_OFFLOAD) is skipped; any other error ends the work.
 func deleteAll(ctx context.Context, table conntrack.Table, entries []conntrack.Entry, deleted func(*conntrack.Entry)) error {
 	var busy []error
 	for i := range entries {

@@ -162,8 +162,8 @@ func TestALookIsReportedByFamily(t *testing.T) {
 	}
 }
 
-// TestAKernelThatDoesNotAnswerEndsNothing: the flow stays that it was asked about, and those whose fate does not depend
-// on it end. It is asked once.
+// TestAKernelThatDoesNotAnswerEndsNothing: the flow that it was asked about stays, and flows whose fate does not depend
+// on the answer end. It is asked once.
 func TestAKernelThatDoesNotAnswerEndsNothing(t *testing.T) {
 	table, asked := staleTable(), 0
 	for _, client := range []string{"203.0.113.7:1", "203.0.113.8:1"} {

@@ -32,8 +32,8 @@ const (
 // Goes reports whether an entry is deleted for the reason.
 func (r Reason) Goes() bool { return r == DialledInVain || r == ClosedBehind }
 
-// LookFor is for how long dials are looked at after an endpoint left: as long as a client of Linux goes on dialling, and no
-// shorter than a closed connection of TCP is remembered.
+// LookFor is how long dials are looked at after an endpoint left: as long as a Linux client goes on dialling, and at
+// least as long as a closed TCP connection is remembered.
 const LookFor = 127 * time.Second
 
 // world is what entries are judged by.
@@ -44,11 +44,11 @@ type world struct {
 	isLocal selection.IsLocal
 }
 
-// isUnsure reports whether nobody knows yet who left.
+// isUnsure reports whether we do not know yet which endpoints left.
 func (w *world) isUnsure() bool { return w.now.Sub(w.owners.Since) < LookFor }
 
-// judge decides about an entry. It deletes none that was answered and is not closed. The next packet of a client whose entry
-// is deleted meets the rules as if it were the first.
+// judge decides about an entry. An entry that was answered and is not closed always stays. The next packet of a client
+// whose entry is deleted meets the rules as if it were the first.
 func (w *world) judge(e *conntrack.Entry) (Reason, error) {
 	if reason := w.glance(e); !reason.Goes() {
 		return reason, nil
@@ -65,7 +65,7 @@ func (w *world) judge(e *conntrack.Entry) (Reason, error) {
 	return w.glance(e), nil
 }
 
-// glance decides without asking who owns the frontend: an entry that goes by that may still have an endpoint that answers it.
+// glance decides without asking who owns the frontend: if it says that an entry goes, the endpoint may still answer it.
 func (w *world) glance(e *conntrack.Entry) Reason {
 	isAnswered := e.Status&conntrack.SeenReply != 0
 	switch {
@@ -103,7 +103,7 @@ type question struct {
 	filter conntrack.Filter
 	// atMost is how many entries are read. There may be any number: whoever dials an address that is silent makes one.
 	atMost int
-	// ofAll: all that was answered is read, for what of it is closed.
+	// ofAll: everything that was answered is read, to find closed connections.
 	ofAll bool
 }
 
@@ -119,9 +119,9 @@ const (
 	translated = conntrack.DestinationNAT
 )
 
-// questions returns what is asked after endpoints left at some addresses. For a few addresses of IPv4 the kernel finds all
-// that leads there; else it finds what nobody has answered, and if closed ones are due, what has been answered is read as far
-// as it goes. While nobody knows who left, that is not read.
+// questions returns what is asked after endpoints left at some addresses. For a few IPv4 addresses the kernel finds all
+// entries that lead there; else it finds the unanswered ones and, if closed ones are due, the answered ones are read up
+// to a limit. Those are not read as long as we do not know which endpoints left.
 func questions(addrs []netip.Addr, isUnsure, isClosedDue bool) []question {
 	if isUnsure {
 		return []question{{filter: conntrack.Filter{Status: translated, Mask: answered}, atMost: unansweredAtMost}}

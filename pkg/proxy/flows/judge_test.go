@@ -156,7 +156,7 @@ func TestWhichConnectionsGo(t *testing.T) {
 			if got, err := w.world(later).judge(&test.entry); got != want || err != nil {
 				t.Errorf("%s, %v; want %s", got, err, want)
 			}
-			// Right after the start nobody knows who left.
+			// Right after the start we do not know which endpoints left.
 			if want = test.want; want == HasNotLeft {
 				want = DialledInVain
 			}

@@ -41,7 +41,7 @@ func TestAFlowOfAServiceWithoutEndpointsIsRefusedAtItsNextPacket(t *testing.T) {
 		g.rules(g.natRule(g.service, servicePort, g.a))
 		client := g.dial("udp", g.service, servicePort)
 		client.wantAnswer(g.a.String(), "at first")
-		g.rules("ADDR " + g.service.String() + " drop") // a local sender learns of it
+		g.rules("ADDR " + g.service.String() + " drop") // a local sender gets an error
 
 		g.forget(1, g.flows(g.service, servicePort))
 		client.wantAnswer("operation not permitted", "after the last endpoint left")

@@ -9,35 +9,35 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Noter is conntrack's memory of who talks to whom. A flow keeps its endpoint whatever the tables say later. TCP and
-// SCTP notice by themselves that an endpoint is gone; a UDP client would send to an endpoint that is gone for as long
-// as it goes on.
+// Noter takes flows to be checked against conntrack, where a flow keeps its endpoint whatever the tables say later.
+// TCP and SCTP notice by themselves that an endpoint is gone; a UDP client would go on sending to it forever.
 type Noter interface {
-	// Note has the flows to UDP frontends looked at: soon those end that no endpoint may go on answering. It returns at
-	// once, for to look takes longer than a sync. What it gets for a frontend takes the place of what it got before, but
-	// for who was an endpoint then (see selection.Flows.After).
+	// Note has the flows to UDP frontends looked at: those whose endpoint may no longer answer end soon. It returns at
+	// once, because looking takes longer than a sync. What it gets for a frontend replaces what it got before, except
+	// for the former endpoints (see selection.Flows.After).
 	Note(flows []selection.Flows, scope selection.Scope)
 }
 
 // Reader says which endpoints may answer the flows to each UDP frontend, and has flows looked at when some may not any
 // more. It is a reader of the proxy's decisions.
 type Reader struct {
-	// Unrecalled is called after the first sync if flows may be left to frontends that an earlier proxy served and this one
-	// does not. It may be nil.
+	// Unrecalled is called after the first sync if there may still be flows to frontends that an earlier proxy served and
+	// this one does not. It may be nil.
 	Unrecalled func(error)
 
 	noter   Noter
 	inForce map[model.ObjectName][]selection.Flows
-	// left are the frontends that Services have let go, or that changed, since the last Synced; came are those in force now.
+	// left are the frontends that Services have lost, or that changed, since the last Synced; came are those in force now.
 	left map[model.Frontend]selection.Flows
 	came map[model.Frontend]owned
 	// changed are the frontends whose flows have to be looked at.
 	changed map[model.Frontend]selection.Flows
-	// known: all endpoints of node ports since the last look are. At the start an earlier proxy may have had others.
+	// known: all endpoints that node ports had since the last look are known. At the start an earlier proxy may have
+	// had others.
 	known bool
 	// nodePorts are the addresses on which the node ports were served when their flows were looked at last.
 	nodePorts []netip.Addr
-	// unrecalled is why nothing, or not all, is known of what an earlier proxy served.
+	// unrecalled is why we know nothing, or not everything, about what an earlier proxy served.
 	unrecalled error
 }
 
@@ -134,7 +134,8 @@ func (r *Reader) settle() {
 	r.came, r.left = map[model.Frontend]owned{}, map[model.Frontend]selection.Flows{}
 }
 
-// look has the flows to a frontend looked at. Who was an endpoint when that was asked for before is not forgotten.
+// look has the flows to a frontend looked at. Former endpoints from an earlier request for the same frontend are
+// kept.
 func (r *Reader) look(flows selection.Flows) {
 	r.changed[flows.Frontend] = flows.After(r.changed[flows.Frontend])
 }
@@ -173,8 +174,9 @@ func (r *Reader) Synced(sync selection.Sync) {
 	r.noter.Note(changed, sync.Scope)
 }
 
-// noteAll has all flows looked at: nothing is known of what happened to them. Who the endpoints of a node port were is
-// known all the same, but at the start: a flow that another program led elsewhere must not end because tables are repaired.
+// noteAll has all flows looked at, because anything may have happened to them. The former endpoints of a node port are
+// known nevertheless, except at the start: a flow that another program led elsewhere must not end because tables are
+// repaired.
 func (r *Reader) noteAll() {
 	r.note(func(model.Frontend) bool { return true })
 	if r.known {

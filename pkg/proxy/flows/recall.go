@@ -16,7 +16,7 @@ import (
 type elements = func(context.Context, model.Family, ruleset.Set) ([]ruleset.Element, error)
 
 // Recall notes, before the first sync, the UDP frontends that an earlier proxy left in the kernel, and who answered its
-// node ports: their Services may have been deleted meanwhile. Found are the tables that are there. A sync does not depend
+// node ports: their Services may have been deleted meanwhile. Found are the tables that exist. A sync does not depend
 // on it.
 func (r *Reader) Recall(ctx context.Context, found map[model.Family]ruleset.Objects, read elements) {
 	var failures []error

@@ -23,8 +23,8 @@ const (
 	lastPass = 5 * time.Second
 )
 
-// Reconciler ends flows beside the work of changing the rules: to read a large table takes longer than many changes. The
-// table that it reads makes it wait, so that whoever changes a Service of UDP over and over keeps no processor busy.
+// Reconciler ends flows in parallel with changes of the rules: reading a large table takes longer than many changes.
+// The table that it reads makes it wait, so changing a UDP Service over and over keeps no processor busy.
 type Reconciler struct {
 	forget forget
 	await  func(context.Context)
@@ -49,9 +49,9 @@ func newReconciler(forget forget, await func(context.Context)) *Reconciler {
 	return &Reconciler{forget: forget, await: await, pending: map[model.Frontend]selection.Flows{}, noted: wake.NewSignal()}
 }
 
-// Note has the flows to some frontends looked at: at once, or when the pass that is going on is over. What is noted of a
-// frontend takes the place of what was noted before, but for who was an endpoint then. It returns at once and keeps the
-// slices, which must not be changed.
+// Note has the flows to some frontends looked at: at once, or when the pass that is going on is over. What is noted for
+// a frontend replaces what was noted before, except for the former endpoints. It returns at once and keeps the slices,
+// which must not be changed.
 func (r *Reconciler) Note(flows []selection.Flows, scope selection.Scope) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -69,9 +69,9 @@ func (r *Reconciler) wake() {
 	}
 }
 
-// Run looks at what is noted until ctx ends, and once more then. It reports each pass, by the families that were
-// looked at, and why some flows may be left: those are looked at again a second later. What is noted during a pass waits
-// for its end, and is looked at together.
+// Run looks at what is noted until ctx ends, and then once more. It reports each pass, by the families that were looked
+// at, and why some flows may be left: those are looked at again a second later. What is noted during a pass waits for
+// its end, and shares the next pass.
 func (r *Reconciler) Run(ctx context.Context, report func(passes map[model.Family]Pass, err error)) {
 	for r.awaitWork(ctx) {
 		if r.pass(ctx, report) {

@@ -11,11 +11,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// flow is what of a conntrack entry decides whether it stays.
+// flow is the part of a conntrack entry that decides whether it stays.
 type flow struct {
 	client   netip.Addr     // the sender of the first packet
 	dialled  netip.AddrPort // where to, before any translation
-	answerer netip.AddrPort // whose answers belong to the flow: the endpoint, or the dialled itself if nothing was translated
+	answerer netip.AddrPort // whose answers belong to the flow: the endpoint, or the dialled address if nothing was translated
 	inZone   bool           // it is in a conntrack zone other than the default one
 }
 
@@ -70,9 +70,9 @@ func (v verdicts) isStale(f flow) (bool, error) {
 }
 
 // contradictsNodePort is contradicts for a flow to the number of a node port. Only at an address that serves node ports
-// it must be the Service's. Anywhere else a flow is the Service's if it was translated, and one of the Service's
-// endpoints answers: then the address served node ports earlier, or another proxy served them there. And another
-// program may have translated it at any address, as long as who answers it never was an endpoint.
+// must it belong to the Service. Anywhere else a flow belongs to the Service if it was translated and one of the
+// Service's endpoints answers: then the address served node ports earlier, or another proxy served them there. At any
+// address another program may have translated the flow, if its answerer never was an endpoint.
 func (v verdicts) contradictsNodePort(nodePort *permission, f flow) (bool, error) {
 	isOfEndpoint := nodePort.known.contains(f.answerer)
 	if f.isTranslated() && !isOfEndpoint && !nodePort.isIncomplete {
@@ -94,14 +94,14 @@ func (v verdicts) contradicts(permission *permission, f flow) (bool, error) {
 	if err != nil || permitted {
 		return false, err
 	}
-	// Nothing translated it? If endpoints serve the frontend, it began before they did, and its packets vanish. If none do,
-	// it is not ours: the Service is gone, and perhaps a process of this machine answers. A zone belongs to another
-	// program: OVS keeps entries in its own that are never translated there.
+	// What if nothing translated it? If endpoints serve the frontend, the flow began before they did, and its packets
+	// vanish. If none do, it is not ours: the Service is gone, and perhaps a process of this machine answers. A zone
+	// belongs to another program: OVS keeps entries in its own that are never translated there.
 	return f.isTranslated() || !f.inZone && (!permission.inside.isEmpty() || !permission.outside.isEmpty()), nil
 }
 
-// permits reports whether a flow's client may dial, and its endpoint answer. Where the client is, is asked only if that
-// makes a difference.
+// permits reports whether a flow's client may dial, and its endpoint may answer. It looks up where the client is only
+// if that makes a difference.
 func (v verdicts) permits(permission *permission, f flow) (bool, error) {
 	if !permission.sources.contain(f.client) {
 		return false, nil
@@ -134,8 +134,8 @@ type permission struct {
 // endpoints are those of one list or several: a frontend that moved from one Service to another has those of both.
 type endpoints []*endpointSet
 
-// endpointSet is a set that is built when it is first asked. Most frontends have no flow on a node, while those that
-// have may have a hundred thousand, to a thousand endpoints.
+// endpointSet is a set that is built when it is first asked. Most frontends have no flow on a node, but some may
+// have a hundred thousand flows to a thousand endpoints.
 type endpointSet struct {
 	list []netip.AddrPort
 	set  map[netip.AddrPort]bool

@@ -78,7 +78,7 @@ func checkStale(t *testing.T, cases map[string]staleCase) {
 	t.Helper()
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
-			// Neither order of the flows nor how often one is given may matter.
+			// Neither the order of the flows nor repetitions may matter.
 			backwards := slices.Clone(c.flows)
 			slices.Reverse(backwards)
 			for _, flows := range [][]selection.Flows{c.flows, backwards, slices.Concat(c.flows, c.flows)} {
@@ -176,7 +176,7 @@ func TestAFlowThatNothingTranslatedIsStaleOnceThereAreEndpoints(t *testing.T) {
 }
 
 // nodePortOf returns flows for the node port 30053 of IPv4, which the first endpoints may answer. The second ones are
-// endpoints too that may not, or were.
+// endpoints that may not answer, or former ones.
 func nodePortOf(serving, others permitted) selection.Flows {
 	flows := frontend("0.0.0.0:30053", serving...)
 	flows.Endpoints = slices.Concat(serving, others)
@@ -244,7 +244,7 @@ func TestAFlowToAnAddressThatServesNodePortsNoMoreEnds(t *testing.T) {
 	})
 }
 
-// A port forwarding with the number of a node port is none of ours, as long as no endpoint of the Service answers.
+// A port forwarding with the number of a node port is not ours, as long as no endpoint of the Service answers.
 func TestWhatAnotherProgramTranslatedStays(t *testing.T) {
 	complete, uncertain := nodePortOf(permitted{endpointA}, permitted{endpointB}), incomplete(nodePortOf(permitted{endpointA}, nil))
 	gone := nodePortOf(nil, permitted{endpointA})
@@ -254,7 +254,7 @@ func TestWhatAnotherProgramTranslatedStays(t *testing.T) {
 			cases[name+", the Service serves: "+dialled] = staleCase{list(complete), scope, flowOf(host, dialled, foreign), false}
 			cases[name+", the Service is gone: "+dialled] = staleCase{list(gone), scope, flowOf(host, dialled, foreign), false}
 		}
-		// After a start, nobody knows who else was an endpoint. What is dialled where node ports are served is the Service's.
+		// After a start we do not know the former endpoints. Flows to addresses that serve node ports belong to the Service.
 		cases[name+", after a start, served"] = staleCase{list(uncertain), scope, flowOf(host, served, foreign), true}
 		cases[name+", after a start, no address of ours"] = staleCase{list(uncertain), scope, flowOf(host, "203.0.113.1:30053", foreign), false}
 		checkStale(t, cases)
@@ -278,8 +278,8 @@ func TestTheKernelSaysWhetherAClientIsTheNode(t *testing.T) {
 	})
 }
 
-// TestTheKernelIsAskedOnlyWhereItMatters: about no client whose endpoint may answer anyway, and about no address of a
-// flow that cannot be the Service's.
+// TestTheKernelIsAskedOnlyWhereItMatters: not about clients whose endpoint may answer anyway, and not about addresses
+// of flows that cannot be the Service's.
 func TestTheKernelIsAskedOnlyWhereItMatters(t *testing.T) {
 	of := list(nodePortOf(permitted{endpointA}, nil), frontend("10.96.0.10:53", endpointA),
 		split("203.0.113.1:53", permitted{endpointA, endpointB}, permitted{endpointA}))

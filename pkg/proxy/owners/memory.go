@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// memory keeps for a while what left. One goroutine notes and forgets; any may ask.
+// memory keeps what left for a while. One goroutine notes and forgets; any goroutine may ask.
 type memory[K comparable, V any] struct {
 	keep   time.Duration
 	values sync.Map // of K to noted[V]
@@ -19,7 +19,7 @@ type noted[V any] struct {
 	at    time.Time
 }
 
-// note is that a key was noted: one has as many as it was noted.
+// note records that a key was noted; a key that is noted again gets another one.
 type note[K comparable] struct {
 	key K
 	at  time.Time

@@ -15,7 +15,8 @@ import (
 // Locality is where an endpoint is, seen from this node.
 type Locality uint8
 
-// The localities. Unknown is what has neither a node nor a zone, or has another node while this one has no zone.
+// The localities. Unknown is an endpoint that has neither a node nor a zone, or one on another node while this
+// node has no zone.
 const (
 	Unknown Locality = iota
 	SameNode
@@ -40,11 +41,11 @@ type Place struct {
 	Zone, OwnZone string
 }
 
-// Origin is whose a connection is: that of a Service, to an endpoint at a place. Many connections share one; it never
-// changes.
+// Origin says which Service a connection belongs to, and at which place its endpoint is. Many connections share one;
+// it never changes.
 type Origin struct {
 	Service model.ObjectName
-	// Reserved: the Service has a place among those that are named.
+	// Reserved: a place among the named Services is reserved for this one.
 	Reserved bool
 	Place    Place
 }
@@ -107,8 +108,8 @@ func placeOf(decision *selection.Decision, endpoint *model.PortEndpoint) Place {
 	return place
 }
 
-// Of returns whose a connection is; nil if our tables did not translate it. Frontends and endpoints that left are remembered
-// for ten minutes. The reader must have been asked for places.
+// Of returns the origin of a connection; nil if our tables did not translate it. Frontends and endpoints that left are
+// remembered for ten minutes. The reader must have been asked for places.
 //
 // A node port has a number and no address, and other programs may translate the same number at any address. So a connection
 // to it is ours only if it goes to an endpoint of its Service.

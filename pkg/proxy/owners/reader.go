@@ -31,8 +31,8 @@ type Reader struct {
 	left    memory[Endpoint, struct{}]
 	leaving map[Endpoint]bool
 	changed wake.Signal
-	// lost are frontends that their Service lost, departed the endpoints that a Service has no more. Without places nobody
-	// asks for them.
+	// lost are frontends that their Service lost, departed are the endpoints that a Service no longer has. Both stay empty
+	// without places.
 	lost     memory[model.Frontend, *Frontend]
 	departed memory[departure, *Origin]
 }
@@ -41,15 +41,15 @@ type Reader struct {
 type Options struct {
 	// Places: where endpoints are, and were.
 	Places bool
-	// Keep is for how long it is known that an endpoint left.
+	// Keep is how long a departed endpoint is remembered.
 	Keep time.Duration
 }
 
-// rememberOrigins is for how long it is known whose a frontend was, and where an endpoint was, after they left: a connection
-// of TCP ends two minutes after its last packet.
+// rememberOrigins is how long the owner of a frontend that left, and the place of an endpoint that left, are
+// remembered: a TCP connection ends two minutes after its last packet.
 const rememberOrigins = 10 * time.Minute
 
-// Endpoint is an endpoint of a protocol, whosever it is.
+// Endpoint is an endpoint of a protocol, whichever Service it belongs to.
 type Endpoint struct {
 	Protocol model.Protocol
 	Addr     netip.AddrPort
@@ -61,7 +61,7 @@ type departure struct {
 	Endpoint
 }
 
-// change is a frontend that a Service has, or has no more.
+// change is a frontend that a Service gained or lost.
 type change struct {
 	*Frontend
 	isGone bool
@@ -89,16 +89,17 @@ func (r *Reader) Has(service model.ObjectName) bool {
 	return has
 }
 
-// EndpointsLeft holds a signal after endpoints left, from the moment on at which the snapshot says so.
+// EndpointsLeft holds a signal after endpoints left, as soon as the snapshot says so.
 func (r *Reader) EndpointsLeft() <-chan struct{} { return r.changed }
 
-// Left reports whether an endpoint left, so that some frontend may not use it any more. Others may, or the same again.
+// Left reports whether an endpoint left, so that some frontend may no longer use it. Other frontends may still use it,
+// or the same one again.
 func (r *Reader) Left(endpoint Endpoint) bool {
 	_, hasLeft := r.left.get(endpoint)
 	return hasLeft
 }
 
-// EachLeft gives the endpoints that left since a time, until each returns false.
+// EachLeft passes the endpoints that left since a time to each, until each returns false.
 func (r *Reader) EachLeft(since time.Time, each func(Endpoint) bool) {
 	r.left.values.Range(func(key, value any) bool {
 		return value.(noted[struct{}]).at.Before(since) || each(key.(Endpoint))
@@ -239,7 +240,8 @@ func (r *Reader) remember(next *Snapshot, now time.Time) {
 	r.departed.forget(now)
 }
 
-// apply makes changes of a snapshot that nobody knows yet. A part that it shares with another one is copied once.
+// apply makes changes to a snapshot that is not published yet. A part that it shares with another one is copied
+// once.
 func apply(next *Snapshot, changes []change) {
 	var copied [shards]bool
 	for _, change := range changes {
@@ -260,7 +262,7 @@ func apply(next *Snapshot, changes []change) {
 	}
 }
 
-// leave notes which endpoints may answer some clients of some frontends no more.
+// leave notes which endpoints may no longer answer some clients of some frontends.
 func (r *Reader) leave(before, now []Frontend) {
 	stays := make(map[model.Frontend]*Frontend, len(now))
 	for i := range now {
@@ -283,7 +285,7 @@ func (r *Reader) leave(before, now []Frontend) {
 	}
 }
 
-// depart notes where the endpoints were that a port has no more.
+// depart notes the places of the endpoints that a port no longer has.
 func (r *Reader) depart(old, now *Port) {
 	if old == now || !r.options.Places {
 		return

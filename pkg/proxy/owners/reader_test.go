@@ -175,7 +175,7 @@ func TestWhichEndpointsLeft(t *testing.T) {
 			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
 			w.accept("web")
 			w.synced()
-			<-w.reader.EndpointsLeft() // nobody knows who left before
+			<-w.reader.EndpointsLeft() // what left before is unknown
 			test.change(w)
 			if name != "it loses its frontend" {
 				w.accept("web")
@@ -272,7 +272,8 @@ func TestTooManyThatLeaveMakeItUnsureWhoLeft(t *testing.T) {
 	})
 }
 
-// TestMemory is a bound, of 10,000 Services of ten endpoints as in pkg/README.md, a tenth of which is measured.
+// TestMemory checks the bound of pkg/README.md for 10,000 Services of ten endpoints. It measures a tenth of
+// them.
 func TestMemory(t *testing.T) {
 	for name, bound := range map[bool]uint64{false: 10 << 20, true: 16 << 20} {
 		used := 10 * memoryOf(t, Options{Places: name})
@@ -318,7 +319,7 @@ func (w *world) acceptLarge(services int) {
 	w.synced()
 }
 
-// BenchmarkOneChange is what a sync costs beside all that is there.
+// BenchmarkOneChange measures what a sync of one change costs when there is much else.
 func BenchmarkOneChange(b *testing.B) {
 	w := newWorld(b, Options{Keep: time.Minute})
 	large(w, 10_000)

@@ -14,8 +14,8 @@ import (
 
 // Snapshot is what was in force after one sync. It never changes.
 type Snapshot struct {
-	// Since is from when on it is known whose endpoints left: the end of the first sync, or of one after which there were
-	// too many.
+	// Since is the time from which on departed endpoints are known: the end of the first sync, or of one after which too
+	// many had left.
 	Since time.Time
 	// Scope is what addresses mean to the tables.
 	Scope selection.Scope
@@ -52,7 +52,7 @@ type Port struct {
 }
 
 // Owner returns the frontend that was dialled. One with an address of its own comes before a node port, as in the tables.
-// Whether the address serves node ports at all is not asked.
+// It does not check that the address serves node ports.
 func (s *Snapshot) Owner(protocol model.Protocol, dialled netip.AddrPort) *Frontend {
 	exact := model.Frontend{Addr: dialled.Addr(), Protocol: protocol, Port: dialled.Port()}
 	if found := s.frontend(exact); found != nil {
@@ -80,8 +80,8 @@ func (s *Snapshot) Len() int {
 	return n
 }
 
-// MayAnswer reports whether an endpoint may answer a client that dialled the frontend. Where the client is, is asked only
-// if that makes a difference; after an error, and where it is uncertain, it may.
+// MayAnswer reports whether an endpoint may answer a client that dialled the frontend. It looks up where the client is
+// only if that makes a difference; after an error, and where that is uncertain, it reports true.
 func (f *Frontend) MayAnswer(endpoint netip.AddrPort, client netip.Addr, scope selection.Scope, isLocal selection.IsLocal) (bool, error) {
 	inside, outside := contains(f.inside(), endpoint), contains(f.outside(), endpoint)
 	if inside == outside {

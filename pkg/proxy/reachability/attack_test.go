@@ -68,7 +68,7 @@ func TestAnHourOfFlapping(t *testing.T) {
 	t.Log(changes, "verdicts")
 }
 
-// TestAClockThatJumpsJudgesNobody: a death behind the jumps is found all the same.
+// TestAClockThatJumpsJudgesNobody: a death after the jumps is still found.
 func TestAClockThatJumpsJudgesNobody(t *testing.T) {
 	w := newWorld(t, 4, reachability.Without{})
 	w.honest(10)
@@ -92,7 +92,8 @@ func TestAClockThatJumpsJudgesNobody(t *testing.T) {
 	}
 }
 
-// tenant has ever new clients dial endpoints of its own that never answer, under the names of all nodes and of none.
+// tenant keeps having new clients dial endpoints of its own that never answer. Its EndpointSlices name all nodes,
+// and one that does not exist.
 func (w *world) tenant(every time.Duration, from int) {
 	for i, node := range w.nodes {
 		l := w.dial(node, fmt.Sprintf("10.9.%d.%d", from>>8&255, from&255), 1)
@@ -133,7 +134,7 @@ func TestATenantWhoMeansHarm(t *testing.T) {
 	}
 }
 
-// TestWhatStandsBetween: machines that answer in place of a node, and ways that are not the same there and back.
+// TestWhatStandsBetween: machines that answer in place of a node, and asymmetric routes.
 func TestWhatStandsBetween(t *testing.T) {
 	for name, prepare := range map[string]func(w *world){
 		"a gateway that resets dials at the nodes behind it": func(w *world) {

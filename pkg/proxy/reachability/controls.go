@@ -8,11 +8,11 @@ import (
 
 // controls are dials at nodes that nobody suspects, and at API servers if there are too few nodes.
 type controls struct {
-	last map[string]time.Time // when who answered was dialled; an API server by its address
+	last map[string]time.Time // when those who answered were dialled; an API server by its address
 	back []time.Time          // when nodes that are out were dialled within the last second
 }
 
-// heard takes in what a control came to.
+// heard takes in the result of a control.
 func (c *controls) heard(what errand, kind Kind) {
 	if kind == NoAnswer {
 		return
@@ -25,7 +25,8 @@ func (c *controls) heard(what errand, kind Kind) {
 	}
 }
 
-// answered reports whether anybody but a node has answered a dial that was made at a time or later.
+// answered reports whether anybody except a given node has answered a dial that was made at a time
+// or later.
 func (c *controls) answered(name string, since time.Time) bool {
 	for other, made := range c.last {
 		if other != name && !made.Before(since) {
@@ -58,8 +59,9 @@ func (j *Judge) reconnect() {
 	}
 }
 
-// dialControls dials others than those who are dialled as suspects: of other zones first, and of those the ones that
-// answered last. Those that were dialled for the same trials and gave no answer yet come last: they may be dead, too.
+// dialControls dials nodes that are not dialled as suspects: those of other zones first, and among them those that
+// answered last. Nodes that were dialled for the same trials and have not answered yet come last: they may be dead,
+// too.
 func (j *Judge) dialControls(now time.Time, within time.Duration, suspects []*node) {
 	if j.rules.controls == 0 {
 		return

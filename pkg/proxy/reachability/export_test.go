@@ -16,5 +16,5 @@ func NewJudgeWithout(own string, without Without) *Judge {
 	return newJudge(own, r)
 }
 
-// Remembered is how many pairs are remembered that cried wolf.
+// Remembered is how many pairs that cried wolf are remembered.
 func (j *Judge) Remembered() int { return len(j.wolves.recent) + len(j.wolves.earlier) }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Judge knows all other nodes, and decides which of them do not answer this one. What it is told it takes in; what is to
-// be done about it, Step says.
+// Judge knows all other nodes, and decides which of them do not answer this one. Its other methods take in what
+// happened; Step says what to do about it.
 type Judge struct {
 	own      string
 	rules    rules
@@ -48,7 +48,7 @@ type suspects struct {
 // Orders are what is to be done, and what was decided.
 type Orders struct {
 	Dials []Dial
-	// Ask is for the connections to the endpoints of nodes that have answers: see Flows.
+	// Ask names nodes. The answered connections to their endpoints are to be reported: see Flows.
 	Ask []string
 	// Out do not answer any more, and Back do again.
 	Out  []string
@@ -65,7 +65,7 @@ type Orders struct {
 type Return struct {
 	Node  string
 	Since time.Time // it did not answer
-	// Gone: nothing leads there any more, or its address is another one. Nobody knows whether it answers.
+	// Gone: nothing leads there any more, or its address changed. Whether it answers is unknown.
 	Gone bool
 }
 
@@ -88,8 +88,8 @@ func newJudge(own string, r rules) *Judge {
 	return j
 }
 
-// Place takes in which nodes have endpoints and an address at which they are dialled, and where API servers are. A node
-// that is new, or whose address is, has never answered.
+// Place takes in which nodes have endpoints and an address at which they are dialled, and where API servers are. A new
+// node, or one with a new address, counts as one that never answered.
 func (j *Judge) Place(now time.Time, places map[string]Place, servers []netip.AddrPort) {
 	j.servers = servers
 	for name, n := range j.nodes {
@@ -145,7 +145,7 @@ func (j *Judge) Looked(now time.Time, flows []Flow) {
 	}
 }
 
-// Answered takes in what a dial came to, and how long that took. Each dial has to be heard of.
+// Answered takes in the result of a dial, and how long it took. Every dial must get a result.
 func (j *Judge) Answered(now time.Time, id uint64, kind Kind, took time.Duration) {
 	what, known := j.pending[id]
 	if !known {
@@ -184,7 +184,7 @@ func (j *Judge) Answered(now time.Time, id uint64, kind Kind, took time.Duration
 	}
 }
 
-// notDialled takes in that a dial was not made. A trial without one of its dials is none.
+// notDialled takes in that a dial was not made. A trial that lacks one of its dials is void.
 func (j *Judge) notDialled(now time.Time, what errand) {
 	n := j.nodes[what.node]
 	switch {
@@ -207,8 +207,8 @@ func (j *Judge) heardOf(now time.Time, n *node, kind Kind, took time.Duration) {
 	n.learn(now, kind, took)
 }
 
-// Flows takes in the connections with answers to the endpoints of nodes that were asked for. A node of which nothing is
-// said has none; not told, because they could not be listed, means that nothing is known, and its trial begins again.
+// Flows takes in the answered connections to the endpoints of nodes that were asked for. A node that is missing has
+// none. If told is false, the connections could not be listed, nothing is known, and the trials begin again.
 func (j *Judge) Flows(nodes []string, ids map[string][]uint32, told bool) {
 	for _, name := range nodes {
 		n := j.nodes[name]
@@ -242,8 +242,8 @@ func (j *Judge) Step(now time.Time) Orders {
 	return orders
 }
 
-// startAgain is for when the clock was set back: what was due is due in another time, and what was heard seems to be
-// heard later than it was. Trials begin again with the next look.
+// startAgain is for a clock that was set back: due times are now wrong, and answers seem to have come later than
+// they did. Trials begin again with the next look.
 func (j *Judge) startAgain(now time.Time) {
 	j.controls.last = nil
 	for _, n := range j.nodes {
@@ -262,7 +262,7 @@ func (j *Judge) startAgain(now time.Time) {
 	j.alone.next = now
 }
 
-// begin begins trials of those who are suspected by most connections, as far as there is room.
+// begin begins trials of the nodes with most suspicious connections, as far as there is room.
 func (j *Judge) begin(now time.Time) {
 	if j.alone.since != nil || len(j.waiting) == 0 {
 		return
@@ -344,8 +344,8 @@ func (j *Judge) dial(now time.Time, addr netip.AddrPort, within time.Duration, w
 	j.told.Dials = append(j.told.Dials, Dial{j.lastDial, addr, within})
 }
 
-// dialSuspects dials the nodes under trial. From the second dial on others are dialled before, so that whatever cuts this
-// node off for a moment cuts it off from both.
+// dialSuspects dials the nodes under trial. From the second dial on, others are dialled just before, so that a short
+// interruption affects both.
 func (j *Judge) dialSuspects(now time.Time, active []*node) {
 	var due []*node
 	var within time.Duration
@@ -425,7 +425,7 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// next is when something is due without anybody's word.
+// next is when something is due even if nothing is reported.
 func (j *Judge) next(now time.Time) time.Time {
 	next := now.Add(idle)
 	if len(j.nodes) > 0 {

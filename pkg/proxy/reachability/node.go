@@ -12,7 +12,7 @@ type Place struct {
 	Zone string
 }
 
-// Kind is what a dial came to.
+// Kind is the result of a dial.
 type Kind uint8
 
 // The kinds. An error at once is no answer either.
@@ -27,19 +27,19 @@ const (
 type node struct {
 	name  string
 	place Place
-	// usual is how it answers, and took how long that took; NoAnswer if it never did.
+	// usual is how it answers, NoAnswer if it never did; took is how long that took.
 	usual    Kind
 	took     time.Duration
 	answered time.Time // when it did last
 	learnAt  time.Time
-	tries    int // to learn that had no answer, in a row
+	tries    int // dials to learn how it answers that failed, in a row
 	trial    *trial
 	out      *outage
 	falls    int
 	fell     time.Time // when it was last judged, or came back
 }
 
-// outage is what a node that does not answer has to do to come back.
+// outage says what a node that does not answer has to do to come back.
 type outage struct {
 	since   time.Time
 	answers int // in a row
@@ -49,14 +49,15 @@ type outage struct {
 	reset   time.Time // when it first reset a dial though it used to accept them; zero if it did not
 }
 
-// spread is a part of a time that is this node's own, seen from another one: so they are not dialled all at once, nor by all.
+// spread is a fraction of a time that depends on the dialled node and on the dialling one: so not all nodes are dialled
+// at once, and no node is dialled by all at once.
 func spread(from, to string, over time.Duration) time.Duration {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(from + "/" + to))
 	return time.Duration(hash.Sum64() % uint64(over))
 }
 
-// firstDials is in which time so many nodes are dialled for the first time.
+// firstDials is the time within which a given number of nodes are dialled for the first time.
 func firstDials(nodes int) time.Duration {
 	return min(learnWithin, max(time.Second, time.Duration(nodes)*learnEach))
 }

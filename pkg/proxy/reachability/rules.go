@@ -4,7 +4,7 @@ import "time"
 
 // rules are the numbers. Tests switch a guard off with others.
 type rules struct {
-	// again is how much later a connection must still be unanswered.
+	// again is how much later a connection must still be unanswered to count.
 	again time.Duration
 	// window is how long a node has to answer, and shortWindow if it used to answer within soon.
 	window, shortWindow, soon time.Duration
@@ -18,14 +18,14 @@ type rules struct {
 	learned bool
 	// flows: answered connections acquit.
 	flows bool
-	// reset is how long a node that used to accept dials, and now resets them, is taken for one that is still booting.
+	// reset is how long a node that used to accept dials and now resets them counts as still booting.
 	reset time.Duration
 	// disbelief is how long a pair that cried wolf is not believed, the first time and at most.
 	disbelief, longestDisbelief time.Duration
 	// pairs are remembered.
 	pairs int
-	// calm is after how long without a fall the ones before are forgotten, and mostAnswers how many answers in a row a node
-	// needs at most that fell again and again.
+	// calm is how long a node must go without a fall until earlier falls are forgotten; mostAnswers is the most answers in
+	// a row that a node needs which falls again and again.
 	calm        time.Duration
 	mostAnswers int
 }
@@ -48,7 +48,7 @@ const (
 	learnAtOnce = 128
 	// backEvery is how often a node that is out is dialled, and backPerSecond how many of them are at most.
 	backEvery, backPerSecond = time.Second, 128
-	// idle is how long nothing has to happen before the next step.
+	// idle is the time until the next step when nothing is due.
 	idle = time.Second
 	// parts of a window: a dial at the beginning of each, until there are enough.
 	parts = 8

@@ -44,12 +44,13 @@ func (l *looks) old(now time.Time, flows []Flow) []Flow {
 	return old
 }
 
-// wolves are pairs whose connections stayed unanswered though the node of the endpoint answers: a policy denies the
-// client, the endpoint only listens, or somebody means harm. They are believed ever more rarely. Where more cry than can
-// be remembered, those are forgotten who have been silent longest, and cost dials again.
+// wolves are pairs whose connections stayed unanswered though the endpoint's node answers: a policy denies the client,
+// the endpoint only listens, or somebody means harm. They are believed less and less often. If more cry than can be
+// remembered, those that have been silent longest are forgotten, and may cost dials again.
 type wolves struct {
 	rules *rules
-	// A pair that cries is in recent. Once half of all that may be remembered are there, they become earlier.
+	// A pair that cries is put into recent. When recent holds half of the pairs that may be remembered, it
+	// becomes earlier.
 	recent, earlier map[pair]cry
 }
 

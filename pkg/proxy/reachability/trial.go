@@ -26,10 +26,11 @@ type trial struct {
 	window   time.Duration
 	accusers []pair
 	accused  map[pair]bool
-	// made dials, of which so many are known to have no answer. One answer ends the trial.
+	// made is how many dials were made, unanswered how many of them are known to have no answer. One
+	// answer ends the trial.
 	made, unanswered int
 	last             time.Time // when the last dial was made
-	// before and after are the node's connections with answers, early in the window and behind it; nil until they are told.
+	// before and after are the node's answered connections, early in the window and after it; nil until they are reported.
 	before, after []uint32
 	asked         bool // for the next of them
 }
@@ -47,7 +48,7 @@ func (t *trial) wantsDial(now time.Time, r *rules) bool {
 	return t.made < r.dials && !now.Before(t.due())
 }
 
-// rest is how long the window is from the next dial on. What makes a dial late makes the window longer.
+// rest is how long the window is from the next dial on. Whatever delays a dial prolongs the window.
 func (t *trial) rest() time.Duration { return t.window - time.Duration(t.made)*t.window/parts }
 
 // end is when the window ends, once all dials are made.
@@ -85,8 +86,8 @@ func (t *trial) told(ids []uint32) {
 	}
 }
 
-// verdict concludes a trial whose dials have failed. Others were heard since: whether any of them answered a dial that was
-// made no earlier than the last of this node's.
+// verdict concludes a trial whose dials have failed. OthersAnswered says whether others answered a dial that was made
+// no earlier than the last one to this node.
 func (t *trial) verdict(now time.Time, othersAnswered bool, r *rules) (outcome Outcome, isOver bool) {
 	switch {
 	case now.Sub(t.began) > 3*t.window || now.Before(t.began):

@@ -51,7 +51,7 @@ const (
 	maxQueryLength = 4096
 )
 
-// Outcome is what became of a query.
+// Outcome is what happened to a query.
 type Outcome string
 
 // The outcomes.
@@ -62,7 +62,7 @@ const (
 	Malformed Outcome = "malformed" // or something that is no query
 )
 
-// Result says what became of a query, and of what type it was: "A", "AAAA", "SRV" or "other".
+// Result is a query's outcome and its type: "A", "AAAA", "SRV" or "other".
 type Result struct {
 	Type    string
 	Outcome Outcome
@@ -75,17 +75,17 @@ var asked = map[dnsmessage.Type]string{dnsmessage.TypeA: "A", dnsmessage.TypeAAA
 type draft struct {
 	zone     Zone
 	header   dnsmessage.Header
-	question asking // the zero value: none that could be read
+	question asking // the zero value: no question could be read
 	edns     bool
 	badEDNS  bool // an unknown version
 	limit    int
-	// alike are addresses of SRV records' targets, of which several have one name.
+	// alike holds the addresses of SRV records' targets by name, where several share one.
 	alike map[string][]netip.Addr
 }
 
-// Answer answers a query. lookup returns the Records of a Service; nil: not ours. draw returns a number below another
-// one, by chance. There is no answer to what is too short for a header, or is an answer itself: two servers would talk
-// forever.
+// Answer answers a query. lookup returns the Records of a Service; nil: not ours. draw returns a random number below
+// its argument. A message that is too short for a header gets no answer, and neither does an answer: two servers would
+// talk forever.
 func (z Zone) Answer(
 	query []byte, transport Transport, lookup func(model.ObjectName) *Records, draw func(uint32) uint32,
 ) (answer []byte, result Result) {
@@ -182,7 +182,7 @@ func (d *draft) fail(code dnsmessage.RCode) []byte {
 	return slices.Insert(message, headerSize, d.question.raw...)
 }
 
-// empty answers that there is no such record: the name has others. The SOA says for how long (RFC 2308), if it fits.
+// empty answers that the name exists, but has no record of this type. The SOA says for how long (RFC 2308), if it fits.
 func (d *draft) empty() []byte {
 	d.header.Authoritative = true
 	answer := d.build(d.addSOA)
@@ -225,7 +225,7 @@ func (d *draft) finish(builder dnsmessage.Builder, err error) []byte {
 	}
 	message, finished := builder.Finish()
 	if err != nil || finished != nil {
-		return nil // nothing that is written here fails: names and counts were checked
+		return nil // writing cannot fail: names and counts were checked
 	}
 	return message
 }

@@ -93,7 +93,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoPlainQuery is what else may come. Names of tests are not repeated where the code says it.
+// TestWhatIsNoPlainQuery covers everything else that may arrive.
 func TestWhatIsNoPlainQuery(t *testing.T) {
 	one := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.lookup()
 	for title, test := range map[string]struct {
@@ -144,7 +144,7 @@ func TestWhatIsNoPlainQuery(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatIsMalformedIsCalledSo: with FORMERR the node's cache does not ask the cluster's DNS.
+// TestOnlyWhatIsMalformedIsCalledSo: after FORMERR the node's cache does not ask the cluster's DNS.
 func TestOnlyWhatIsMalformedIsCalledSo(t *testing.T) {
 	lookup := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.lookup()
 	label := func(size int) string { return string(rune(size)) + strings.Repeat("x", size) }
@@ -175,7 +175,8 @@ func TestOnlyWhatIsMalformedIsCalledSo(t *testing.T) {
 	}
 }
 
-// TestOnlyLettersOfASCIIHaveACase: others become such letters where text is folded, and are other names in DNS.
+// TestOnlyLettersOfASCIIHaveACase: case folding turns some other characters into such letters, but in DNS they are
+// different names.
 func TestOnlyLettersOfASCIIHaveACase(t *testing.T) {
 	records := NewRecords(world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}.decisions(), testZone)
 	lookup := func(name model.ObjectName) *Records {
@@ -202,7 +203,7 @@ func anAnswer(m *miekg.Msg) *miekg.A {
 	return &miekg.A{Hdr: header, A: []byte{1, 2, 3, 4}}
 }
 
-// TestLongAnswers fill what the client takes, and no more, from a random endpoint on.
+// TestLongAnswers: they fill the size that the client takes, beginning with a random endpoint.
 func TestLongAnswers(t *testing.T) {
 	many := func(count int, text string) (endpoints []string) {
 		for i := range count {
@@ -296,8 +297,8 @@ func TestABoundDecidesWhichAddressComesFirst(t *testing.T) {
 	}
 }
 
-// FuzzAnswer: whatever comes, the answer is no longer than the transport takes, another library can read it, it is an
-// answer, and nobody answers it.
+// FuzzAnswer: whatever arrives, the reply is no longer than the transport takes, another library can read it, it is
+// marked as an answer, and we would not answer it ourselves.
 func FuzzAnswer(f *testing.F) {
 	lookup := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a", "10.0.0.2 b name=web-2", "fd00::1 b"}}.lookup()
 	for _, name := range []string{webName, portOf, "x." + webName, ".", `a\.b.` + webName, `\000\255\226\132\170.example.`} {
@@ -354,7 +355,7 @@ func isWellFormed(query []byte) bool {
 			options++
 		}
 	}
-	counted := 0 // that library minds no record that is missing, nor the end of the question
+	counted := 0 // that library tolerates missing records, and text after the question
 	for _, at := range []int{6, 8, 10} {
 		counted += int(query[at])<<8 | int(query[at+1])
 	}

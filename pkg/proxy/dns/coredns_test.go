@@ -17,8 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
 
-// TestCoreDNSsOwnQuestions: nobody here chose them. What is ours is answered as CoreDNS' own tests want it of CoreDNS, and
-// everything else is refused. Without topology keys nothing is ours.
+// TestCoreDNSsOwnQuestions: they are independent of this project. Names that are ours are answered as CoreDNS' own
+// tests want it, and everything else is refused. Without topology keys no name is ours.
 func TestCoreDNSsOwnQuestions(t *testing.T) {
 	archive, err := txtar.ParseFile("testdata/coredns.txtar")
 	must.Succeed(t, err)

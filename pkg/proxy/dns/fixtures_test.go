@@ -21,7 +21,7 @@ var testZone = Zone{Domain: "cluster.local", TTL: 5 * time.Second}
 // endpoints serve at 8080 and 5353.
 type world struct {
 	keys []policy.Key
-	// endpoints are "ADDRESS ZONE", and what else is so: "unready", "terminating", "name=HOSTNAME".
+	// endpoints are "ADDRESS ZONE", with optional words: "unready", "terminating", "name=HOSTNAME".
 	endpoints []string
 	families  []model.Family // of the proxy; both if empty
 }
@@ -78,7 +78,7 @@ func addEndpoint(all map[model.ObjectName]*model.EndpointSlice, service model.Ob
 	slice.Endpoints, slice.Hostnames = append(slice.Endpoints, endpoint), append(slice.Hostnames, hostname)
 }
 
-// lookup knows shop/web alone.
+// lookup knows only shop/web.
 func (w world) lookup() func(model.ObjectName) *Records {
 	records := NewRecords(w.decisions(), testZone)
 	return func(name model.ObjectName) *Records {
@@ -103,7 +103,7 @@ func newQuery(t *testing.T, text string) *miekg.Msg {
 	return new(miekg.Msg).SetQuestion(name, number)
 }
 
-// ask asks with a query as another library writes it, and has that one read the answer.
+// ask sends a query that another library wrote, and has that library read the answer.
 func ask(t *testing.T, query *miekg.Msg, transport Transport, lookup func(model.ObjectName) *Records) (*miekg.Msg, int, Result) {
 	t.Helper()
 	packed, err := query.Pack()

@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// How long names may be, as text with the dot behind them, and labels (RFC 1035, 2.3.4).
+// How long names may be, as text with the final dot, and labels (RFC 1035, 2.3.4).
 const (
 	longestName  = 254
 	longestLabel = 63
@@ -21,12 +21,12 @@ type asking struct {
 	// raw is the question as it came, which answers repeat.
 	raw []byte
 	dnsmessage.Question
-	// hasDot: a label has a dot in it. Such a name is none of ours, and Question has none.
+	// hasDot: a label has a dot in it. Such a name is not ours, and Question has no name then.
 	hasDot bool
 }
 
-// readQuestion reads the question of a query, of which there must be one. It refuses only what is no name on the wire:
-// whatever bytes a label has, another server may know it.
+// readQuestion reads the question of a query, which must have exactly one. It refuses only what is not a name on the
+// wire: whatever bytes a label has, another server may know it.
 func readQuestion(query []byte) (asking, bool) {
 	if binary.BigEndian.Uint16(query[4:]) != 1 {
 		return asking{}, false
@@ -59,7 +59,7 @@ func readQuestion(query []byte) (asking, bool) {
 	return read, true
 }
 
-// lower returns a name in small letters. DNS minds the case of ASCII alone (RFC 4343): the sign for Kelvin is no k.
+// lower returns a name in small letters. DNS ignores case for ASCII only (RFC 4343): the Kelvin sign is not a k.
 func lower(name string) string {
 	if !strings.ContainsFunc(name, func(r rune) bool { return 'A' <= r && r <= 'Z' }) {
 		return name
@@ -81,8 +81,8 @@ type question struct {
 }
 
 // parseName reads a name below a domain, "svc.cluster.local." in small letters: "web.shop.svc.cluster.local." or
-// "_http._tcp.web.shop.svc.cluster.local.". No other name is one of ours; those of single endpoints are identities,
-// and none of them may be preferred.
+// "_http._tcp.web.shop.svc.cluster.local.". No other name is ours: the name of a single endpoint is an identity, where
+// there is nothing to prefer.
 func parseName(name, domain string) (question, bool) {
 	labels, isBelow := strings.CutSuffix(lower(name), "."+domain)
 	if !isBelow {
@@ -99,7 +99,7 @@ func parseName(name, domain string) (question, bool) {
 	return question{}, false
 }
 
-// find returns what there is for a question of a type. It returns false for a port that the Service does not have: the
+// find returns the records for a question of a type. It returns false for a port that the Service does not have: the
 // cluster's DNS says so.
 func (r *Records) find(asked question, typ dnsmessage.Type) (merged, bool) {
 	of := &r.own

@@ -10,12 +10,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Records are what is answered about one Service: to its own name, and to the name of each of its ports. All that costs
-// more than what is answered is done when they are made, once: an answer looks nothing up for each of its records.
+// Records are what is answered about one Service: to its own name, and to the name of each of its ports. Whatever takes
+// more work than writing an answer is done once, when they are made: an answer looks nothing up for each of its
+// records.
 type Records struct {
 	own   answers
 	ports map[portName]*answers
-	// alike are all addresses of what several endpoints are called, as where a pod with a hostname has one of each family.
+	// alike are all addresses of each name that several endpoints share, such as a pod with a hostname and an address of
+	// each family.
 	alike map[string][]netip.Addr
 }
 
@@ -28,8 +30,8 @@ type answers struct {
 	services  merged                 // SRV
 }
 
-// merged are lists of targets, one after the other. No two of all targets make the same record (RFC 2181, 5), and each
-// makes one.
+// merged are lists of targets, one after the other. Each target makes one record, and no two targets make the same (RFC
+// 2181, 5).
 type merged struct {
 	lists []targets
 	count int // of all targets
@@ -41,8 +43,8 @@ type merged struct {
 // targets are endpoints that clients are told of.
 type targets struct {
 	list []target
-	// until has for each of them how often it or one before it comes first in an answer, of the last one's number; nil:
-	// each as often as any other. It is how DNS carries a bound on the load: most clients take the first address.
+	// until holds cumulative weights: how often a target, or one before it, comes first in an answer, out of the last
+	// one's number; nil: all are equal. This is how DNS carries a bound on the load: most clients take the first address.
 	until []uint32
 }
 
@@ -52,8 +54,8 @@ type target struct {
 	hostname string
 }
 
-// NewRecords makes of the decisions about a headless Service what is answered about it in a zone: nil if no endpoint is
-// ready anywhere, or if the Service is no headless one. Then the cluster's DNS says what it says.
+// NewRecords turns the decisions about a headless Service into its records in a zone: nil if no endpoint is ready
+// anywhere, or if the Service is not headless. Then the cluster's DNS answers.
 func NewRecords(decisions []selection.Decision, zone Zone) *Records {
 	if len(decisions) == 0 || !decisions[0].Service.IsHeadless {
 		return nil
@@ -74,7 +76,7 @@ func NewRecords(decisions []selection.Decision, zone Zone) *Records {
 	return &making.records
 }
 
-// addressesOfNames returns the addresses that are told under one name, where they are several.
+// addressesOfNames returns the addresses of each name that has several.
 func addressesOfNames(decisions []selection.Decision) map[string][]netip.Addr {
 	type named struct {
 		name string
@@ -98,9 +100,9 @@ func addressesOfNames(decisions []selection.Decision) map[string][]netip.Addr {
 type making struct {
 	records Records
 	ports   []*answers // in the order of the Service's
-	// longest is how long what an endpoint is called may be, to make a name of DNS with what comes behind it.
+	// longest is how long the name of an endpoint may be, so that it still is a DNS name with the rest after it.
 	longest int
-	// hasHostnames: several endpoints may be called alike.
+	// hasHostnames: several endpoints may share a name.
 	hasHostnames bool
 	// seen are the SRV records that are made already.
 	seen map[serviceRecord]bool
@@ -109,7 +111,7 @@ type making struct {
 // serviceRecord is what an SRV record says to one name.
 type serviceRecord struct {
 	of *answers
-	// hostname is what the endpoint is called where some have hostnames. The address is another way to say it elsewhere.
+	// hostname is the endpoint's name if some endpoints have hostnames. Otherwise the address says the same.
 	hostname string
 	addr     netip.AddrPort
 }
@@ -151,7 +153,7 @@ func (m *making) port(name portName) *answers {
 	return port
 }
 
-// isNew reports whether an endpoint makes an SRV record that is no other one's of the same list.
+// isNew reports whether an endpoint makes an SRV record that is not in the list yet.
 func (m *making) isNew(of *answers, one target) bool {
 	if m.longest < longestLabel && len(one.name()) > m.longest {
 		return false
@@ -205,7 +207,7 @@ func targetsOf(decision *selection.Decision) targets {
 	return all
 }
 
-// name is what an endpoint is called below the Service: its hostname, or its address with dashes, as CoreDNS calls it
+// name is an endpoint's name below the Service: its hostname, or its address with dashes, as in CoreDNS
 // (plugin/kubernetes, endpointHostname).
 func (t target) name() string {
 	if t.hostname != "" {
@@ -228,8 +230,8 @@ func (m *merged) add(list targets) {
 	}
 }
 
-// share takes another list in place of one with the same addresses: most Services have one port, and the second list of
-// its endpoints need not be kept.
+// share replaces a list by another one with the same addresses: most Services have one port, and the second list of its
+// endpoints need not be kept.
 func (m *merged) share(list []target) {
 	if len(m.lists) == 1 && slices.EqualFunc(m.lists[0].list, list, target.isOfSameAddress) {
 		m.lists[0].list = list
@@ -238,7 +240,7 @@ func (m *merged) share(list []target) {
 
 func (t target) isOfSameAddress(other target) bool { return t.addr.Addr() == other.addr.Addr() }
 
-// only returns the targets that are wanted: the same ones, if that is all of them.
+// only returns the targets that are wanted: the same list, if that is all of them.
 func (t targets) only(isWanted func(target) bool) targets {
 	left, isWhole := targets{}, true
 	for i, one := range t.list {
@@ -270,8 +272,8 @@ func (t *targets) append(one target, of targets, i int) {
 	}
 }
 
-// first returns which of them comes first in an answer, and the rest follows in their order. draw returns a number below
-// another one, by chance.
+// first returns which target comes first in an answer; the others follow in their order. draw returns a random number
+// below its argument.
 func (t targets) first(draw func(uint32) uint32) int {
 	if len(t.list) < 2 {
 		return 0

@@ -46,7 +46,7 @@ func lookupOf(records *Records) func(model.ObjectName) *Records {
 	return func(model.ObjectName) *Records { return records }
 }
 
-// TestAnAnswerCostsWhatItSays: whatever there is beside the records that it says. What is counted is the memory that it
+// TestAnAnswerCostsWhatItSays: the cost depends only on the records in the answer. The test counts the memory that it
 // takes, and the records that are looked at.
 func TestAnAnswerCostsWhatItSays(t *testing.T) {
 	for title, test := range map[string]struct {
@@ -85,7 +85,7 @@ func TestAnAnswerCostsWhatItSays(t *testing.T) {
 	}
 }
 
-// TestNoRecordIsMadeTwice: of endpoints and ports that are alike, each target that is kept makes a record of its own.
+// TestNoRecordIsMadeTwice: even where endpoints and ports are alike, each target that is kept makes a different record.
 func TestNoRecordIsMadeTwice(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))
@@ -152,7 +152,8 @@ func fact(record miekg.RR) string {
 	return record.String()
 }
 
-// expected are the facts that decisions amount to, by the plainest way: for the Service's name, or for its port p0.
+// expected are the facts that follow from decisions, computed in the plainest way: for the Service's name, or for its
+// port p0.
 func expected(decisions []selection.Decision, typ string, ofPort bool) []string {
 	facts := map[string]bool{}
 	for _, decision := range decisions {
@@ -203,8 +204,8 @@ func TestATargetWithoutANameIsNone(t *testing.T) {
 	}
 }
 
-// BenchmarkAnswer: what an answer costs of a Service with very many ports, beside one of a small Service that says as
-// much.
+// BenchmarkAnswer: what an answer costs for a Service with very many ports, compared with one of the same length for a
+// small Service.
 func BenchmarkAnswer(b *testing.B) {
 	for title, test := range map[string]struct {
 		large, small []selection.Decision
@@ -237,7 +238,7 @@ func BenchmarkAnswer(b *testing.B) {
 	}
 }
 
-// BenchmarkRecords: what it costs to make them of what was decided, beside the decisions.
+// BenchmarkRecords: what making records costs, compared with making the decisions.
 func BenchmarkRecords(b *testing.B) {
 	for title, size := range map[string][2]int{"8192-ports-4-endpoints": {8192, 4}, "1-port-32768-endpoints": {1, 32768}} {
 		b.Run(title, func(b *testing.B) {

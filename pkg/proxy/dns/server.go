@@ -15,7 +15,7 @@ import (
 // Server answers over UDP and TCP.
 type Server struct {
 	Table *Table
-	// Answered is told what became of each query, by many goroutines at once. It returns at once.
+	// Answered is called with the result of each query, by many goroutines at once. It must return at once.
 	Answered func(Result)
 	Log      *slog.Logger
 }
@@ -23,10 +23,10 @@ type Server struct {
 // udpReaders is how many goroutines answer over UDP: while one waits for the kernel another one works.
 const udpReaders = 2
 
-// listenAgain is how long after an address could not be listened on it is tried again: another process may have it.
+// listenAgain is the pause before another try to listen on an address that another process may have.
 const listenAgain = 5 * time.Second
 
-// Run answers at an address until ctx ends. An address that cannot be had is tried for again and again: connections to
+// Run answers at an address until ctx ends. If the address is not available, it tries again and again: connections to
 // Services must not depend on it.
 func (s *Server) Run(ctx context.Context, address netip.AddrPort) error {
 	logged := ""

@@ -154,7 +154,7 @@ func TestBadConnectionsEnd(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsMakeRoom: whoever opens thousands and says nothing keeps nobody from asking.
+// TestIdleConnectionsMakeRoom: a client that opens thousands and sends nothing keeps nobody from asking.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	s := newServed(t)
 	s.table.Synced(selection.Sync{})

@@ -8,7 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Table has the Services that are answered for. It is a reader of the proxy's decisions, and may be asked at any time.
+// Table holds the Services that are answered for. It is a reader of the proxy's decisions, and may be asked at any
+// time.
 type Table struct {
 	// Zone is what the names are in.
 	Zone Zone
@@ -26,7 +27,7 @@ func (t *Table) Digest(decisions []selection.Decision) any {
 	return nil
 }
 
-// Accept takes the records of a Service in place of those before.
+// Accept replaces the records of a Service.
 func (t *Table) Accept(service model.ObjectName, digest any) {
 	records, _ := digest.(*Records)
 	if records == nil {
@@ -49,7 +50,7 @@ func (t *Table) Synced(selection.Sync) { t.isOpen.Store(true) }
 // Len returns how many Services are answered for.
 func (t *Table) Len() int { return int(t.count.Load()) }
 
-// Lookup returns what is answered about a Service; nil: nothing.
+// Lookup returns the records of a Service; nil if there are none.
 func (t *Table) Lookup(service model.ObjectName) *Records {
 	if !t.isOpen.Load() {
 		return nil

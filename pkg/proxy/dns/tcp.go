@@ -76,7 +76,7 @@ func (s *Server) converse(conn *net.TCPConn, connections *connections) {
 	}
 }
 
-// connections are those that are open, the least recently used one first. One too many closes that one.
+// connections are the open ones, the least recently used first. If there is one too many, the first is closed.
 type connections struct {
 	mutex    sync.Mutex
 	byConn   map[*net.TCPConn]*list.Element

@@ -29,7 +29,7 @@ type record struct {
 }
 
 // write answers with records: as many as fit, from a random one on. What does not fit over UDP is asked for again over
-// TCP, and of more than fit there, a part must do.
+// TCP; if not all fit there either, a part must do.
 func (d *draft) write(transport Transport, service model.ObjectName, all merged, draw func(uint32) uint32) []byte {
 	d.header.Authoritative = true
 	room := d.limit - headerSize - len(d.question.raw)
@@ -61,7 +61,7 @@ type entry struct {
 	at int
 }
 
-// inOrder yields all targets, beginning with one by chance.
+// inOrder yields all targets, beginning with a random one.
 func (m merged) inOrder(draw func(uint32) uint32) func(yield func(entry) bool) {
 	return func(yield func(entry) bool) {
 		firstList := 0
@@ -81,7 +81,7 @@ func (m merged) inOrder(draw func(uint32) uint32) func(yield func(entry) bool) {
 	}
 }
 
-// newRecord returns the record that an entry makes; of SRV records with a weight in relation to so many.
+// newRecord returns the record that an entry makes; an SRV record gets its weight as one of a given number.
 func (d *draft) newRecord(e entry, weighed int, below string) record {
 	made := record{target: e.list[e.at]}
 	switch d.question.Type {
@@ -123,7 +123,7 @@ func (d *draft) addAddresses(builder *dnsmessage.Builder, records []record, room
 			if addr.Is4() {
 				size = sizeOfA
 			}
-			if room -= size + records[i].size; room < 0 { // the name at most, which may be written anew
+			if room -= size + records[i].size; room < 0 { // plus at most this much for the name, which may be written again
 				return nil
 			}
 		}
@@ -143,7 +143,7 @@ func (d *draft) addAddresses(builder *dnsmessage.Builder, records []record, room
 	return err
 }
 
-// addressesOf returns all addresses of an SRV record's target: a part of a set of records is no answer (RFC 2181, 5).
+// addressesOf returns all addresses of an SRV record's target: part of a record set is not an answer (RFC 2181, 5).
 func (d *draft) addressesOf(r *record) []netip.Addr {
 	if addrs := d.alike[r.name()]; addrs != nil {
 		return addrs
@@ -158,7 +158,7 @@ func addAddress(builder *dnsmessage.Builder, header dnsmessage.ResourceHeader, a
 	return builder.AAAAResource(header, dnsmessage.AAAAResource{AAAA: addr.As16()})
 }
 
-// nameOf is a name for the library: of a target that has one, for those without make no SRV record.
+// nameOf is a target's name for the library. The target has one, because those without make no SRV record.
 func nameOf(text string) (name dnsmessage.Name) {
 	name.Length = uint8(copy(name.Data[:], text))
 	return name

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Outcome is what became of a connection.
+// Outcome is what happened to a connection.
 type Outcome string
 
 // The outcomes.
@@ -23,7 +23,7 @@ const (
 // dialTimeout is kube-proxy's.
 const dialTimeout = 5 * time.Second
 
-// dial connects to an endpoint. It is found out by keepalive, Go's own of 15 s, when it is gone.
+// dial connects to an endpoint. Keepalive (Go's default, 15 s) detects when it is gone.
 func dial(ctx context.Context, endpoint netip.AddrPort) (*net.TCPConn, error) {
 	var dialer net.Dialer
 	return dialer.DialTCP(ctx, "tcp", netip.AddrPort{}, endpoint)
@@ -54,8 +54,8 @@ func (s *Server) forward(ctx context.Context, port nodePort, client *net.TCPConn
 	_ = backend.Close()
 }
 
-// pass passes on what one side sends, and that it has ended; the other direction goes on. Where one side breaks, the
-// other learns it by a reset. The kernel moves the bytes (splice), and a reader that is slow slows the sender: what waits
+// pass passes on what one side sends, and that it has ended; the other direction goes on. If one side breaks, the other
+// gets a reset. The kernel moves the bytes (splice), and a reader that is slow slows the sender: what waits
 // in between is what a pipe and two sockets hold.
 func pass(to, from *net.TCPConn) {
 	_, err := io.Copy(to, from)
@@ -67,7 +67,7 @@ func pass(to, from *net.TCPConn) {
 	}
 }
 
-// reset closes connections so that who is at the other end does not take it for a regular end.
+// reset closes connections so that the other end does not mistake it for a regular end.
 func reset(connections ...*net.TCPConn) {
 	for _, connection := range connections {
 		_ = connection.SetLinger(0)

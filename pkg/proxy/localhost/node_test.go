@@ -35,7 +35,7 @@ type node struct {
 	stop      func()
 }
 
-// told is what the server tells its observer.
+// told records what the server reports to its observer.
 type told struct {
 	mutex     sync.Mutex
 	listening map[model.Family]int
@@ -83,7 +83,7 @@ func (f family) port(number uint16) string { return netip.AddrPortFrom(f.loopbac
 func (f family) web() string               { return f.port(30080) }
 func (f family) other() string             { return f.port(30081) }
 
-// newNode starts a server, with so many places for connections.
+// newNode starts a server with the given number of places for connections.
 func newNode(t *testing.T, most int) *node {
 	n := &node{t: t, namespace: netns.New(t)}
 	n.cluster = model.NewCluster("node-a")
@@ -202,7 +202,7 @@ func (n *node) apply(services ...service) {
 	}
 }
 
-// listensOn waits until the server listens on so many node ports of each family.
+// listensOn waits until the server listens on the given number of node ports of each family.
 func (n *node) listensOn(ipv4, ipv6 int) {
 	n.t.Helper()
 	wait.Until(n.t, fmt.Sprintf("%d and %d listeners", ipv4, ipv6), func() bool {
@@ -210,7 +210,7 @@ func (n *node) listensOn(ipv4, ipv6 int) {
 	})
 }
 
-// listensAt waits until the server listens on so many node ports of a family.
+// listensAt waits until the server listens on the given number of node ports of a family.
 func (n *node) listensAt(at family, ports int) {
 	n.t.Helper()
 	wait.Equal(n.t, "listeners over "+at.String(), ports, func() int { return n.told.listens(at.Family) })
@@ -241,7 +241,7 @@ func (n *node) dial(address string) *net.TCPConn {
 	return connection
 }
 
-// ask dials a node port, says nothing, and returns what is answered.
+// ask dials a node port, sends nothing, and returns the answer.
 func (n *node) ask(address string) (string, error) {
 	connection, err := n.tryDial(address)
 	if err != nil {
@@ -272,7 +272,7 @@ func sayer(name string) func(*net.TCPConn) {
 	return func(c *net.TCPConn) { _, _ = io.WriteString(c, name) }
 }
 
-// holder is a backend that keeps each connection until the other side ends it, and counts those that it has.
+// holder is a backend that keeps each connection until the other side ends it, and counts the open ones.
 func holder(open *atomic.Int64) func(*net.TCPConn) {
 	return func(c *net.TCPConn) {
 		open.Add(1)

@@ -15,20 +15,20 @@ import (
 // many 1,365 each. So there is room for every other Service, however many connections some of them have.
 const MaxConnections = 4096
 
-// descriptorsEach is how many descriptors a connection has: two sockets, and both ends of a pipe for each direction.
+// descriptorsEach is how many descriptors a connection needs: two sockets, and both ends of a pipe for each direction.
 const descriptorsEach = 6
 
-// mostWith returns how many connections there may be where the process may have so many descriptors. Half of them are
-// left: without one nothing reaches the kernel or the API server.
+// mostWith returns how many connections there may be with the given limit of descriptors. Half of them stay free:
+// without a descriptor nothing reaches the kernel or the API server.
 func mostWith(descriptors uint64) int {
 	return int(max(1, min(MaxConnections, descriptors/2/descriptorsEach)))
 }
 
-// mostHere is mostWith for this process, whose limit Go has raised as far as it may.
+// mostHere is mostWith for this process, whose limit Go has raised as far as permitted.
 func mostHere() int {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-		return MaxConnections // the call fails for no limit that there is
+		return MaxConnections // the call cannot fail for this limit
 	}
 	return mostWith(limit.Cur)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestPlacesOfServicesThatWantAll: each gets as many as are left, and together they never have more than there are.
+// TestPlacesOfServicesThatWantAll: none gets more places than are left, and together they never exceed the total.
 func TestPlacesOfServicesThatWantAll(t *testing.T) {
 	for services, each := range map[int]int{1: 2048, 2: 1365, 3: 1024, 63: 64, 4095: 1} {
 		t.Run(fmt.Sprint(services), func(t *testing.T) {

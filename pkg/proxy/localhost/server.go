@@ -22,19 +22,19 @@ import (
 )
 
 const (
-	// retryAfter is how long after a port could not be listened on it is tried again: the process that has it may end.
+	// retryAfter is the pause before another try to listen on a port: the process that has it may end.
 	retryAfter = 5 * time.Second
-	// acceptPause is how long nothing is accepted after the kernel gave no connection, for want of descriptors mostly.
+	// acceptPause is the pause after accept(2) failed, mostly for lack of descriptors.
 	acceptPause = 100 * time.Millisecond
 )
 
-// Observer is told what a Server does. Its methods are called by several goroutines.
+// Observer hears what a Server does. Its methods are called by several goroutines.
 type Observer interface {
-	// Listening is on how many node ports of a family the server listens now.
+	// Listening is called with the number of node ports of a family that the server listens on now.
 	Listening(family model.Family, ports int)
 	// ListenFailed: it could not listen on a node port.
 	ListenFailed(family model.Family)
-	// Connection is what became of a connection.
+	// Connection is called with the outcome of a connection.
 	Connection(family model.Family, outcome Outcome)
 	// Found are all node ports that cannot be listened on.
 	Found(findings []model.Finding)
@@ -53,8 +53,8 @@ type Server struct {
 	wanted  map[model.ObjectName]map[nodePort]target
 	dirty   map[model.ObjectName]bool
 
-	// What only Run has: the ports, which of them each Service was to have, which want a listener and have none, and how
-	// many have one.
+	// Only Run uses these: the ports, which of them each Service should have, which still lack a listener, and how many
+	// have one.
 	ports     map[nodePort]*port
 	served    map[model.ObjectName]map[nodePort]target
 	waiting   map[nodePort]*port
@@ -70,7 +70,7 @@ type port struct {
 	draw     draw
 	listener net.Listener // nil while nothing is listened on
 	// end ends the connections.
-	ctx context.Context //nolint:containedctx // it is the life of the port
+	ctx context.Context //nolint:containedctx // it lasts as long as the port
 	end context.CancelFunc
 }
 
@@ -84,8 +84,8 @@ func NewServer(addrs map[model.Family]netip.Addr, observer Observer) *Server {
 	}
 }
 
-// listen binds an address of its family alone, and the loopback link: where net.ipv4.conf.*.route_localnet is 1, as
-// kube-proxy's iptables mode leaves it, neighbours would reach 127.0.0.1 otherwise.
+// listen binds an address for its own family only, and to the loopback link: where net.ipv4.conf.*.route_localnet is 1,
+// as kube-proxy's iptables mode leaves it, neighbours could otherwise reach 127.0.0.1.
 func listen(ctx context.Context, addr netip.AddrPort) (net.Listener, error) {
 	network := "tcp4"
 	if addr.Addr().Is6() {
@@ -110,7 +110,7 @@ func (s *Server) Digest(decisions []selection.Decision) any {
 	return nil
 }
 
-// Accept takes the node ports of a Service in place of those before. Run listens accordingly; Accept does not wait.
+// Accept replaces the node ports of a Service. Run listens accordingly; Accept does not wait.
 func (s *Server) Accept(service model.ObjectName, digest any) {
 	now, _ := digest.(map[nodePort]target)
 	s.mutex.Lock()
@@ -124,7 +124,7 @@ func (s *Server) Accept(service model.ObjectName, digest any) {
 	s.changes(service)
 }
 
-// Lose has node ports of a Service not listened on any more.
+// Lose ends the listening on node ports of a Service.
 func (s *Server) Lose(service model.ObjectName, frontends []model.Frontend) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -143,7 +143,7 @@ func (s *Server) Lose(service model.ObjectName, frontends []model.Frontend) {
 	s.changes(service)
 }
 
-// Synced does nothing: each Service is listened for by itself.
+// Synced does nothing: each Service is handled by itself.
 func (*Server) Synced(selection.Sync) {}
 
 // changes has Run look at a Service. The mutex is held.
@@ -179,8 +179,8 @@ func (s *Server) close() {
 	}
 }
 
-// follow makes the ports those that the Services want that changed. A port that another Service wants has become that
-// one's, whichever of the two was read first.
+// follow makes the ports what the changed Services want. A port that another Service wants now belongs to that one,
+// whichever of the two was read first.
 func (s *Server) follow(ctx context.Context) {
 	s.mutex.Lock()
 	changed := make(map[model.ObjectName]map[nodePort]target, len(s.dirty))
@@ -231,7 +231,7 @@ func (s *Server) remove(one *port) {
 	delete(s.ports, one.nodePort)
 }
 
-// deafen has new connections refused. Those that are open go on.
+// deafen refuses new connections. Open ones go on.
 func (s *Server) deafen(one *port) {
 	delete(s.waiting, one.nodePort)
 	if one.listener != nil {
@@ -241,7 +241,7 @@ func (s *Server) deafen(one *port) {
 	}
 }
 
-// listenAll listens on the ports that wait for it, and reports whether some of them go on waiting.
+// listenAll listens on the ports that wait for it, and reports whether some still wait.
 func (s *Server) listenAll(ctx context.Context) (failed bool) {
 	var findings []model.Finding
 	for _, key := range slices.SortedFunc(maps.Keys(s.waiting), nodePort.compare) {
@@ -277,8 +277,8 @@ func (p *port) finding(err error) model.Finding {
 	}.Of("Service", p.service)
 }
 
-// accept takes connections until the listener is closed. One that is too many is reset at once: it would wait for others
-// that may never end.
+// accept takes connections until the listener is closed. One beyond the limit is reset at once: it would wait for
+// others that may never end.
 func (s *Server) accept(one *port, listener net.Listener) {
 	for {
 		accepted, err := listener.Accept()

@@ -163,7 +163,7 @@ func eitherSideEnds(t *testing.T, at family) {
 	var lastWords atomic.Pointer[string]
 	n.apply(
 		service{name: "asked", nodePort: 30080, endpoints: []netip.AddrPort{n.backend(at.loopback, func(c *net.TCPConn) {
-			text, _ := io.ReadAll(c) // the client has ended, and hears the answer all the same
+			text, _ := io.ReadAll(c) // the client has closed its side, and still gets the answer
 			_, _ = fmt.Fprintf(c, "%d bytes", len(text))
 		})}},
 		service{name: "ending", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(at.loopback, func(c *net.TCPConn) {
@@ -425,7 +425,7 @@ func TestAPortThatAStrangerHasIsToldAndTakenWhenItIsFree(t *testing.T) {
 }
 
 // TestNeighboursDoNotReachLoopback though the node forwards what they dial to it: a packet from another link finds no
-// listener of ours, where one that is bound to no link answers.
+// listener of ours, while a listener that is not bound to a link answers.
 func TestNeighboursDoNotReachLoopback(t *testing.T) {
 	n, neighbour := newNode(t, MaxConnections), netns.New(t)
 	holder := neighbour.Command("sleep", "60")

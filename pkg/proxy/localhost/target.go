@@ -26,7 +26,7 @@ type nodePort struct {
 type target struct {
 	// endpoints are by slot, as in the tables. None: connections are refused.
 	endpoints []netip.AddrPort
-	// spared are endpoints that clients who are remembered stay with.
+	// spared are endpoints that remembered clients stay with.
 	spared []netip.AddrPort
 	// affinity is how long clients are remembered; zero if they are not.
 	affinity time.Duration
@@ -36,8 +36,8 @@ func (t target) equal(other target) bool {
 	return t.affinity == other.affinity && slices.Equal(t.endpoints, other.endpoints) && slices.Equal(t.spared, other.spared)
 }
 
-// targetsOf returns the node ports that a Service owns, and where they lead, in the families that have an address. A
-// client is on this node, and all the same externalTrafficPolicy: Local keeps it at this node's endpoints, as in
+// targetsOf returns the node ports that a Service owns, and where they lead, in the families that have an address.
+// Although clients are on this node, externalTrafficPolicy: Local keeps them at this node's endpoints, as in
 // kube-proxy.
 func targetsOf(decisions []selection.Decision, addrs map[model.Family]netip.Addr) map[nodePort]target {
 	var found map[nodePort]target
@@ -81,7 +81,7 @@ func (d *draw) set(now target) {
 	d.target = now
 }
 
-// next returns an endpoint for a connection that comes now; false if there is none.
+// next returns an endpoint for a new connection; false if there is none.
 func (d *draw) next(now time.Time) (netip.AddrPort, bool) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()

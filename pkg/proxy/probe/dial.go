@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
 )
 
-// Dial connects from a new port and resets the connection at once: what was closed would wait for a minute. It returns
-// what came of it, and after how long.
+// Dial connects from a new port and resets the connection at once: one that is closed would stay in TIME_WAIT for a
+// minute. It returns the result, and how long it took.
 func Dial(ctx context.Context, addr netip.AddrPort, within time.Duration) (reachability.Kind, time.Duration) {
 	began := time.Now()
 	ctx, cancel := context.WithDeadline(ctx, began.Add(within))
@@ -30,7 +30,7 @@ func Dial(ctx context.Context, addr netip.AddrPort, within time.Duration) (reach
 	return kindOf(err), took
 }
 
-// kindOf says what an error means. What this machine could not even try says nothing about the other one.
+// kindOf says what an error means. A dial that this machine could not even try says nothing about the other one.
 func kindOf(err error) reachability.Kind {
 	switch {
 	case err == nil:

@@ -75,8 +75,8 @@ func (p *Prober) answered(ctx context.Context, nodes []string) (map[string][]uin
 	return ids, err
 }
 
-// isTranslated reports whether a dial to an address would go to a Service instead: who has an external IP that equals a
-// node's address may not speak for the node.
+// isTranslated reports whether a dial to an address would go to a Service instead: a Service whose external IP equals a
+// node's address must not answer for the node.
 func (p *Prober) isTranslated(addr netip.AddrPort) bool {
 	snapshot := p.owners.Snapshot()
 	return snapshot != nil && snapshot.HasOwnAddress(addr)

@@ -36,7 +36,7 @@ func quickNames(count int) (names []string) {
 	return names
 }
 
-// told keeps what the Prober tells.
+// told records what the Prober reports.
 type told struct {
 	mutex    sync.Mutex
 	out      []string
@@ -208,7 +208,7 @@ func TestAnAnsweredConnectionAcquits(t *testing.T) {
 	g.hang(1, 1001)
 	ctx, cancel := context.WithCancel(t.Context())
 	answering := make(chan struct{})
-	go func() { // others are answered there, again and again
+	go func() { // other connections keep being answered there
 		defer close(answering)
 		for from := uint16(2000); ctx.Err() == nil; from++ {
 			_ = g.table.TryInsert(connections.Connection{

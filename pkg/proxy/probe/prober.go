@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
-// Prober looks, dials, and tells what was decided.
+// Prober looks, dials, and reports what was decided.
 type Prober struct {
 	table  conntrack.Table // whose looks rest
 	atOnce conntrack.Table
@@ -29,7 +29,7 @@ type Prober struct {
 	judge   *reachability.Judge
 	nodes   map[string]reachability.Place // that can be dialled
 	servers []netip.AddrPort
-	placed  wake.Signal // holds a signal when nodes or servers are others
+	placed  wake.Signal // holds a signal when nodes or servers have changed
 }
 
 // Observer is told what happens, by one goroutine.
@@ -83,7 +83,7 @@ func (p *Prober) Status() reachability.Status {
 	return p.judge.Status()
 }
 
-// heard is what a dial came to.
+// heard is the result of a dial.
 type heard struct {
 	id   uint64
 	kind reachability.Kind
@@ -97,7 +97,7 @@ type flowsTold struct {
 	err   error
 }
 
-// knownEvery is how often it is told what is known, if nothing is decided.
+// knownEvery is how often Known is called while nothing is decided.
 const knownEvery = 5 * time.Second
 
 // Run works until ctx ends.
@@ -150,7 +150,8 @@ func (p *Prober) do(f func(*reachability.Judge)) {
 	f(p.judge)
 }
 
-// settle takes all answers of a moment before a step, for each costs what nodes are out.
+// settle takes in all answers that are there before a step, because the cost of a step grows with the nodes that are
+// out.
 func (p *Prober) settle(ctx context.Context, answers <-chan heard) bool {
 	moment := time.NewTimer(5 * time.Millisecond)
 	defer moment.Stop()
@@ -177,7 +178,7 @@ func (p *Prober) step() reachability.Orders {
 	return orders
 }
 
-// answer dials, and reports what came of it.
+// answer dials, and reports the result.
 func (p *Prober) answer(ctx context.Context, dial reachability.Dial, answers chan<- heard) {
 	a := heard{id: dial.ID, kind: reachability.NotDialled}
 	if !p.isTranslated(dial.Addr) {
@@ -194,7 +195,7 @@ func send[T any](ctx context.Context, to chan<- T, what T) {
 }
 
 // How often there is a look: a walk through an empty table takes the kernel some milliseconds, too. After quietAfter without
-// a connection that waits for its answer, it is half as often. Where a look takes long the table has it rest longer.
+// a connection that waits for its answer, it is half as often. If a look takes long, the table makes it rest longer.
 const (
 	lookEvery      = 500 * time.Millisecond
 	lookEveryQuiet = time.Second
@@ -228,8 +229,8 @@ func (p *Prober) lookAgainAndAgain(ctx context.Context, looks chan<- Look) {
 	}
 }
 
-// place tells the judge whom it may have dialled: nodes with endpoints, and API servers elsewhere. Loopback and this node's
-// own addresses answer whatever the network is like.
+// place tells the judge whom it may have dialled: nodes with endpoints, and API servers elsewhere. Loopback and this
+// node's own addresses would answer even without a network.
 func (p *Prober) place() {
 	served, local := p.served.known()
 	p.mutex.Lock()

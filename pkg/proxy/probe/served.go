@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
-// Served reads from decisions on which nodes Services have endpoints. It costs what changes.
+// Served reads from decisions on which nodes Services have endpoints. Its work is proportional to what changes.
 type Served struct {
 	nodes    map[model.ObjectName][]string
 	services map[string]int // by node
@@ -72,7 +72,7 @@ func (s *Served) Accept(service model.ObjectName, digest any) {
 // Lose does nothing: the endpoints stay where they are.
 func (*Served) Lose(model.ObjectName, []model.Frontend) {}
 
-// Synced tells who waits, if other nodes serve than before, or this node has other addresses.
+// Synced wakes whoever waits if the nodes that serve, or this node's addresses, have changed.
 func (s *Served) Synced(sync selection.Sync) {
 	s.mutex.Lock()
 	isNew := s.isNew || s.names == nil || !slices.Equal(s.local, sync.LocalAddrs)

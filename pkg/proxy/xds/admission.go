@@ -10,7 +10,7 @@ import (
 )
 
 // How much there may be at once. A node has 110 pods, and each a stream for each Service that it dials: some 2,200 with
-// twenty. Each asks for a name of each kind. It takes 64 clients that use all they may to leave nothing for others.
+// twenty. Each asks for a name of each kind. It takes 64 clients at their limits to leave nothing for others.
 const (
 	maxStreams     = 4096
 	maxPerClient   = 64
@@ -24,8 +24,8 @@ const (
 	maxAllUnread    = 128 << 20
 )
 
-// Processor time is what requests take: as much as they have names. Each client has so many a second in the long run, and
-// so many at once. A stream costs as much as some names, so that whoever comes back again and again has no more.
+// Requests cost processor time in proportion to their names. Each client may ask for so many names a second in the long
+// run, and so many at once. A stream costs as much as some names, so reconnecting again and again gains nothing.
 const (
 	namesPerSecond = 20_000
 	namesAtOnce    = 100_000
@@ -51,7 +51,7 @@ type admission struct {
 	mutex    sync.Mutex
 	clients  map[netip.Addr]*usage
 	all      held
-	forgetAt int // how many clients there may be until those are forgotten that have gone
+	forgetAt int // how many clients there may be until those that have gone are forgotten
 }
 
 // held is what the server holds for a client, or for all.
@@ -143,10 +143,10 @@ func (a *admission) reserve(client netip.Addr) bool {
 	return true
 }
 
-// settle says how large the response became for which there was room.
+// settle says how large the response became for which room was reserved.
 func (a *admission) settle(client netip.Addr, bytes int) { a.read(client, maxResponse-bytes) }
 
-// read says that a client has read so many bytes.
+// read notes that a client has read the given number of bytes.
 func (a *admission) read(client netip.Addr, bytes int) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -154,7 +154,7 @@ func (a *admission) read(client netip.Addr, bytes int) {
 	a.all.unread -= bytes
 }
 
-// leave takes out a stream that has so many names, and so much unread.
+// leave takes out a stream with its number of names and of unread bytes.
 func (a *admission) leave(client netip.Addr, names, unread int) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -174,7 +174,7 @@ func (a *admission) counts() (streams, names int) {
 	return a.all.streams, a.all.names
 }
 
-// connected returns what each client has that has a stream, the one with the most streams first.
+// connected returns the usage of each client that has a stream, the one with the most streams first.
 func (a *admission) connected() []Client {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
@@ -188,17 +188,17 @@ func (a *admission) connected() []Client {
 	return all
 }
 
-// heard remembers what was said already, so that it is said once. It has an end: whoever asks for ever new names would
-// fill the memory with them, and the log.
+// heard remembers what was logged already, so that it is logged once. It is bounded: a client that keeps asking for new
+// names would otherwise fill the memory and the log.
 type heard struct {
 	mutex sync.Mutex
 	said  map[string]bool
 }
 
-// maxHeard is how much is remembered. What is new behind that is not said.
+// maxHeard is how much is remembered. Anything new beyond that is not logged.
 const maxHeard = 1000
 
-// isNew reports whether something was not said yet.
+// isNew reports whether something was not logged yet.
 func (h *heard) isNew(what string) bool {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()

@@ -17,8 +17,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestAFloodOfStreams: of one client so many are served, those behind them are told why they are not, and when some end
-// there is room again.
+// TestAFloodOfStreams: a bounded number of one client's streams is served, further ones are told why they are not, and
+// when some end there is room again.
 func TestAFloodOfStreams(t *testing.T) { atEachAddress(t, testStreams) }
 
 func testStreams(t *testing.T, address string) {
@@ -28,7 +28,7 @@ func testStreams(t *testing.T, address string) {
 		most = maxPerSocket
 	}
 	conn := s.socket(t)
-	other := s.socket(t) // gRPC waits by itself for a stream behind so many on one connection
+	other := s.socket(t) // on a single connection gRPC itself would hold further streams back
 	served := open(t, conn)
 	must.Succeed(t, served.SendMsg(requestOf(assignments, "", web)))
 	take(t, served)
@@ -106,7 +106,7 @@ func dialRaw(t *testing.T, address string, settings ...http2.Setting) *raw {
 	return r
 }
 
-// open opens a stream and asks for names; it reports whether the server still takes anything.
+// open opens a stream and asks for names; it reports whether the server still accepts anything.
 func (r *raw) open(stream uint32, names ...string) bool {
 	r.t.Helper()
 	r.fields.Reset()
@@ -186,7 +186,7 @@ func testUnreadEnds(t *testing.T, address string) {
 	}
 }
 
-// TestWhoIsSilentForTooLongIsHungUpOn, and who answers is not.
+// TestWhoIsSilentForTooLongIsHungUpOn, while a client that answers keeps its connection.
 func TestWhoIsSilentForTooLongIsHungUpOn(t *testing.T) { atEachAddress(t, testHangUp) }
 
 func testHangUp(t *testing.T, address string) {

@@ -13,11 +13,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/httpserve"
 )
 
-// admitting is a listener that closes the connections that are not admitted, at once: whoever has too many keeps those
-// that he has.
+// admitting is a listener that at once closes connections that are not admitted: a client with too many keeps those
+// that it has.
 type admitting struct {
 	net.Listener
-	// admits is asked about a connection of a client that has so many open, of so many in all.
+	// admits decides about a connection of a client, given how many the client has open, and how many there are in all.
 	admits func(connection net.Conn, open, all int) bool
 
 	mutex sync.Mutex
@@ -40,7 +40,7 @@ func (l *admitting) Accept() (net.Conn, error) {
 			l.count(client, 1)
 			return &admitted{Conn: connection, leave: sync.OnceFunc(func() { l.count(client, -1) })}, nil
 		}
-		_ = connection.Close() // it is not to learn anything, be it that
+		_ = connection.Close() // it must learn nothing, not even why
 	}
 }
 
@@ -65,7 +65,7 @@ func (c *admitted) Close() error {
 	return c.Conn.Close()
 }
 
-// knowing has the streams of a connection know it, to close it.
+// knowing makes a connection known to its streams, so that they can close it.
 type knowing struct {
 	credentials.TransportCredentials
 }

@@ -1,5 +1,5 @@
 // Package xds tells gRPC clients and Envoys that choose endpoints themselves what this node's kernel would choose for
-// them, and what comes behind it. Such clients ask by xDS, Envoy's protocol to discover listeners, clusters and
+// them, and which tiers come next. Such clients ask by xDS, Envoy's protocol to discover listeners, clusters and
 // endpoints.
 //
 //	name.go         which Service port a resource's name means (pure)
@@ -14,8 +14,8 @@
 //
 // It is aggregated discovery in the protocol's first form, the state of the world: listeners with their routes inline,
 // clusters, and their endpoints. The first priority is what the kernel's table has on this node. The others are the tiers
-// behind it, in the order of the Service's owner, so that a client whose endpoints fail goes on by itself. Nothing exists
-// as a message but while it is sent.
+// behind it, in the order of the Service's owner, so that a client whose endpoints fail goes on by itself. Messages
+// exist only while they are sent.
 //
 // # Why the messages are written by hand
 //
@@ -32,6 +32,6 @@
 //	a program of its own with the latter              +18.7      +14.7 while it runs, and it needs a protocol to feed it
 //
 // The generated code cannot be loaded later: it is package initialization, and Go links no library at run time without C.
-// Lite or opaque forms (vtprotobuf, the opaque API) are methods on the same registered types. So nobody pays more than gRPC
-// who does not use this, and tests hold every byte against Envoy's own types and against real clients (e2e/xds).
+// Lite or opaque forms (vtprotobuf, the opaque API) are methods on the same registered types. So a user without xDS
+// pays for gRPC alone, and tests compare every byte with Envoy's own types and try real clients (e2e/xds).
 package xds

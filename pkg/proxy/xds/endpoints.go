@@ -27,7 +27,7 @@ type port struct {
 // packed is localities as appendLocalities writes them.
 type packed string
 
-// seed is of this process: nobody else can make two texts of the same sum.
+// seed is this process's own: nobody else can construct two texts with the same sum.
 var seed = maphash.MakeSeed()
 
 func newPort(number uint16, localities []locality) port {
@@ -39,8 +39,8 @@ func newPort(number uint16, localities []locality) port {
 type locality struct {
 	priority int
 	zone     string
-	// slots is how many slots each endpoint has in the kernel's table, and isSplit whether others of the zone have another
-	// number.
+	// slots is how many slots each endpoint has in the kernel's table; isSplit says whether other endpoints of the zone
+	// have a different number.
 	slots     uint32
 	isSplit   bool
 	endpoints []netip.AddrPort

@@ -109,7 +109,7 @@ func TestAnAssignmentHasTheFirstFamilyAndTCP(t *testing.T) {
 	}
 }
 
-// TestABoundedServiceHasItsSlots, and behind them what has none.
+// TestABoundedServiceHasItsSlots, and after them the endpoints without slots.
 func TestABoundedServiceHasItsSlots(t *testing.T) {
 	town := newTown()
 	town.serve("web", "zone *", []uint16{80}, "1@node-1/a 2@node-2/b 3@node-2/b 4@node-2/b")

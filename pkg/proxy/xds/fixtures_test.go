@@ -108,7 +108,7 @@ func addrOf(name string) netip.Addr {
 	return netip.AddrFrom4([4]byte{10, 96, byte(sum >> 8), byte(sum)})
 }
 
-// answer is a response in short, as these tests read it. Package e2e/xds has others read it.
+// answer is a response in short, as these tests read it. In package e2e/xds real clients read it.
 type answer struct {
 	version, nonce string
 	of             kind
@@ -205,14 +205,14 @@ func fields(t *testing.T, message []byte, take func(int, []byte)) {
 	}
 }
 
-// client asks a session, and reads what it is told.
+// client sends requests to a session, and reads its responses.
 type client struct {
 	t       *testing.T
 	session *session
 	last    [kinds]string // nonces
 }
 
-// session is one of a client of the socket.
+// session returns the session of a client of the socket.
 func (t *town) session(only string) *session {
 	t.admission.enter(netip.Addr{})
 	return newSession(t.table, &t.admission, netip.Addr{}, only, func() {})
@@ -227,7 +227,7 @@ func (c *client) ask(of kind, names ...string) effect {
 	return result
 }
 
-// told returns what the client is told next, and answers that it takes it with the same names.
+// told returns the next response, and acknowledges it with the same names.
 func (c *client) told() answer {
 	c.t.Helper()
 	_, response, _ := c.session.next()
@@ -250,7 +250,7 @@ func (c *client) asks(of kind) []string {
 	return names
 }
 
-// wants wants a response, by its kind and its names, and what the only assignment has.
+// wants expects a response of a kind, with these names, and with this content of the only assignment.
 func (c *client) wants(of kind, names, tiers string) {
 	c.t.Helper()
 	got := c.told()

@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestFloodsHoldNobodyUp: one address opens connections without end, sends what is no HTTP, opens streams, and asks for
-// other names all the time. A client at another address is told of changes all the while, and afterwards nothing is left.
+// TestFloodsHoldNobodyUp: one address keeps opening connections, sends what is not HTTP, opens streams, and keeps
+// asking for other names. Meanwhile a client at another address hears of all changes, and afterwards nothing is left.
 func TestFloodsHoldNobodyUp(t *testing.T) {
 	address := freeAddress(t, "127.0.0.1")
 	s := serveTown(t, address, everybody)

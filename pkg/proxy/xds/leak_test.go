@@ -45,7 +45,7 @@ func testReconnects(t *testing.T, address string) {
 	}
 }
 
-// dial waits for a place in a socket's queue: connect(2) says EAGAIN while there is none.
+// dial waits for a place in a socket's queue: connect(2) returns EAGAIN while there is none.
 func dial(t *testing.T, address string) (conn net.Conn) {
 	t.Helper()
 	network := "tcp"

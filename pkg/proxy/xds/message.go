@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// The kinds of resources that there are, by the names of their types.
+// The kinds of resources, by the names of their types.
 type kind uint8
 
 const (
@@ -29,7 +29,7 @@ var typeURLs = [kinds]string{
 	listeners:   typePrefix + "config.listener.v3.Listener",
 }
 
-// kindOf returns the kind of a type; false for one that nobody is told of here.
+// kindOf returns the kind of a type; false for a type that is not served here.
 func kindOf(typeURL string) (kind, bool) {
 	for k, url := range typeURLs {
 		if url == typeURL {
@@ -42,13 +42,13 @@ func kindOf(typeURL string) (kind, bool) {
 // String names a kind in short, as the protocol's own documents do.
 func (k kind) String() string { return [kinds]string{"CDS", "EDS", "LDS"}[k] }
 
-// request is what of a DiscoveryRequest counts.
+// request holds those parts of a DiscoveryRequest that matter.
 type request struct {
 	typeURL string
 	nonce   string
 	node    string // the client's own name for itself
 	names   []string
-	// isRefusal: the client did not take the answer with the nonce. complaint is why.
+	// isRefusal: the client rejected the answer with the nonce. complaint is why.
 	isRefusal bool
 	complaint string
 }
@@ -68,7 +68,7 @@ func parseRequest(message []byte) (request, error) {
 				return nil
 			})
 		case 3:
-			if len(value) > longestName { // nobody keeps what means nothing
+			if len(value) > longestName { // it cannot name a Service port, so it is not kept
 				return errLongName
 			}
 			if r.names = append(r.names, string(value)); len(r.names) > maxNames {
@@ -92,7 +92,7 @@ func parseRequest(message []byte) (request, error) {
 	return r, err
 }
 
-// eachField hands over the fields of a message that are texts, bytes or messages, and passes over all others.
+// eachField yields the fields of a message that are texts, bytes or messages, and skips all others.
 func eachField(message []byte, take func(field int, value []byte) error) error {
 	for len(message) > 0 {
 		number, wireType, n := protowire.ConsumeTag(message)
@@ -238,7 +238,7 @@ func (l *locality) write(m message) message {
 				return m.nested(1, func(m message) message { return m.nested(1, socket) })
 			})
 			if l.slots > 1 {
-				m = m.wrapped(4, uint64(l.slots)) // load_balancing_weight: for clients that pass over localities
+				m = m.wrapped(4, uint64(l.slots)) // load_balancing_weight: for clients that ignore localities
 			}
 			return m
 		})

@@ -18,14 +18,14 @@ func (p portOf) name(domain string) string {
 	return p.service.Name + "." + p.service.Namespace + ".svc." + domain + ":" + strconv.Itoa(int(p.number))
 }
 
-// longestName is how long the name of a resource may be, in bytes: those of a Service, a namespace and a domain, and what is
-// between them.
+// longestName is how long the name of a resource may be, in bytes: the names of a Service, a namespace and a domain,
+// with separators.
 const longestName = longestLabel + longestLabel + 253 + 32
 
 // parseName returns the Service port that a resource's name means, in the forms that clients of Istio and of plain gRPC
 // write: SERVICE.NAMESPACE:PORT, with or without .svc and the cluster's domain behind the namespace, and
 // outbound|PORT||SERVICE.NAMESPACE.svc.DOMAIN. The name of a Service alone would need the client's namespace, which
-// nobody says.
+// requests do not contain.
 func parseName(name, domain string) (portOf, bool) {
 	host, port, ok := cutPort(name)
 	if !ok {
@@ -60,7 +60,7 @@ func isLabel(text string) bool {
 // cutPort separates a name into host and port.
 func cutPort(name string) (host, port string, ok bool) {
 	if rest, isIstios := strings.CutPrefix(name, "outbound|"); isIstios {
-		port, host, ok = strings.Cut(rest, "||") // between the bars would be a subset, which nobody defines here
+		port, host, ok = strings.Cut(rest, "||") // between the bars there could be a subset, but we have none
 		return host, port, ok
 	}
 	at := strings.LastIndexByte(name, ':')

@@ -27,7 +27,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
-// Server tells clients of a table over gRPC.
+// Server serves a table to clients over gRPC.
 type Server struct {
 	Table *Table
 	// IsOfNode reports whether a client with an address is on this node. It is asked for each connection.
@@ -44,11 +44,11 @@ type Server struct {
 
 // Observer is told what happens, by many goroutines at once. It returns at once.
 type Observer interface {
-	// Clients is how many streams there are now, and for how many resources they ask.
+	// Clients is called with how many streams there are now, and for how many resources they ask.
 	Clients(streams, names int)
 	// Answered is called for each response, by the kind of its resources: CDS, EDS or LDS.
 	Answered(kind string)
-	// Rejected is called for each response that a client did not take.
+	// Rejected is called for each response that a client rejected.
 	Rejected(kind string)
 	// Unknown is called for each name that means no Service port.
 	Unknown()
@@ -62,24 +62,24 @@ const (
 	maxRequest = 64 << 10
 	// windowSize is how many bytes of requests a stream may send before they are read. It does not grow, as gRPC's own does.
 	windowSize = 64 << 10
-	// restTime is how long a stream rests after what it was told. Changes meet in it.
+	// restTime is how long a stream rests after a response. Changes meanwhile are sent together.
 	restTime = 20 * time.Millisecond
 	// keepaliveTime is how long a client may be silent until it is asked whether it is still there.
 	keepaliveTime = 30 * time.Second
 	idleTime      = 5 * time.Minute
-	// patience is how long a client may take to say what it thinks of a response. Those that read do it at once.
+	// patience is how long a client may take to acknowledge or reject a response. Clients that read do so at once.
 	patience   = time.Minute
 	bufferSize = 4 << 10
 )
 
-// listenAgain is how long after an address could not be listened on it is tried again: another process may have it.
+// listenAgain is the pause before another try to listen on an address that another process may have.
 const listenAgain = 5 * time.Second
 
 // SocketPrefix begins the address of a unix socket.
 const SocketPrefix = "unix://"
 
-// Run answers at addresses until ctx ends: IP:PORT, or unix:// and the path of a socket. An address that cannot be had
-// is tried for again and again: connections to Services must not depend on it.
+// Run answers at addresses until ctx ends: IP:PORT, or unix:// and the path of a socket. If an address is not
+// available, it tries again and again: connections to Services must not depend on it.
 func (s *Server) Run(ctx context.Context, addresses []string) error {
 	var running sync.WaitGroup
 	for _, address := range addresses {
@@ -117,7 +117,7 @@ func (s *Server) serve(ctx context.Context, address string) error {
 	s.notAnswering(address, "")
 	s.Log.Info("serving xDS", "address", address, "domain", s.Table.domain)
 	server := s.newServer()
-	stop := context.AfterFunc(ctx, server.Stop) // clients keep what they know
+	stop := context.AfterFunc(ctx, server.Stop) // clients keep the endpoints that they have
 	defer stop()
 	err = server.Serve(&admitting{Listener: listener, admits: s.admitsConnection, open: map[netip.Addr]int{}})
 	server.Stop()
@@ -128,7 +128,7 @@ func (s *Server) serve(ctx context.Context, address string) error {
 	return fmt.Errorf("serving --xds-bind-address %s: %w", address, err)
 }
 
-// listen makes a socket anew: one that another process has left is in the way. Everybody who may see it may use it.
+// listen replaces a socket that another process has left behind. Every process that can reach the socket may use it.
 func listen(ctx context.Context, address string) (net.Listener, error) {
 	path, isSocket := strings.CutPrefix(address, SocketPrefix)
 	var config net.ListenConfig
@@ -271,7 +271,7 @@ func (s *Server) endSilence(ctx context.Context) {
 	}
 }
 
-// hangUp closes the connections of clients that were told something before then, and have not answered.
+// hangUp closes the connections of clients that got a response before then, and have not answered it.
 func (s *Server) hangUp(before time.Time) {
 	for _, session := range s.Table.silentSince(before) {
 		_ = s.refuse(DoesNotRead, session.client, "a response has had no answer for "+patience.String())
@@ -279,8 +279,8 @@ func (s *Server) hangUp(before time.Time) {
 	}
 }
 
-// tell sends what there is to tell, one response after the other. It waits for a client that does not read: no other
-// stream waits with it.
+// tell sends the responses that are due, one after the other. It waits for a client that does not read, without holding
+// up other streams.
 func (s *Server) tell(stream grpc.ServerStream, session *session, ended <-chan error) error {
 	for {
 		select {
@@ -309,7 +309,7 @@ func (s *Server) tell(stream grpc.ServerStream, session *session, ended <-chan e
 	}
 }
 
-// report says how many there are, one time after the other: the last word is the newest.
+// report reports the present counts, one call at a time, so that the last report is the newest.
 func (s *Server) report() {
 	s.reporting.Lock()
 	defer s.reporting.Unlock()
@@ -359,7 +359,7 @@ func (r *requests) take(message []byte) error {
 	case err != nil:
 		return s.refuse(MalformedRequest, r.session.client, err.Error())
 	}
-	if r.node == "" { // it is in the first request, and later ones may leave it out
+	if r.node == "" { // the first request has it, and later ones may leave it out
 		r.node = printable.Short(request.node)
 	}
 	result, hasRoom := r.session.take(request)
@@ -374,7 +374,7 @@ func (r *requests) take(message []byte) error {
 	return nil
 }
 
-// tellOf logs what deserves it, once, and counts it.
+// tellOf counts what happened, and logs once what deserves it.
 func (r *requests) tellOf(result effect, request request) {
 	s := r.server
 	for _, name := range result.wrong {

@@ -74,7 +74,7 @@ func serveTown(t *testing.T, address string, isOfNode func(netip.Addr) (bool, er
 	s.server = &Server{Table: s.table, IsOfNode: isOfNode, Observer: s, Log: slog.New(slog.NewTextHandler(s.log, nil))}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { _ = s.server.Run(ctx, []string{address}) }) // it fails never
+	running.Go(func() { _ = s.server.Run(ctx, []string{address}) }) // it never fails
 	t.Cleanup(func() {
 		cancel()
 		running.Wait()
@@ -125,7 +125,7 @@ func receive(t *testing.T, stream grpc.ClientStream) answer {
 	return read(t, wait.Receive(t, "a response", received))
 }
 
-// take receives a response, and says that it is taken.
+// take receives a response, and acknowledges it.
 func take(t *testing.T, stream grpc.ClientStream) answer {
 	t.Helper()
 	got := receive(t, stream)
@@ -171,7 +171,7 @@ func freeAddress(t *testing.T, host string) string {
 	return listener.Addr().String()
 }
 
-// TestRefusals: each costs its own stream, has a reason, and is counted.
+// TestRefusals: each ends only its own stream, has a reason, and is counted.
 func TestRefusals(t *testing.T) { atEachAddress(t, testRefusals) }
 
 func testRefusals(t *testing.T, address string) {
@@ -213,7 +213,7 @@ func testRefusals(t *testing.T, address string) {
 	receive(t, stream)
 }
 
-// TestABoundedNumberOfStreams: a client that opens ever more is told, and others are served beside it.
+// TestABoundedNumberOfStreams: a client that opens ever more streams gets an error, and others are still served.
 func TestABoundedNumberOfStreams(t *testing.T) {
 	t.Run("of one client", func(t *testing.T) {
 		admission := admission{}
@@ -251,7 +251,7 @@ func TestABoundedNumberOfStreams(t *testing.T) {
 	})
 }
 
-// TestStrangersLearnNothing: a connection from elsewhere ends at once, is counted, and told once.
+// TestStrangersLearnNothing: a connection from elsewhere ends at once, is counted, and is logged once.
 func TestStrangersLearnNothing(t *testing.T) {
 	address := freeAddress(t, "127.0.0.1")
 	s := serveTown(t, address, func(addr netip.Addr) (bool, error) {
@@ -298,7 +298,7 @@ func TestASocketIsMadeAnew(t *testing.T) {
 		if folder.Mode().Perm() != 0o755 {
 			t.Errorf("its folder has mode %v", folder.Mode())
 		}
-		listener.(*net.UnixListener).SetUnlinkOnClose(false) // as one that was killed leaves it
+		listener.(*net.UnixListener).SetUnlinkOnClose(false) // as a killed process leaves it
 		must.Succeed(t, listener.Close())
 	}
 	must.Succeed(t, os.Remove(path))

@@ -15,8 +15,8 @@ type session struct {
 	admission *admission
 	client    netip.Addr
 	hangUp    func() // closes the client's connection
-	// news holds a signal that there may be something to tell. Changes meet in it: a client that does not read has one
-	// response of each kind made for it, and no queue.
+	// news holds a signal that there may be something to tell. Changes share it: a client that does not read gets one
+	// response of each kind, and has no queue.
 	news wake.Signal
 
 	mutex    sync.Mutex
@@ -28,7 +28,7 @@ type session struct {
 	waits map[model.ObjectName]int
 }
 
-// newSession begins a session of a client that was admitted. Who made it ends it.
+// newSession begins a session of a client that was admitted. The caller must end it.
 func newSession(table *Table, admission *admission, client netip.Addr, only string, hangUp func()) *session {
 	s := &session{
 		table: table, admission: admission, client: client, news: wake.NewSignal(), waits: map[model.ObjectName]int{},
@@ -38,7 +38,7 @@ func newSession(table *Table, admission *admission, client netip.Addr, only stri
 	return s
 }
 
-// take takes a request in. There may be no room for what it asks for: then the session is to end.
+// take takes a request in. If there is no room for what it asks for, the session must end.
 func (s *session) take(r request) (effect, bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -82,7 +82,7 @@ func (s *session) next() (of kind, response []byte, hasRoom bool) {
 	return of, response, true
 }
 
-// silentSince returns when the oldest response was sent that the client has not answered; zero if there is none.
+// silentSince returns when the oldest unanswered response was sent; zero if there is none.
 func (s *session) silentSince() (since time.Time) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

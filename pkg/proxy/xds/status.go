@@ -11,9 +11,9 @@ import (
 
 // Status is what a server does at present, and what it has refused since it began.
 type Status struct {
-	// Addresses are where it is to answer, each with the reason why it does not; empty if it does.
+	// Addresses are where it should answer, each with the reason why it does not; the reason is empty if it does.
 	Addresses map[string]string
-	// Clients are those that have a stream, the one with the most streams first.
+	// Clients are the clients with a stream, the one with the most streams first.
 	Clients []Client
 	// Refused counts by reason, Unknown the names that meant no Service port, and Rejected the responses that clients did
 	// not take.
@@ -28,7 +28,7 @@ type Client struct {
 	Streams, Names, Unread int
 }
 
-// record is what a Status has that nothing else remembers.
+// record is the part of a Status that is stored nowhere else.
 type record struct {
 	mutex             sync.Mutex
 	addresses         map[string]string
@@ -36,7 +36,7 @@ type record struct {
 	unknown, rejected int
 }
 
-// Status says it.
+// Status returns the present status.
 func (s *Server) Status() Status {
 	r := &s.record
 	r.mutex.Lock()
@@ -88,7 +88,7 @@ func (s *Server) foundUnknown() {
 	s.record.unknown++
 }
 
-// wasRejected counts a response that a client did not take.
+// wasRejected counts a response that a client rejected.
 func (s *Server) wasRejected(of kind) {
 	s.Observer.Rejected(of.String())
 	s.record.mutex.Lock()

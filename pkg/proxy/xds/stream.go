@@ -23,7 +23,7 @@ var (
 // stream is what one client asked for, and what it was told.
 type stream struct {
 	domain string
-	// only is what the stream is about, if it says no type.
+	// only is the type that the stream is for, if its requests say none.
 	only  string
 	asked [kinds]asked
 }
@@ -31,12 +31,12 @@ type stream struct {
 // asked is what a client asked of one kind.
 type asked struct {
 	names map[string]*told
-	// nonce is that of the last response; zero before it. Nobody knows it who has not read the response.
+	// nonce is that of the last response; zero before the first. Only a client that has read the response knows it.
 	nonce uint64
-	// isDue: the client waits for an answer, whatever it has in it.
+	// isDue: the client waits for an answer, even an empty one.
 	isDue bool
-	// unread is how large the last response is, until the client has said what it thinks of it. It is told nothing more
-	// before that: what one client costs that never reads is one response.
+	// unread is the size of the last response until the client has acknowledged or rejected it. It gets nothing more
+	// before that, so a client that never reads costs one response.
 	unread int
 }
 
@@ -44,18 +44,18 @@ type asked struct {
 type told struct {
 	of      portOf
 	isKnown bool   // it means a Service port at all
-	is      bool   // the client knows the resource
-	sum     uint64 // of the port that it was told of last; zero for none
+	is      bool   // the client has the resource
+	sum     uint64 // of the port as the client was last told it; zero for none
 }
 
-// effect is what became of a request.
+// effect is the outcome of a request.
 type effect struct {
 	// added are new names that may mean a Service port; wrong are new ones that mean none.
 	added, removed []portOf
 	wrong          []string
 	refused        kind
 	isRefusal      bool
-	// read is how large the response is that this answers.
+	// read is the size of the response that this request answers.
 	read int
 }
 
@@ -70,7 +70,7 @@ func (s *stream) take(r request) effect {
 	}
 	a := &s.asked[of]
 	if a.nonce != 0 && r.nonce != strconv.FormatUint(a.nonce, 10) {
-		return effect{} // it crossed a response, and the client answers that one, too
+		return effect{} // it crossed a response, and the client will answer that one, too
 	}
 	result := effect{refused: of, isRefusal: r.isRefusal && a.nonce != 0, read: a.unread}
 	a.unread = 0
@@ -83,7 +83,7 @@ func (s *stream) take(r request) effect {
 	return result
 }
 
-// rename takes names in place of those before.
+// rename replaces the names that the client asks for.
 func (s *stream) rename(a *asked, names []string, result *effect) {
 	wanted := make(map[string]bool, len(names))
 	for _, name := range names {
@@ -115,7 +115,7 @@ func (s *stream) rename(a *asked, names []string, result *effect) {
 	}
 }
 
-// unread is how large the responses are that the client has not answered.
+// unread is the size of all responses that the client has not answered.
 func (s *stream) unread() int {
 	sum := 0
 	for of := range s.asked {
@@ -133,7 +133,7 @@ func (s *stream) names() int {
 	return count
 }
 
-// lookup returns what is there of a Service port.
+// lookup returns what the table has for a Service port.
 type lookup func(portOf) (port, bool)
 
 // next returns a response that the client waits for, or that tells what changed; nil if it knows everything. Clusters
@@ -163,7 +163,7 @@ func (s *stream) next(look lookup, version string) (kind, []byte) {
 	return 0, nil
 }
 
-// all writes all resources that are there, if the client does not know which: one that is missing is gone.
+// all writes all existing resources if the client does not know which exist: a missing one counts as gone.
 func (a *asked) all(of kind, look lookup) (resources message, isNews bool) {
 	isNews = a.isDue
 	for _, t := range a.names {
@@ -182,8 +182,8 @@ func (a *asked) all(of kind, look lookup) (resources message, isNews bool) {
 	return resources, true
 }
 
-// assignments writes the assignments that the client does not know, as many as one response may have. Of one that is gone
-// it is told that it is empty: there is no other way to say it.
+// assignments writes the assignments that the client does not know, as many as fit into one response. One that is gone
+// is sent as empty: there is no other way to say it.
 func (a *asked) assignments(look lookup) (resources message, isNews bool) {
 	var news []string
 	for name, t := range a.names {
@@ -196,7 +196,7 @@ func (a *asked) assignments(look lookup) (resources message, isNews bool) {
 		t := a.names[name]
 		now, _ := t.find(look)
 		if len(resources) > 0 && len(resources)+sizeOf(now.localities) > maxResponse {
-			break // the rest is news in the next one
+			break // the rest follows in the next one
 		}
 		resources = resources.resource(assignments, name, now.localities)
 		t.is, t.sum = true, now.sum

@@ -41,7 +41,7 @@ func TestAClientIsToldStepByStep(t *testing.T) {
 	c.ask(assignments, web, cart)
 	c.wants(assignments, cart, "") // and not what it knows
 	c.ask(listeners, web, cart)
-	c.wants(listeners, cart+" "+web, "") // all of them: one that is missing is gone
+	c.wants(listeners, cart+" "+web, "") // all of them: a missing one would count as gone
 	c.wantsNothing()
 
 	town.remove("web")
@@ -156,7 +156,7 @@ func TestOddRequestsAreAnsweredWithNothing(t *testing.T) {
 	only.wants(assignments, web, "1 3 (a, 2) | 2 (b, 1)")
 }
 
-// TestChangesMeetInOneResponse: whoever does not read for long is told the newest, once.
+// TestChangesMeetInOneResponse: a client that has not read for long gets the newest state, once.
 func TestChangesMeetInOneResponse(t *testing.T) {
 	town := openTown()
 	c := town.client(t)

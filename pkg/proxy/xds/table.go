@@ -11,11 +11,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Table has the Services, and who waits for news of which. It is a reader of the proxy's decisions.
+// Table holds the Services, and which sessions wait for news of which. It is a reader of the proxy's decisions.
 type Table struct {
 	// domain is the cluster's, in names of resources.
 	domain string
-	// epoch begins all versions of this process: a client must not take its version 1 for that of the one before.
+	// epoch is the prefix of all versions of this process: a client must not mistake its version 1 for an earlier
+	// process's.
 	epoch string
 
 	mutex    sync.RWMutex
@@ -24,7 +25,7 @@ type Table struct {
 	sessions map[*session]bool
 	waiting  map[model.ObjectName]map[*session]bool
 	changes  uint64
-	// isOpen: it is complete. Before that nobody is told anything, because clients obey what they are told.
+	// isOpen: the table is complete. Before that clients are told nothing, because they obey what they are told.
 	isOpen bool
 }
 
@@ -46,7 +47,7 @@ func (t *Table) Digest(decisions []selection.Decision) any {
 	return nil
 }
 
-// Accept takes what clients may be told of a Service in place of what they were told before.
+// Accept replaces what clients may be told of a Service.
 func (t *Table) Accept(name model.ObjectName, digest any) {
 	now, _ := digest.(service)
 	t.mutex.Lock()
@@ -63,7 +64,7 @@ func (t *Table) Accept(name model.ObjectName, digest any) {
 	}
 }
 
-// Lose does nothing. Clients ask by name, and by name it is still this Service.
+// Lose does nothing. Clients ask by name, and the name still means this Service.
 func (*Table) Lose(model.ObjectName, []model.Frontend) {}
 
 // Synced lets clients be answered.
@@ -99,7 +100,7 @@ func (t *Table) leave(who *session) {
 	}
 }
 
-// silentSince returns the sessions that were told something before then, and have not answered.
+// silentSince returns the sessions that got a response before then, and have not answered it.
 func (t *Table) silentSince(before time.Time) []*session {
 	t.mutex.RLock()
 	sessions := slices.Collect(maps.Keys(t.sessions)) // the mutex of a session comes before that of the table
@@ -117,7 +118,7 @@ func (t *Table) Len() int {
 	return len(t.services)
 }
 
-// find is a lookup. It holds the mutex for itself alone: whoever makes a large response must not keep a sync waiting.
+// find is a lookup. It holds the mutex only for itself: making a large response must not keep a sync waiting.
 func (t *Table) find(of portOf) (port, bool) {
 	t.mutex.RLock()
 	service := t.services[of.service] // it never changes, it is only replaced
@@ -125,7 +126,7 @@ func (t *Table) find(of portOf) (port, bool) {
 	return service.port(of.number)
 }
 
-// missing returns those of some Service ports that are not there, as clients may write them.
+// missing returns which of some Service ports do not exist, as clients may write them.
 func (t *Table) missing(ports []portOf) []string {
 	if _, isOpen := t.version(); !isOpen {
 		return nil
@@ -146,7 +147,7 @@ func (t *Table) version() (version string, isOpen bool) {
 	return t.epoch + "-" + strconv.FormatUint(t.changes, 10), t.isOpen
 }
 
-// wait has a session be awoken when a Service changes, or no more.
+// wait makes changes of a Service wake a session, or no longer do so.
 func (t *Table) wait(who *session, name model.ObjectName, waits bool) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -160,7 +161,7 @@ func (t *Table) wait(who *session, name model.ObjectName, waits bool) {
 	}
 }
 
-// stopWaiting is for who holds the mutex.
+// stopWaiting must be called with the mutex held.
 func (t *Table) stopWaiting(who *session, name model.ObjectName) {
 	sessions := t.waiting[name]
 	if delete(sessions, who); len(sessions) == 0 {

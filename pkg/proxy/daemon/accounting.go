@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/sysctl"
 )
 
-// newAccounting returns what counts traffic; nil if that is not asked for, which costs nothing then.
+// newAccounting returns what counts traffic; nil if counting is off, which then costs nothing.
 func (d *daemon) newAccounting(table *conntrack.Conn, looks conntrack.Table, of *owners.Reader) *accounting.Accounting {
 	if d.options.Account == nil {
 		return nil
@@ -43,7 +43,7 @@ func (d *daemon) countBytes() error {
 	return nil
 }
 
-// tellsEnds reports whether conntrack tells of connections that end.
+// tellsEnds reports whether conntrack reports connections that end.
 func tellsEnds() bool {
 	for _, result := range sysctl.Check(sysctl.Root, sysctl.ConntrackEvents) {
 		return result.Outcome == sysctl.Met || result.Err != nil
@@ -51,7 +51,7 @@ func tellsEnds() bool {
 	return true
 }
 
-// exposeAccounts has the metrics say what was counted.
+// exposeAccounts makes the counts available as metrics.
 func exposeAccounts(recorder *metrics.Recorder, accounts *accounting.Accounting) {
 	type add = func(value float64, labels ...string)
 	ledger := accounts.Ledger

@@ -7,7 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/asked"
 )
 
-// newAsked makes what counts connections to Services whose load is bounded, where its page is served.
+// newAsked makes the counter of connections to Services whose load is bounded, if its page is served.
 func (d *daemon) newAsked() {
 	if d.options.SecureMetricsAddress == "" {
 		return
@@ -17,7 +17,7 @@ func (d *daemon) newAsked() {
 	d.asked = asked.NewCounter(reader, d.conn, d.config, d.log, time.Now)
 }
 
-// countAsked deletes what counts when nobody reads the page any more, or ctx ends.
+// countAsked deletes the counting table when nobody reads the page any more, or ctx ends.
 func (d *daemon) countAsked(ctx context.Context) error {
 	if d.asked == nil {
 		return nil

@@ -12,8 +12,8 @@ import (
 // certificateAge is how long a certificate of ours is valid.
 const certificateAge = 90 * 24 * time.Hour
 
-// certificate signs itself, for a TLS server whose clients need not trust it. The first handshake in the last third of
-// its time gets a new one: a proxy may run for years.
+// certificate is self-signed, for a TLS server whose clients need not trust it. The first handshake in the last third
+// of its time gets a new one: a proxy may run for years.
 type certificate struct {
 	host string
 

@@ -37,8 +37,8 @@ type Checked struct {
 	Addresses []netip.Addr
 }
 
-// Check looks at the node as Run does when it starts, and for what kube-proxy's older modes left there. It changes nothing:
-// whether tables can be made the kernel is asked with a batch that it throws away.
+// Check looks at the node as Run does when it starts, and for what kube-proxy's older modes left there. It changes
+// nothing: to learn whether tables can be made, it sends the kernel a batch that the kernel throws away.
 func Check(ctx context.Context, settings *config.Settings, ownTables bool) Checked {
 	checked := Checked{Families: model.Families}
 	checked.tables(ctx, ownTables)
@@ -52,7 +52,7 @@ func (c *Checked) add(subject, value string, outcome config.Outcome, here, do st
 	c.Verdicts = append(c.Verdicts, config.Verdict{Subject: subject, Value: value, Outcome: outcome, Here: here, Do: do})
 }
 
-// tables asks nf_tables what Run asks it first, and for the rules of others.
+// tables asks nf_tables what Run asks it first, and for rules of other programs.
 func (c *Checked) tables(ctx context.Context, ownTables bool) {
 	conn, err := nft.Dial(nft.Options{Owned: ownTables})
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *Checked) chains(ctx context.Context, conn *nft.Conn) {
 
 const cleanUp = "once this proxy runs, remove them (kube-proxy --cleanup)"
 
-// conntrack compares the kernel's settings with those that Run asks for. The kernel has them once conntrack was reached.
+// conntrack compares the kernel's settings with those that Run asks for. They exist once conntrack has been reached.
 func (c *Checked) conntrack(settings *config.Settings) {
 	flows, err := conntrack.Dial()
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *Checked) conntrack(settings *config.Settings) {
 	}
 }
 
-// sysctl tells of a setting that is not as it is wanted. One that the kernel lacks is none of this node's.
+// sysctl reports a setting that differs from what is wanted. One that the kernel lacks does not matter on this node.
 func (c *Checked) sysctl(result sysctl.Result, here, do string) {
 	switch {
 	case result.Err != nil:
@@ -157,7 +157,7 @@ func (c *Checked) links(ctx context.Context) {
 	c.Addresses = slices.DeleteFunc(addrs, func(addr netip.Addr) bool { return slices.Contains(ofServices, addr) })
 }
 
-// legacyTables looks for the tables of the legacy iptables, of which nf_tables knows nothing.
+// legacyTables looks for the tables of legacy iptables, which nf_tables does not show.
 func (c *Checked) legacyTables(paths ...string) {
 	var found []string
 	for _, path := range paths {

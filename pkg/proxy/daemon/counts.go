@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// setCounts hands the counts of Service ports to metrics, in the words of metrics.
+// setCounts translates the counts of Service ports into metrics.
 func setCounts(recorder *metrics.Recorder, now counts.Counts) {
 	recorder.ServicePortsByReason(portReasons(now.Reasons))
 	recorder.Set(metrics.BoundedSlots, now.Shares.Slots)

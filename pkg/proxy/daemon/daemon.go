@@ -53,33 +53,34 @@ type daemon struct {
 	dialled  *kube.Dialled // nil without an API server
 	ask      authorization.Ask
 	reporter *eventReporter
-	// condition is nil unless the Node is to say when its Services work.
+	// condition is nil unless the Node's condition should say when its Services work.
 	condition *condition.Writer
 	findings  *findings
 	feed      *feed
-	// readers make something of the decisions in force, each for itself.
+	// readers each use the decisions in force for a purpose of their own.
 	readers []selection.Reader
 	checks  *servicehealth.Reader
 	names   *dns.Table // nil if DNS is not answered
 	mesh    *mesh      // nil if xDS is not answered
-	// watch finds out which nodes do not answer; nil if nobody is dialled.
+	// watch finds out which nodes do not answer; nil if no node is dialled.
 	watch *watch
 	// localhost serves node ports on loopback; nil if they are not.
 	localhost *localhost.Server
 	accounts  *accounting.Accounting // nil unless traffic is counted
-	asked     *asked.Counter         // nil unless the page that says what it counts is served
+	asked     *asked.Counter         // nil unless the page with its counts is served
 	files     []filewatch.File
 
 	changes chan model.Change
-	// disturbed holds one disturbance: two that were not dealt with yet are repaired by the same sync. They reach the
-	// proxy as repairs, at a measured pace.
+	// disturbed holds one disturbance: a second one before the repair is repaired by the same sync. They reach the proxy
+	// as repairs, at a measured pace.
 	disturbed wake.Signal
 	repairs   chan struct{}
-	// suspected holds a suspicion of one: something may have happened to our tables that the kernel could not report.
+	// suspected holds the suspicion of a disturbance: something may have happened to our tables that the kernel could not
+	// report.
 	suspected wake.Signal
 }
 
-// reach is how the daemon reaches the kernel: nftables, conntrack, and what it says of addresses.
+// reach is how the daemon reaches the kernel: nftables, conntrack, and questions about addresses.
 type reach struct {
 	conn    *nft.Conn
 	table   *conntrack.Conn
@@ -179,12 +180,12 @@ func (d *daemon) interrupted(resource string, since time.Time, err error) {
 func (d *daemon) resumed(resource string) {
 	d.status.WatchResumed(resource)
 	d.recorder.WatchResumed(resource)
-	if resource == "nodes/"+d.options.Node { // it may be another one of this name
+	if resource == "nodes/"+d.options.Node { // it may be a new Node of the same name
 		d.condition.LookAgain()
 	}
 }
 
-// topologyFrom reports from which resource it is known where other nodes are.
+// topologyFrom reports the resource from which we learn where other nodes are.
 func (d *daemon) topologyFrom(resource string) {
 	d.recorder.TopologyFrom(resource)
 	d.observer.syncs.TopologyFrom(resource)
@@ -267,7 +268,8 @@ func (d *daemon) answerDNS(ctx context.Context) error {
 	return server.Run(ctx, d.options.DNSAddress)
 }
 
-// watchAPIServers hands over where the API server is reached, as far as it is known and whenever it is another address.
+// watchAPIServers passes on the address at which the API server is reached, if it is known, and again whenever it
+// changes.
 func (d *daemon) watchAPIServers(ctx context.Context) error {
 	if d.dialled == nil {
 		return nil
@@ -283,9 +285,9 @@ func (d *daemon) watchAPIServers(ctx context.Context) error {
 	}
 }
 
-// repair asks for a complete sync after another process changed our tables. Beside a process that changes other tables
-// all the time, each complete sync raises the suspicion that something was missed while it was sent: for suspicion
-// alone there is one complete sync in a sync period.
+// repair asks for a complete sync after another process changed our tables. While another process keeps changing other
+// tables, each complete sync raises the suspicion that something was missed while it was sent: so suspicion alone
+// causes only one complete sync in a sync period.
 func (d *daemon) repair(change nft.ForeignChange) {
 	if change.Lost {
 		d.log.Info("changes of nftables may have been missed; our tables will be rewritten soon")

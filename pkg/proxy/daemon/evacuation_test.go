@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
-// TestHealthSaysThatThisNodeIsBeingEvacuated, and until when; of other nodes, and other reasons to avoid this one, it says
-// nothing.
+// TestHealthSaysThatThisNodeIsBeingEvacuated, and until when; it does not mention other nodes, or other reasons to
+// avoid this one.
 func TestHealthSaysThatThisNodeIsBeingEvacuated(t *testing.T) {
 	changes, health := make(chan model.Change, 10), &status.Status{}
 	f := aFeed(changes, slog.New(slog.DiscardHandler), health)

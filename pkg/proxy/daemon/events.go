@@ -30,7 +30,7 @@ func (r *eventReporter) run(ctx context.Context) error {
 	return r.recorder.Run(ctx)
 }
 
-// found reports what of objects does not work. Each proxy speaks for its own node: thousands see the others.
+// found reports what does not work about objects. Each proxy reports only its own node: thousands see the others.
 func (r *eventReporter) found(found []model.Finding) {
 	if r == nil {
 		return
@@ -56,7 +56,7 @@ func (r *eventReporter) evacuated(evacuation *model.Avoid) {
 	}
 }
 
-// parted reports that nodes do not reach another one that is Ready.
+// parted reports that nodes cannot reach another one that is Ready.
 func (r *eventReporter) parted(node string) { r.recorder.Report(events.Parted(node)) }
 
 // foreignChange reports which process changed our tables.
@@ -80,7 +80,7 @@ func (r *eventReporter) reference(finding model.Finding) events.Reference {
 	}
 	uid := finding.UID
 	if uid == "" {
-		uid = r.cluster.UID(convert.Services, finding.Name) // a sync does not know it, and has findings of Services alone
+		uid = r.cluster.UID(convert.Services, finding.Name) // a sync does not know the UID, and all its findings are about Services
 	}
 	return events.Reference{Kind: finding.Kind, Namespace: finding.Name.Namespace, Name: finding.Name.Name, UID: uid}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
-// feed hands over what the sources say: what changed to the proxy, what was found to people.
+// feed passes on what the sources say: changes to the proxy, findings to people.
 type feed struct {
 	node     string
 	config   ruleset.Config // how the tables are made
@@ -28,7 +28,7 @@ type feed struct {
 	started bool // the objects have been reported once
 	own     ownNode
 
-	// complete is for objects and interfaces, which come from goroutines of their own.
+	// complete joins objects and interfaces, which come from different goroutines.
 	complete *completion
 }
 
@@ -52,11 +52,11 @@ func (f *feed) deliver(ctx context.Context, update convert.Update) {
 	f.send(ctx, fromObjects, update.Change)
 }
 
-// ownNode is what health is told of this node.
+// ownNode is what health was told about this node.
 type ownNode struct {
 	node       *model.Node
-	evacuation *model.Avoid // the last of said; nil if it is not being evacuated
-	// said is what evacuates it, by the reason.
+	evacuation *model.Avoid // the newest of said; nil if it is not being evacuated
+	// said is what evacuates it, by reason.
 	said [model.Whys]*model.Avoid
 }
 
@@ -115,8 +115,8 @@ func (f *feed) deliverAddrs(ctx context.Context, addrs []netip.Addr) {
 	f.send(ctx, fromInterfaces, model.Change{LocalAddrs: addrs})
 }
 
-// deliverLater takes what is found out beside the objects: where this process reaches the API server, which nodes do not
-// answer this one. The first sync does not wait for it.
+// deliverLater takes what is found out independently of the objects: where this process reaches the API server, which
+// nodes do not answer this one. The first sync does not wait for it.
 func (f *feed) deliverLater(ctx context.Context, change model.Change) {
 	f.complete.Lock()
 	defer f.complete.Unlock()

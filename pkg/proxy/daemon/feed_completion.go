@@ -16,9 +16,9 @@ const (
 	origins // their number
 )
 
-// completion makes the first change the complete state, as the proxy needs it: with one part of it missing, the first
-// sync would take from the kernel what an earlier proxy left there for good reason, Services or the addresses that
-// serve node ports.
+// completion makes the first change the complete state, as the proxy needs it: if a part were missing, the first sync
+// would remove what an earlier proxy rightly left in the kernel, such as Services, or the addresses that serve node
+// ports.
 type completion struct {
 	sync.Mutex
 	reported []bool       // by origin
@@ -31,8 +31,8 @@ func newCompletion(origins origin) *completion {
 	return &completion{reported: make([]bool, origins)}
 }
 
-// add returns the change to hand over now, and whether there is one. The first is handed over even if it is empty: the
-// state may be nothing.
+// add returns the change to hand over now, and whether there is one. The first is handed over even if it is empty:
+// there may be no objects.
 func (c *completion) add(from origin, change model.Change) (model.Change, bool) {
 	if c.begun {
 		return change, !change.IsEmpty()

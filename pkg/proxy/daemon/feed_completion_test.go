@@ -15,7 +15,7 @@ func TestTheFirstChangeWaitsForEveryOrigin(t *testing.T) {
 				if from == last {
 					continue
 				}
-				for range 2 { // who reports twice does not stand for two
+				for range 2 { // an origin that reports twice counts once
 					if _, isComplete := complete.add(from, model.Change{}); isComplete {
 						t.Fatalf("of %d origins: complete before %d has reported", number, last)
 					}

@@ -5,7 +5,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
-// warn logs what is hardly meant: of settings, once, and of this node.
+// warn logs what is probably a mistake: in the settings, once, and in this node.
 func (f *feed) warn(change model.Change) {
 	if !f.started {
 		for _, sentence := range config.TableWarnings(f.config) {

@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 )
 
-// configurationFiles returns the files that say how the daemon works, with what they say now. Who reads them later
-// misses no change.
+// configurationFiles returns the files that configure the daemon, with their present content, so that no later change
+// is missed.
 //
 // Tokens and certificates in files that a kubeconfig names are not among them: client-go reads those again by itself,
 // a token after a minute, and certificates and the authority's after five.

@@ -15,8 +15,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
-// findings tells people what of their objects does not work, once when it is found and once when it is over: in the log, as
-// Events, in health and metrics, and on pages. What a change of one of them costs does not depend on how many there are.
+// findings tells people what does not work about their objects, once when it is found and once when it is over: in the
+// log, as Events, in health and metrics, and on pages. The cost of a change to one finding does not depend on how many
+// there are.
 type findings struct {
 	log      *slog.Logger
 	status   *status.Status
@@ -25,17 +26,17 @@ type findings struct {
 
 	mutex sync.Mutex
 	since map[model.Finding]time.Time // those that hold now
-	// replaced are those that replace has taken in.
+	// replaced are the findings that came through replace.
 	replaced map[foundBy][]model.Finding
-	// byObject is why an object is refused: how many reasons it has, by what all of them name. byKind counts the objects; what
-	// could not be read as an object is of kind File.
+	// byObject counts, for each refused object, the reasons for its refusal. byKind counts the objects; what could not be
+	// read as an object is of kind File.
 	byObject map[model.Finding]int
 	byKind   map[string]int
 	byCode   map[model.FindingCode]int
 	budget   logBudget
 }
 
-// finder is who says all that is wrong with a Service each time.
+// finder is a source that reports everything wrong with a Service each time.
 type finder int
 
 const (
@@ -59,7 +60,7 @@ func newFindings(log *slog.Logger, status *status.Status, recorder *metrics.Reco
 	}
 }
 
-// change takes in what is new, and what is over.
+// change takes in new findings, and those that are over.
 func (f *findings) change(found, over []model.Finding) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -67,11 +68,11 @@ func (f *findings) change(found, over []model.Finding) {
 	f.reporter.found(found)
 }
 
-// toldAtOnce is of how many Services replace logs something. The page /findings has everything.
+// toldAtOnce is for how many Services replace logs something. The page /findings has everything.
 const toldAtOnce = 100
 
-// replace takes in all that a finder has found of some Services, in place of what it had found of them before. What goes on
-// is reported as an Event again: the recorder knows how often.
+// replace takes in everything that a finder has found about some Services, and forgets what it had found about them
+// before. A finding that persists is reported as an Event again: the recorder limits how often.
 func (f *findings) replace(by finder, all ...servicefindings.Found) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -95,7 +96,7 @@ func (f *findings) replace(by finder, all ...servicefindings.Found) {
 	}
 }
 
-// replaceAll is replace, of all Services.
+// replaceAll is replace for all Services.
 func (f *findings) replaceAll(by finder, found []model.Finding) {
 	byService := map[model.ObjectName][]model.Finding{}
 	for _, service := range f.known(by) {
@@ -111,7 +112,7 @@ func (f *findings) replaceAll(by finder, found []model.Finding) {
 	f.replace(by, all...)
 }
 
-// known returns the Services of which something holds that a finder has found.
+// known returns the Services with findings of a finder that still hold.
 func (f *findings) known(by finder) []model.ObjectName {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -124,10 +125,11 @@ func (f *findings) known(by finder) []model.ObjectName {
 	return services
 }
 
-// decided takes in what is found by decisions about Services.
+// decided takes in findings from decisions about Services.
 func (f *findings) decided(all []servicefindings.Found) { f.replace(decisions, all...) }
 
-// tell takes in what is new and what is over, and logs and counts it. What does not work for another reason now is not over.
+// tell takes in what is new and what is over, and logs and counts it. If something still does not work, but for another
+// reason, it is not over.
 func (f *findings) tell(found, over []model.Finding, log *slog.Logger) {
 	goesOn := map[part]bool{}
 	for _, finding := range found {
@@ -157,7 +159,7 @@ func (f *findings) tell(found, over []model.Finding, log *slog.Logger) {
 	}
 }
 
-// part is what of an object does not work, and how.
+// part is which part of an object does not work, and how.
 type part struct {
 	subject model.Subject
 	code    model.FindingCode
@@ -196,7 +198,7 @@ type Standing struct {
 	Code      model.FindingCode `json:"code"`
 	Field     string            `json:"field,omitempty"`
 	Sentence  string            `json:"sentence"`
-	// Local: it is so on this node alone.
+	// Local: it holds on this node only.
 	Local bool      `json:"local,omitempty"`
 	Since time.Time `json:"since"`
 
@@ -217,7 +219,7 @@ func (f *findings) standing() []Standing {
 	return list
 }
 
-// unread returns what could not be read, a sentence each; never null.
+// unread returns a sentence for each thing that could not be read; never null.
 func (f *findings) unread() []string {
 	sentences := []string{}
 	for _, one := range f.standing() {
@@ -233,7 +235,8 @@ func without(findings, others []model.Finding) []model.Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f model.Finding) bool { return slices.Contains(others, f) })
 }
 
-// Whoever may write an object can make the proxies of all nodes log something about it as often as he changes it.
+// Anybody who may write an object can make the proxies of all nodes log something about it, by changing it again and
+// again.
 const (
 	linesPerObject = 32
 	logPeriod      = time.Minute

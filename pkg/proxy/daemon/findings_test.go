@@ -21,7 +21,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
-// telling returns findings that nobody has any of yet, what is logged of them, and what health says.
+// telling returns empty findings, their log, and what health says.
 func telling() (*findings, *strings.Builder, *status.Status) {
 	var log strings.Builder
 	health := &status.Status{}
@@ -104,7 +104,7 @@ func TestTheLogSaysWhatIsFoundInFull(t *testing.T) {
 	}
 }
 
-// TestWhatIsFoundOfAServiceIsReplaced by what the same finder has found of it since, and by nothing else.
+// TestWhatIsFoundOfAServiceIsReplaced by what the same finder finds later, and by nothing else.
 func TestWhatIsFoundOfAServiceIsReplaced(t *testing.T) {
 	all, log, _ := telling()
 	one, two := of("web", model.PartsLeftOut, "one"), of("web", model.FrontendConflict, "two")

@@ -19,7 +19,8 @@ func (d *daemon) newFlows(looks *conntrack.Looks, isLocal selection.IsLocal) *fl
 	return reader
 }
 
-// newOwners returns the reader that knows whose connections are. Dials are looked at after endpoints of it left.
+// newOwners returns the reader that knows which Service a connection belongs to. After endpoints leave, dials to them
+// are looked at.
 func (d *daemon) newOwners(looks *conntrack.Looks, isLocal selection.IsLocal) *owners.Reader {
 	reader := owners.NewReader(owners.Options{Keep: flows.LookFor, Places: d.options.Account != nil || d.options.UnreachableNodes.dials()})
 	d.dials = flows.NewDials(looks, reader, isLocal)

@@ -12,7 +12,7 @@ func (d *daemon) serveHealthChecks(ctx context.Context) error {
 	return nil
 }
 
-// healthChecksServed takes in which health checks are not served; nil if all are.
+// healthChecksServed takes in which health checks cannot be served; nil if all are.
 func (d *daemon) healthChecksServed(err error) {
 	d.recorder.HealthChecksFailed(err != nil)
 	d.findings.replaceAll(healthCheckServers, servicehealth.FindingsOf(err))

@@ -23,7 +23,8 @@ func loopbackOf(config ruleset.Config) map[model.Family]netip.Addr {
 	return addrs
 }
 
-// newLocalhost returns a server of node ports on loopback, and says if it may have fewer connections than it has elsewhere.
+// newLocalhost returns a server of node ports on loopback, and logs it if the limit of descriptors allows fewer
+// connections than usual.
 func newLocalhost(addrs map[model.Family]netip.Addr, observer localhost.Observer, log *slog.Logger) *localhost.Server {
 	server := localhost.NewServer(addrs, observer)
 	if most := server.Most(); most < localhost.MaxConnections {
@@ -41,8 +42,8 @@ func (d *daemon) serveLocalhost(ctx context.Context) error {
 	return d.localhost.Run(ctx)
 }
 
-// countRejected has each scrape ask the kernel what it refused on loopback. Without kube-proxy's gate nothing is counted
-// there, and there is no series.
+// countRejected makes each scrape ask the kernel how much it refused on loopback. Without kube-proxy's gate nothing is
+// counted there, and there is no series.
 func (d *daemon) countRejected(ctx context.Context) {
 	d.recorder.LocalhostRejected(func() (counts []metrics.Rejected) {
 		for _, family := range d.config.Families {
@@ -60,14 +61,14 @@ func (d *daemon) countRejected(ctx context.Context) {
 	})
 }
 
-// localhostObserver passes on what the server of node ports on loopback does. There is no line of log for a connection:
-// the metric counts what became of them.
+// localhostObserver passes on what the server of node ports on loopback does. Connections are not logged: a metric
+// counts their outcomes.
 type localhostObserver struct {
 	recorder *metrics.Recorder
 	findings *findings
 }
 
-// Listening is called whenever the server has looked what it listens on.
+// Listening is called whenever the server has updated what it listens on.
 func (o localhostObserver) Listening(family model.Family, ports int) {
 	o.recorder.Set(metrics.LocalhostListeners, ports, family.String())
 }

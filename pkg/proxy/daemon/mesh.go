@@ -23,7 +23,7 @@ type mesh struct {
 	addresses []string
 }
 
-// newMesh returns nil if that is not asked for.
+// newMesh returns nil if xDS is not served.
 func newMesh(options *Options, recorder *metrics.Recorder, log *slog.Logger) (*mesh, error) {
 	if len(options.XDSAddresses) == 0 {
 		return nil, nil
@@ -41,11 +41,11 @@ func newMesh(options *Options, recorder *metrics.Recorder, log *slog.Logger) (*m
 	return m, nil
 }
 
-// anywhere are addresses that no network has (RFC 5737 and 3849): the way to them is the default route's.
+// anywhere are addresses that no network has (RFC 5737 and 3849): they are reached by the default route.
 var anywhere = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("2001:db8::1")}
 
-// canTellClients wants routes that tell clients of this node from others: the default route has a gateway. A socket needs
-// none: whoever sees it is on the node.
+// canTellClients requires that routes distinguish this node's clients from others: the default route must have a
+// gateway. A socket needs none: only processes on the node can reach it.
 func (m *mesh) canTellClients() error {
 	isSocket := func(address string) bool { return strings.HasPrefix(address, xds.SocketPrefix) }
 	if !slices.ContainsFunc(m.addresses, func(address string) bool { return !isSocket(address) }) {
@@ -73,7 +73,7 @@ func (m *mesh) run(ctx context.Context) error {
 	return m.server.Run(ctx, m.addresses)
 }
 
-// summary is what the page /summary says of it.
+// summary is what the page /summary says about xDS.
 func (m *mesh) summary() *status.XDS {
 	if m == nil {
 		return nil
@@ -113,7 +113,7 @@ func (o meshObserver) Clients(streams, names int) {
 // Answered is called for each response.
 func (o meshObserver) Answered(kind string) { o.recorder.Add(metrics.XDSResponses, 1, kind) }
 
-// Rejected is called for each response that a client did not take.
+// Rejected is called for each response that a client rejected.
 func (o meshObserver) Rejected(kind string) { o.recorder.Add(metrics.XDSRejected, 1, kind) }
 
 // Unknown is called for each name that means no Service port.

@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// TestWhereNothingTellsClientsApartAnAddressIsRefused, and a socket is not.
+// TestWhereNothingTellsClientsApartAnAddressIsRefused, but a socket is served.
 func TestWhereNothingTellsClientsApartAnAddressIsRefused(t *testing.T) {
 	const address, socket = "0.0.0.0:18000", "unix:///run/vicinity/xds.sock"
 	for name, test := range map[string]struct {

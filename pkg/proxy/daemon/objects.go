@@ -25,7 +25,7 @@ type objects interface {
 // manifests is the folder as a source for the daemon.
 type manifests struct{ *folder.Manifests }
 
-// Run is that of the folder, with what it was about in the error.
+// Run runs the folder, and adds to its error what it was doing.
 func (m manifests) Run(ctx context.Context, deliver func(convert.Update)) error {
 	if err := m.Manifests.Run(ctx, deliver); err != nil {
 		return fmt.Errorf("load manifests: %w", err)
@@ -33,13 +33,13 @@ func (m manifests) Run(ctx context.Context, deliver func(convert.Update)) error 
 	return nil
 }
 
-// connection is what the daemon has of an API server.
+// connection is what the daemon needs of an API server.
 type connection struct {
 	cluster  *cluster.Watcher
 	recorder *events.Recorder
 	ask      authorization.Ask
-	dialled  *kube.Dialled // where all of them reach it
-	// condition is nil if none is asked for.
+	dialled  *kube.Dialled // where all clients reach it
+	// condition is nil if none should be written.
 	condition *condition.Writer
 }
 

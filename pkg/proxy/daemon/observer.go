@@ -19,8 +19,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
-// observer passes on what the proxy does: to health, metrics and the log. Only FlowsLookedAt is called by another
-// goroutine than the proxy's.
+// observer passes on what the proxy does: to health, metrics and the log. All methods are called by the proxy's
+// goroutine, except FlowsLookedAt.
 type observer struct {
 	node     string
 	stdout   io.Writer
@@ -29,7 +29,7 @@ type observer struct {
 	recorder *metrics.Recorder
 	findings *findings
 	names    *dns.Table // nil if DNS is not answered
-	// condition is nil unless the Node is to say when its Services work.
+	// condition is nil unless the Node's condition should say when its Services work.
 	condition *condition.Writer
 
 	refused refusals
@@ -69,7 +69,7 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	if !o.synced {
 		o.synced = true
 		o.condition.Say(condition.Synced)
-		// Lists and the sync of everything leave garbage as large as what stays, and the runtime would keep it for minutes.
+		// The lists and the complete sync leave as much garbage as live memory, and the runtime would keep it for minutes.
 		go debug.FreeOSMemory()
 		printable.Fprintf(o.stdout, "the first sync is in the kernel: node %s, Services: %d, took %s\n",
 			o.node, report.Total, took.Round(time.Microsecond))
@@ -84,7 +84,7 @@ func (o *observer) Failed(err error, report proxy.Report, started, ended time.Ti
 	o.log.Error("could not update the kernel; the previous rules stay in force", "error", err, "retry-in", retryIn)
 }
 
-// reportFound tells what the kernel refuses, and what the tables have no room for.
+// reportFound reports what the kernel refuses, and what the tables have no room for.
 func (o *observer) reportFound(report proxy.Report) {
 	o.refused.update(report)
 	refused := make([]servicefindings.Found, 0, len(report.Refused)+len(report.NoLongerRefused))
@@ -102,7 +102,8 @@ func (o *observer) reportFound(report proxy.Report) {
 const notRemembered = "This Service is served without session affinity: too many Services have it and more than 256 endpoints each " +
 	"(4,096 Services up to 4,096 endpoints, 256 beyond)"
 
-// unremembered returns of which Services the clients are not remembered, at most MaxFound of them, and of which that is over.
+// unremembered returns the Services whose clients are not remembered, at most MaxFound of them, and those for which
+// that is over.
 func (o *observer) unremembered(report proxy.Report) []servicefindings.Found {
 	now := map[model.ObjectName]bool{}
 	if report.Complete {
@@ -128,7 +129,7 @@ func (o *observer) unremembered(report proxy.Report) []servicefindings.Found {
 	return list
 }
 
-// FlowsLookedAt is called after UDP flows were looked at, with what that did in each family, and why some may be left.
+// FlowsLookedAt is called after a look at UDP flows, with the result for each family, and why some may be left.
 func (o *observer) FlowsLookedAt(passes map[model.Family]flows.Pass, err error) {
 	for family, pass := range passes {
 		o.recorder.Add(metrics.FlowsEnded, pass.Ended, family.String())
@@ -141,10 +142,10 @@ func (o *observer) FlowsLookedAt(passes map[model.Family]flows.Pass, err error) 
 	}
 }
 
-// began is when this process did. What caused a change before that waited for a process, not for its work.
+// began is when this process began. The cause of a change before that waited for a process, not for its work.
 var began = time.Now()
 
-// count hands what a sync did to metrics, in the words of metrics.
+// count translates what a sync did into metrics.
 func (o *observer) count(report proxy.Report, took time.Duration, ended time.Time) {
 	o.recorder.ObserveSync(report.Complete, took, nil)
 	o.recorder.SyncDone(ended, report.Complete, report.Services)
@@ -167,7 +168,7 @@ func (o *observer) count(report proxy.Report, took time.Duration, ended time.Tim
 	}
 }
 
-// levels are how many there are of what a sync reports. Most syncs change none of them.
+// levels are the gauges that a sync reports. Most syncs change none of them.
 type levels struct{ services, contested, refused, waiting, evacuatedTimed, evacuatedOpen int }
 
 func (o *observer) setLevels(now levels) {

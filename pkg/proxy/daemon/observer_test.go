@@ -193,8 +193,8 @@ func changed(service *model.Service, slice *model.EndpointSlice) model.Change {
 	return change
 }
 
-// moved is what happens, and what /metrics says afterwards and did not say before: regular expressions of a line's
-// beginning.
+// moved is something that happens, with the lines that /metrics has only afterwards: regular expressions for their
+// beginnings.
 type moved struct {
 	title string
 	do    func(o *observed)
@@ -475,7 +475,7 @@ func TestANodeIsEligibleUnlessItIsUnknownOrLeaves(t *testing.T) {
 	}
 }
 
-// TestServicesThatWaitForTheirTurnAreInTheMetrics: a large one is there while its steps go on, and not after that.
+// TestServicesThatWaitForTheirTurnAreInTheMetrics: a large one is counted while its steps go on, and not afterwards.
 func TestServicesThatWaitForTheirTurnAreInTheMetrics(t *testing.T) {
 	o := observing(t)
 	o.changes <- changed(service(1, 2, time.Time{}))

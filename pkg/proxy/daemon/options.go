@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// Options are what a daemon is to do.
+// Options say what a daemon should do.
 type Options struct {
 	// Node is the name of the Node to act for.
 	Node string
@@ -27,8 +27,8 @@ type Options struct {
 
 	// Settings are what the configuration in force says.
 	Settings config.Settings
-	// Configuration is the configuration in force, with all defaults. Configz is what /configz shows: that, and our own
-	// settings in force.
+	// Configuration is the configuration in force, with all defaults. Configz is what /configz shows: the same with our
+	// own settings in force.
 	Configuration *config.Configuration
 	Configz       map[string]any
 	// ConfigFile is the file that the configuration was read from; nil without one.
@@ -38,33 +38,33 @@ type Options struct {
 	// Flags are the values of all flags, as /flagz shows them.
 	Flags map[string]string
 
-	// SecureMetricsAddress is where the metrics and the page of demand are served over TLS to whom the API server allows;
-	// empty for nowhere.
+	// SecureMetricsAddress is where the metrics and the page of demand are served over TLS to clients that the API server
+	// allows; empty for nowhere.
 	SecureMetricsAddress string
-	// DNSAddress is where answering DNS for headless Services with topology keys; not valid for nowhere. DNSZone says
-	// of what domain, and for how long.
+	// DNSAddress is where DNS for headless Services with topology keys is answered; invalid for nowhere. DNSZone is the
+	// domain, and how long answers may be kept.
 	DNSAddress netip.AddrPort
 	DNSZone    dns.Zone
 	// XDSAddresses are where xDS is answered, in the domain of DNSZone: IP:PORT, or unix:// and a path; none for nowhere.
 	XDSAddresses []string
 	// NodeTopology selects the source of other nodes' labels, TopologyNamespace where its publisher is, and
-	// ProxyService which headless Service is over the proxies' own pods; its zero value is none.
+	// ProxyService is the headless Service over the proxies' own pods; zero for none.
 	NodeTopology      cluster.NodeTopology
 	TopologyNamespace string
 	ProxyService      model.ObjectName
-	// PublishedEvacuations: the nodes are evacuated, too, that TopologySlices list as such.
+	// PublishedEvacuations: nodes that TopologySlices list as evacuated are evacuated, too.
 	PublishedEvacuations bool
 	// UnreachableNodes is what is done about nodes that do not answer this one.
 	UnreachableNodes UnreachableNodes
-	// NodeCondition asks to say on the Node, as a condition, when its Services work.
+	// NodeCondition asks for a condition on the Node that says when its Services work.
 	NodeCondition bool
 	// Account says how traffic is counted; nil: it is not.
 	Account *accounting.Settings
-	// OwnTables asks to own our tables where the kernel keeps them alive without us.
+	// OwnTables asks to own our tables if the kernel keeps them alive without us.
 	OwnTables bool
 	// Build is what the program was made from.
 	Build cli.Build
 }
 
-// origin names where the objects come from, for messages.
+// origin names the source of the objects, for messages.
 func (o *Options) origin() string { return cmp.Or(o.Manifests, "the cluster") }

@@ -17,8 +17,8 @@ import (
 // element that we write.
 const otherProxiesInterval = time.Minute
 
-// otherProxies tells people of other service proxies on this node, once when one comes and once when it goes. What was
-// found last stays in force while the kernel cannot be asked.
+// otherProxies tells people of other service proxies on this node, once when one comes and once when it goes. The last
+// finding stays in force while the kernel cannot be asked.
 type otherProxies struct {
 	look     func(context.Context) ([]otherproxy.Finding, error)
 	log      *slog.Logger
@@ -63,7 +63,7 @@ func (o *otherProxies) run(ctx context.Context) {
 	}
 }
 
-// tell reports what is new. A proxy that is asked first from now on is new too.
+// tell reports what is new. A proxy whose chains now come first counts as new, too.
 func (o *otherProxies) tell(found []otherproxy.Finding) {
 	sentences := make([]string, 0, len(found))
 	for _, finding := range found {

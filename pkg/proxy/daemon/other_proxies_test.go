@@ -26,7 +26,7 @@ type answer struct {
 	err   error
 }
 
-// TestOtherProxiesAreToldOnce when they come, when they are asked first from now on, and when they go, however often
+// TestOtherProxiesAreToldOnce when they come, when their chains begin to come first, and when they go, however often
 // the kernel is asked meanwhile, and also if it cannot be asked.
 func TestOtherProxiesAreToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

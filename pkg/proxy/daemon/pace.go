@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// repairInterval is the least time between two repairs. A process that insists, above all a second proxy in the same
-// namespace that repairs what we wrote, would otherwise keep both writing without a pause. A repair is due within a
-// second.
+// repairInterval is the least time between two repairs. A process that keeps changing our tables, above all a second
+// proxy in the same namespace that "repairs" what we wrote, would otherwise keep both writing without a pause. A repair
+// is due within a second.
 const repairInterval = 500 * time.Millisecond
 
 // pace passes signals on until ctx ends: the first one at once, and those that come within the interval after it as

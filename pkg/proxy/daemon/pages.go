@@ -18,8 +18,8 @@ import (
 const bindRetry = 5 * time.Second
 
 // listenAndServe answers at the address that a flag names, until ctx ends, over TLS if there are settings for it. If
-// another process has the address it tries again, unless that is to end the proxy: Services are worth more than
-// questions about them.
+// another process has the address it tries again, unless the configuration wants the proxy to end then: serving
+// Services matters more than answering questions about them.
 func (d *daemon) listenAndServe(ctx context.Context, flag, address string, secure *tls.Config, handler http.Handler) error {
 	for logged := false; ; logged = true {
 		listener, err := httpserve.Listen(ctx, flag, address)
@@ -43,13 +43,13 @@ func (d *daemon) listenAndServe(ctx context.Context, flag, address string, secur
 	}
 }
 
-// demandAllowedFor is how long the API server's word is good for the page of demand. One reader asks each proxy twice a
-// minute for ever: at 5,000 nodes it asks the API server eight times a second, and not 42 times.
+// demandAllowedFor is how long the API server's permission is cached for the page of demand. One reader asks every
+// proxy twice a minute, for ever: at 5,000 nodes this makes eight requests a second to the API server instead of 42.
 const demandAllowedFor = 10 * time.Minute
 
-// serveMetricsSecurely serves the metrics and the page of demand over TLS to whom the API server allows, if that is asked
-// for. Clients need not trust the certificate: it protects the client's token, and a scraper's token is good for
-// reading metrics alone.
+// serveMetricsSecurely serves the metrics and the page of demand over TLS to clients that the API server allows, if an
+// address is set. Clients need not trust the certificate: it protects the client's token, and a scraper's token only
+// permits reading metrics.
 func (d *daemon) serveMetricsSecurely(ctx context.Context) error {
 	if d.options.SecureMetricsAddress == "" {
 		return nil
@@ -65,7 +65,7 @@ func (d *daemon) serveMetricsSecurely(ctx context.Context) error {
 	return d.listenAndServe(ctx, "--secure-metrics-bind-address", d.options.SecureMetricsAddress, secure, pages)
 }
 
-// pages are what the address of metrics serves.
+// pages are the pages at the address of metrics.
 func (d *daemon) pages() http.Handler {
 	return status.Pages{
 		Metrics:  d.recorder.Handler(),

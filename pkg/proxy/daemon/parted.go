@@ -9,26 +9,26 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
 )
 
-// When users are told of a node that does not answer this one: not when it begins, because a thousand proxies would write at
-// once, in the worst moment. After a minute Kubernetes knows of a node that is dead. One that is Ready then is behind a network
-// that is parted, which nobody else reports.
+// When users are told of a node that does not answer this one: not at once, because a thousand proxies would write
+// together, at the worst moment. After a minute Kubernetes has noticed that a node is dead. A node that is still Ready
+// then is cut off by a partitioned network, which nothing else reports.
 const (
 	partedAfter = time.Minute
 	// partedEvery is how often a proxy asks the API server for a Node, one at a time, however many do not answer.
 	partedEvery = 30 * time.Second
 )
 
-// parted finds out which nodes do not answer this one, though they are Ready.
+// parted finds nodes that do not answer this one although they are Ready.
 type parted struct {
 	unreachable func() []reachability.Silent
 	isReady     func(ctx context.Context, node string) (bool, error)
 	report      func(node string)
 	log         *slog.Logger
 
-	asked map[string]time.Time // since when the nodes had not answered that were asked for
+	asked map[string]time.Time // for nodes that were asked for: since when they had not answered
 }
 
-// reportParted finds them until ctx ends, where nodes are dialled and there are users to tell.
+// reportParted reports them until ctx ends, if nodes are dialled and there are users to tell.
 func (d *daemon) reportParted(ctx context.Context) error {
 	if d.watch == nil || d.reporter == nil {
 		return nil
@@ -41,7 +41,7 @@ func (d *daemon) reportParted(ctx context.Context) error {
 	return nil
 }
 
-// run asks until ctx ends. Proxies begin at different times, and so all of them together ask for all nodes.
+// run asks until ctx ends. Proxies begin at different times, so together they ask for all nodes.
 func (p *parted) run(ctx context.Context) {
 	next := time.NewTimer(rand.N(partedEvery))
 	defer next.Stop()
@@ -56,7 +56,8 @@ func (p *parted) run(ctx context.Context) {
 	}
 }
 
-// look asks for one of the nodes that have not answered for a minute, any of them, once each time that it falls silent.
+// look asks for one of the nodes that have not answered for a minute, whichever; once for each time that a node falls
+// silent.
 func (p *parted) look(ctx context.Context, now time.Time) {
 	var due []reachability.Silent
 	asked := map[string]time.Time{}

@@ -13,17 +13,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/sysctl"
 )
 
-// oomScoreFile is where the kernel takes this process's oom_score_adj.
+// oomScoreFile is the file for this process's oom_score_adj.
 const oomScoreFile = "/proc/self/oom_score_adj"
 
-// prepareNode asks the kernel for what the configuration wants of it beside the tables, and looks whether it forwards
-// packets of some families. Nothing of it stops the proxy: a container with no more than CAP_NET_ADMIN may do some of
-// it, or nothing.
+// prepareNode applies the kernel settings that the configuration wants, and checks whether the kernel forwards packets
+// of some families. No failure here stops the proxy: a container with only CAP_NET_ADMIN may be allowed some of it, or
+// nothing.
 //
-// It comes after conntrack was reached: the kernel has no settings for it before.
+// It must come after conntrack was reached: before that the kernel does not have its settings.
 func prepareNode(log *slog.Logger, settings *config.Settings, families []model.Family) {
-	// kube-proxy counts the machine's cores, and this those that the process may use. They are the same unless the
-	// process is pinned to some cores, and then less is asked for, which lowers nothing.
+	// kube-proxy counts the machine's cores; we count those that the process may use. They differ only if the process is
+	// pinned to some cores. Then we ask for less, which never lowers a setting.
 	wants := settings.Conntrack.Wants(runtime.NumCPU())
 	for _, result := range sysctl.Apply(sysctl.Root, wants...) {
 		logSysctl(log, result)
@@ -51,7 +51,7 @@ func Prepare(log *slog.Logger, settings *config.Settings) error {
 	return table.Close()
 }
 
-// logSysctl logs what became of a kernel setting, in one line.
+// logSysctl logs the outcome for a kernel setting, in one line.
 func logSysctl(log *slog.Logger, result sysctl.Result) {
 	attributes := []any{"sysctl", result.Want.Name, "value", result.Before, "wanted", result.Want.Value}
 	switch result.Outcome {
@@ -66,8 +66,8 @@ func logSysctl(log *slog.Logger, result sysctl.Result) {
 	}
 }
 
-// warnOfForwarding says that packets for pods on other nodes are dropped here. A family that the kernel lacks is none
-// of this node.
+// warnOfForwarding warns that packets for pods on other nodes are dropped here. A family that the kernel lacks is
+// ignored.
 func warnOfForwarding(log *slog.Logger, want sysctl.Want) {
 	for _, result := range sysctl.Check(sysctl.Root, want) {
 		switch {

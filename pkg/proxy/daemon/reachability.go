@@ -21,8 +21,8 @@ import (
 // UnreachableNodes is what is done about nodes that do not answer this one.
 type UnreachableNodes string
 
-// The choices; without one it is IgnoreUnreachable. The flag's default is AvoidUnreachable: in an hour of the suites with
-// WatchUnreachable no verdict was wrong.
+// The choices; the zero value is IgnoreUnreachable. The flag's default is AvoidUnreachable: in an hour of the suites
+// with WatchUnreachable no verdict was wrong.
 const (
 	AvoidUnreachable  UnreachableNodes = "avoid"  // their endpoints are tried last
 	WatchUnreachable  UnreachableNodes = "watch"  // they are logged and counted
@@ -43,12 +43,12 @@ type watch struct {
 	recorder *metrics.Recorder
 
 	mutex   sync.Mutex
-	waiting model.Change // what the proxy was not told yet
+	waiting model.Change // what the proxy has not got yet
 	news    wake.Signal  // holds a signal while there is something waiting
 	nodes   map[string]*model.Node
 }
 
-// newWatch returns one, if the options ask for it.
+// newWatch returns a watch; nil if the options ask for none.
 func (d *daemon) newWatch(shared, table conntrack.Table, of *owners.Reader) *watch {
 	if !d.options.UnreachableNodes.dials() {
 		return nil
@@ -70,7 +70,7 @@ func (d *daemon) newWatch(shared, table conntrack.Table, of *owners.Reader) *wat
 	return w
 }
 
-// run dials and decides until ctx ends, and hands over to the proxy what it is to avoid.
+// run dials and decides until ctx ends, and tells the proxy what to avoid.
 func (w *watch) run(ctx context.Context, hand func(context.Context, model.Change)) {
 	if w == nil {
 		return
@@ -92,7 +92,7 @@ func (w *watch) run(ctx context.Context, hand func(context.Context, model.Change
 	}
 }
 
-// proxiesAt returns what takes in where the proxies on all nodes are; nil if nobody is dialled.
+// proxiesAt returns a function that takes in where the proxies on all nodes are; nil if no node is dialled.
 func (d *daemon) proxiesAt() func(map[string]*model.Node) {
 	if !d.options.UnreachableNodes.dials() {
 		return nil
@@ -179,7 +179,7 @@ func (w *watch) Known(known reachability.Status) {
 	w.recorder.Set(metrics.WatchedNodes, known.Never, metrics.AnswersNever)
 }
 
-// summary is what the page /summary says of it.
+// summary is what the page /summary says about nodes that do not answer.
 func (w *watch) summary() *status.Reachability {
 	if w == nil {
 		return nil

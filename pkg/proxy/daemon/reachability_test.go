@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 )
 
-// TestWithoutTheProxiesServiceNodesAreWatchedAtMost, and that is said: nobody says where they are.
+// TestWithoutTheProxiesServiceNodesAreWatchedAtMost, with a log line: their addresses are unknown.
 func TestWithoutTheProxiesServiceNodesAreWatchedAtMost(t *testing.T) {
 	const told = "nodes that stop answering go unnoticed: without --proxy-service"
 	for name, test := range map[string]struct {

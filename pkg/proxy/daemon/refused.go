@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
 
-// refusals are the Services that the kernel refuses, for the page that explain asks.
+// refusals are the Services that the kernel refuses, for the page that explain reads.
 type refusals struct {
 	mutex     sync.Mutex
 	byService map[model.ObjectName]proxy.Refused

@@ -20,7 +20,7 @@ import (
 
 // Run is the daemon: it works until ctx ends, and leaves the rules in the kernel.
 //
-// What the daemon needs is tried before anything changes: nftables and conntrack.
+// It tries what it needs, nftables and conntrack, before it changes anything.
 func Run(ctx context.Context, stdout io.Writer, log *slog.Logger, options *Options) (err error) {
 	limitGarbage()
 	kube.LogTo(log)
@@ -56,8 +56,8 @@ func Run(ctx context.Context, stdout io.Writer, log *slog.Logger, options *Optio
 	return err
 }
 
-// judgeTables has the Node say that its Services do not work, if the kernel has none of our rules: whatever the Node says
-// was true before a boot. Where it has some an earlier proxy has synced, and what the Node says stays.
+// judgeTables sets the Node's condition to "Services do not work" if the kernel has none of our rules: what the
+// condition says is from before a boot. If there are rules, an earlier proxy has synced, and the condition stays.
 func (d *daemon) judgeTables(ctx context.Context) error {
 	if d.condition == nil {
 		return nil
@@ -80,8 +80,8 @@ func (d *daemon) judgeTables(ctx context.Context) error {
 const gcPercent = 50
 
 // reserve is never touched and so takes no memory, but the collector counts it as in use: any heap may grow by half of
-// it before it is collected. In a small cluster half of what is in use would be two megabytes, and the collector would
-// run several times a second as long as endpoints change, for a sixth of the processor time at 100 changes a second.
+// it before it is collected. In a small cluster half of what is in use would be two megabytes. While endpoints change
+// the collector would run several times a second, and take a sixth of the processor time at 100 changes a second.
 var reserve []byte
 
 const reserveSize = 16 << 20

@@ -8,20 +8,20 @@ import (
 // Event is a sentence about an object.
 type Event struct {
 	Regarding Reference
-	// Warning: something is not as it was meant. Otherwise the Event is of type Normal.
+	// Warning: something is not as intended. Otherwise the Event is of type Normal.
 	Warning bool
 	Reason  string // why, in one CamelCase word, for machines
 	Action  string // what the proxy did, in one CamelCase word
 	Note    string // the sentence, for people
-	// Topic distinguishes two sentences about one object with one Reason. If empty, it is the Note. It is set if the Note
-	// holds what changes each time, such as a process ID.
+	// Topic distinguishes two sentences with the same object and Reason. If empty, it is the Note. Set it if the Note
+	// contains something that changes each time, such as a process ID.
 	Topic string
 	// Local: the sentence is about this node, and each node has its own Event. Otherwise it follows from the cluster's
 	// objects alone, and all proxies of the cluster report it as one Event.
 	Local bool
 }
 
-// sentence identifies what is not repeated.
+// sentence identifies an Event that must not be repeated.
 type sentence struct {
 	regarding     Reference
 	reason, topic string
@@ -34,8 +34,7 @@ type Reference struct {
 	Kind      string // "Service", "EndpointSlice", "ServiceCIDR", "Node" or "ServiceDemand"
 	Namespace string // empty if the kind has none
 	Name      string
-	// UID is the object's metadata.uid. kubectl describe looks for it: without it the Event is found by kubectl get
-	// events alone.
+	// UID is the object's metadata.uid. kubectl describe looks for it: without it only kubectl get events finds the Event.
 	UID string
 }
 

@@ -38,7 +38,7 @@ func objectOf(event Event, node string, at time.Time) *eventsv1.Event {
 	return &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: nameOf(event, node, at),
-			// The API server wants Events about what has no namespace in this one.
+			// The API server wants Events about objects without a namespace in this one.
 			Namespace: cmp.Or(event.Regarding.Namespace, metav1.NamespaceDefault),
 		},
 		EventTime:           metav1.NewMicroTime(at),

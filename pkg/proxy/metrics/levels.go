@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// levels is a gauge of how much there is of each kind at present. All series change at once, which a vector of gauges
+// levels is a gauge of how many there are of each kind at present. All series change at once, which a vector of gauges
 // cannot do: a scrape between its reset and its last set would see them vanish and return.
 type levels struct {
 	desc   *prometheus.Desc
@@ -17,7 +17,7 @@ type levels struct {
 	values map[series]float64
 }
 
-// series is the values of a metric's labels, of which there are five at most.
+// series is the values of a metric's labels: five at most.
 type series [5]string
 
 func seriesOf(values ...string) series {
@@ -30,8 +30,8 @@ func newLevels(r row) *levels {
 	return &levels{desc: prometheus.NewDesc(r.name, r.help, r.labels, nil), labels: len(r.labels)}
 }
 
-// set replaces all numbers. A kind of which there once were some keeps its series, at zero, so that an alert on it
-// ends rather than going stale.
+// set replaces all numbers. A kind that once had any keeps its series, at zero, so that an alert on it ends rather than
+// going stale.
 func (l *levels) set(values map[series]float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

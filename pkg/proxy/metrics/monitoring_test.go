@@ -6,7 +6,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/monitoring"
 )
 
-// watchedWith is what the proxy is watched with.
+// watchedWith is what the proxy is monitored with.
 var watchedWith = monitoring.Files{Folder: "proxy", Job: "vicinity-proxy"}
 
 func TestPrometheusAcceptsTheAlertsWhichFireWhenTheyShouldAndSayWhatToDo(t *testing.T) {
@@ -17,7 +17,7 @@ func TestEachPanelOfTheDashboardIsNamedExplainedAndUnderstoodByPrometheus(t *tes
 	watchedWith.CheckDashboard(t)
 }
 
-// TestTheDashboardAndTheAlertsNameOnlyMetricsThatExist, and no metric of ours is shown nowhere.
+// TestTheDashboardAndTheAlertsNameOnlyMetricsThatExist, and each metric of ours is used somewhere.
 func TestTheDashboardAndTheAlertsNameOnlyMetricsThatExist(t *testing.T) {
 	watchedWith.CheckNames(t, withAllSeries().registry, documented(t))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Recorder counts what one proxy does. Its methods may be called at the same time from several goroutines. What moves
-// one metric is observed by its row, with Add, Set or Observe; what moves several, or needs more than a number, has a
+// Recorder counts what one proxy does. Its methods may be called at the same time from several goroutines. A single
+// metric is changed by its row, with Add, Set or Observe; what changes several, or needs more than a number, has a
 // method of its own.
 //
 // It has a registry of its own rather than the library's global one: two proxies in one process, as tests and
@@ -49,7 +49,7 @@ func (r *Recorder) Observe(h Histogram, took time.Duration, labels ...string) {
 	h.collector(r).WithLabelValues(labels...).Observe(took.Seconds())
 }
 
-// Handler serves what was counted, in the format that the asker prefers.
+// Handler serves the metrics, in the format that the client prefers.
 func (r *Recorder) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{}))
@@ -77,8 +77,8 @@ func (r *Recorder) ServicePortsByReason(byReason map[PortReason]int) {
 	servicePortsByReason.collector(r).set(all)
 }
 
-// ExpectedTraffic records which part of this node's new connections goes to the endpoints of which key, over the Service
-// ports whose load is bounded. A key that is no longer named gets 0.
+// ExpectedTraffic records the share of this node's new connections that goes to the endpoints of each key, over the
+// Service ports whose load is bounded. A key that is no longer named gets 0.
 func (r *Recorder) ExpectedTraffic(byKey map[string]float64) {
 	all := make(map[series]float64, len(byKey))
 	for key, ratio := range byKey {
@@ -97,7 +97,7 @@ func (r *Recorder) WatchResumed(resource string) {
 	watchInterrupted.collector(r).DeleteLabelValues(resource)
 }
 
-// TopologyFrom records from which resource it is known where other nodes are; empty for none.
+// TopologyFrom records the resource from which we learn where other nodes are; empty for none.
 func (r *Recorder) TopologyFrom(resource string) {
 	for _, each := range topologyResources {
 		isThis := 0
@@ -108,8 +108,8 @@ func (r *Recorder) TopologyFrom(resource string) {
 	}
 }
 
-// DemandRenewed records when what was measured of Services was published last; zero: nobody publishes it, or no Service needs
-// it. Until it is called again, its age grows with every scrape.
+// DemandRenewed records when measured demand was published last; zero if nobody publishes it, or no Service needs it.
+// Until it is called again, its age grows with every scrape.
 func (r *Recorder) DemandRenewed(at time.Time) {
 	r.AskFor(demandAge, func(add func(value float64, labels ...string)) {
 		if !at.IsZero() {
@@ -118,8 +118,8 @@ func (r *Recorder) DemandRenewed(at time.Time) {
 	})
 }
 
-// EventsDropped has a function asked with every scrape how many Kubernetes Events were dropped so far. Until then none
-// were.
+// EventsDropped sets a function that every scrape asks how many Kubernetes Events were dropped so far. Without it the
+// count is zero.
 func (r *Recorder) EventsDropped(count func() int) {
 	eventsDropped.collector(r).askWith(func() map[series]float64 { return map[series]float64{seriesOf(): float64(count())} })
 }
@@ -130,7 +130,7 @@ type Rejected struct {
 	Packets          uint64
 }
 
-// LocalhostRejected has a function asked with every scrape what was refused on loopback so far.
+// LocalhostRejected sets a function that every scrape asks how much was refused on loopback so far.
 func (r *Recorder) LocalhostRejected(count func() []Rejected) {
 	localhostRejected.collector(r).askWith(func() map[series]float64 {
 		all := map[series]float64{}
@@ -141,8 +141,8 @@ func (r *Recorder) LocalhostRejected(count func() []Rejected) {
 	})
 }
 
-// AskFor has a function asked with every scrape for the series of a row: it adds each, with a value for each label in the
-// order of the row.
+// AskFor sets a function that every scrape asks for the series of a row: it adds each, with a value for each label in
+// the order of the row.
 func (r *Recorder) AskFor(c Counted, ask func(add func(value float64, labels ...string))) {
 	c.collector(r).askWith(func() map[series]float64 {
 		all := map[series]float64{}
@@ -154,7 +154,7 @@ func (r *Recorder) AskFor(c Counted, ask func(add func(value float64, labels ...
 // HealthChecksFailed records whether some healthCheckNodePort cannot be served now.
 func (r *Recorder) HealthChecksFailed(failed bool) { r.setTruth(healthChecksFailed, failed) }
 
-// NodeConditionFailing records whether the Node's condition is not what it should be, because it cannot be written.
+// NodeConditionFailing records whether the Node's condition is wrong because it cannot be written.
 func (r *Recorder) NodeConditionFailing(failing bool) { r.setTruth(nodeConditionUnwritten, failing) }
 
 func (r *Recorder) setTruth(g Gauge, is bool) {
@@ -165,7 +165,7 @@ func (r *Recorder) setTruth(g Gauge, is bool) {
 	r.Set(g, value)
 }
 
-// healthAnswers are the counters of health's paths, those that kube-proxy counts.
+// healthAnswers are the counters of those paths of health that kube-proxy counts.
 var healthAnswers = map[string]Counter{"/healthz": healthz, "/livez": livez}
 
 // HealthAnswered counts an answer of one of health's paths, if kube-proxy counts it.

@@ -228,7 +228,7 @@ func TestDroppedEventsAreAskedForWithEveryScrape(t *testing.T) {
 vicinity_events_dropped_total `+strconv.Itoa(want)+`
 `, eventsDropped.name)
 	}
-	expectDropped(0) // nothing counts them: objects in files have no Events
+	expectDropped(0) // they stay uncounted: objects in files have no Events
 	r.EventsDropped(func() int { return dropped })
 	expectDropped(3)
 	dropped = 5

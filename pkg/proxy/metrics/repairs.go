@@ -29,7 +29,7 @@ func (r *repairs) begin() {
 	r.underway = maps.Clone(r.noticed)
 }
 
-// done returns, by family, how many changes the complete sync has repaired that began last.
+// done returns, by family, how many changes the newest complete sync has repaired.
 func (r *repairs) done() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"k8s.io/client-go/tools/metrics"
 )
 
-// CountAPIRequests has the requests counted that this process makes with client-go. Its hooks belong to the process,
-// and the first caller takes them: a program calls it once, before it makes a client.
+// CountAPIRequests counts the requests that this process makes with client-go. The hooks belong to the process, and the
+// first caller takes them: a program calls it once, before it makes a client.
 func (r *Recorder) CountAPIRequests() {
 	metrics.Register(metrics.RegisterOpts{RequestResult: apiResults{r}, RequestLatency: apiLatencies{r}})
 }

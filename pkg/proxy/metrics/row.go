@@ -12,9 +12,9 @@ type row struct {
 	name, help string
 	labels     []string
 	buckets    []float64 // of a histogram: the upper bounds
-	// start holds the values of each label with which series exist from the start, at zero, so that a rate over the first
-	// increment is right. Without it there is no series until one is observed: a moment at zero would be 1970. What has
-	// no labels exists always.
+	// start holds, for each label, the values whose series exist from the start, at zero, so that a rate over the first
+	// increment is right. Without it a series exists once it is observed: a time at zero would mean 1970. A metric without
+	// labels always exists.
 	start [][]string
 	kind  string // as in the exposition format; set by the row's constructor
 }
@@ -39,7 +39,7 @@ type Counter = *Metric[*prometheus.CounterVec]
 // Gauge is a row that Recorder.Set observes.
 type Gauge = *Metric[*prometheus.GaugeVec]
 
-// Counted is a row of which something else keeps count: see Recorder.AskFor.
+// Counted is a row that is counted elsewhere: see Recorder.AskFor.
 type Counted = *Metric[*counted]
 
 // Histogram is a row that Recorder.Observe observes.
@@ -98,7 +98,7 @@ func levelGauge(r row) *Metric[*levels] {
 	})
 }
 
-// counterFunc declares a counter of which something else keeps count, and gaugeFunc a gauge.
+// counterFunc declares a counter that is counted elsewhere, and gaugeFunc a gauge.
 func counterFunc(r row) Counted { return countedBy("counter", prometheus.CounterValue, r) }
 
 func gaugeFunc(r row) Counted { return countedBy("gauge", prometheus.GaugeValue, r) }
@@ -109,7 +109,8 @@ func countedBy(kind string, valueType prometheus.ValueType, r row) Counted {
 	})
 }
 
-// counted asks a function with every scrape. Until there is one the count is zero, and with labels there is no series.
+// counted asks a function with every scrape. Without a function the count is zero, or if there are labels, there is no
+// series.
 type counted struct {
 	desc   *prometheus.Desc
 	labels int

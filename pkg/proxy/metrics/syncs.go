@@ -11,8 +11,8 @@ func (r *Recorder) ChangesQueued(services, endpointSlices int) {
 	endpointChangesPending.collector(r).WithLabelValues().Add(float64(endpointSlices))
 }
 
-// SyncQueued records when a change asked for a sync, which begins now. It asks for both families: they are changed in
-// the same transaction.
+// SyncQueued records that a change asks for a sync, which begins now. It counts for both families: one transaction
+// changes both.
 func (r *Recorder) SyncQueued(at time.Time) {
 	for _, family := range families {
 		r.setTime(lastQueued, at, family)
@@ -53,7 +53,7 @@ func (r *Recorder) SyncDone(at time.Time, complete bool, services int) {
 	}
 }
 
-// SweepFailed counts a sweep that the kernel did not take. It sweeps both families.
+// SweepFailed counts a sweep that the kernel refused. A sweep covers both families.
 func (r *Recorder) SweepFailed() {
 	for _, family := range families {
 		r.Add(cleanupFailures, 1, family)
@@ -66,7 +66,7 @@ func (r *Recorder) Programmed(family string, took time.Duration) {
 	r.Observe(programmingDuration, max(0, took), family)
 }
 
-// ForeignChange counts a change to our table that was not ours. It counts as repaired after the next complete sync
+// ForeignChange counts a change to our table by another process. It counts as repaired after the next complete sync
 // that begins later.
 func (r *Recorder) ForeignChange(family string) {
 	r.Add(foreignChanges, 1, family)

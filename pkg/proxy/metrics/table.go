@@ -70,13 +70,13 @@ const (
 	DirectionReceived = "received"
 )
 
-// The labels of where traffic is from and to, and whose it is.
+// The labels of traffic: where it is from and to, and which Service it belongs to.
 var (
 	zoneLabels    = []string{"source_zone", "destination_zone", directionLabel}
 	serviceLabels = []string{"namespace", "service", localityLabel, tierLabel}
 )
 
-// topologyResources are the values of the label resource from which it may be known where nodes are.
+// topologyResources are the values of the label resource: the possible sources of where nodes are.
 var topologyResources = model.TopologyResources
 
 // findingCodes are the values of the label reason of findings.
@@ -162,7 +162,7 @@ var (
 		name: "kubeproxy_sync_proxy_rules_service_changes_total",
 		help: "Changes of Services that were taken up, each once, whatever its families are.",
 	})
-	// NoLocalEndpoints is not called _total by us: the name is kube-proxy's.
+	// NoLocalEndpoints ends in _total although it is a gauge: the name is kube-proxy's.
 	NoLocalEndpoints = gauge(row{
 		name:   "kubeproxy_sync_proxy_rules_no_local_endpoints_total",
 		help:   "Service ports whose traffic a Local policy keeps on this node, where no endpoint can take it, while others could.",

@@ -100,7 +100,7 @@ func TestTheREADMEHasTheRowsOfTheTable(t *testing.T) {
 	golden.File(t, "README.md", parts[0]+head+tables[0].String()+parts[1]+head+tables[1].String()+parts[2])
 }
 
-// kubeProxys are the names that Prometheus' linter would not choose. They are kube-proxy's.
+// kubeProxys are names that Prometheus' linter rejects. They are kube-proxy's.
 var kubeProxys = map[string]string{
 	NoLocalEndpoints.name: "non-counter metrics should not have \"_total\" suffix",
 }

@@ -16,12 +16,12 @@ type waiting struct {
 
 func (w waiting) namespace() string { return w.event.Regarding.Namespace }
 
-// queue holds what waits. Namespaces take turns, in the order of their first entries. What concerns the node itself
-// has a turn of its own, that of the empty namespace.
+// queue holds what waits. Namespaces take turns, in the order of their first entries. Events about the node itself have
+// the turn of the empty namespace.
 type queue []waiting
 
-// push adds an entry. If there are too many then, it drops the last one of a namespace that has most: that of the
-// entry itself, or the one that was reported last.
+// push adds an entry. If that is one too many, it drops the last entry of a namespace with most entries: the new
+// entry's namespace, or the one that reported last.
 func (q *queue) push(entry waiting) (dropped waiting, isDropped bool) {
 	*q = append(*q, entry)
 	if len(*q) <= maxWaiting {
@@ -41,8 +41,8 @@ func (q *queue) push(entry waiting) (dropped waiting, isDropped bool) {
 	return dropped, true
 }
 
-// pop takes out the first entry, and moves the others of its namespace behind those of all other namespaces. The queue
-// must not be empty.
+// pop takes out the first entry, and moves its namespace's other entries behind those of all other namespaces. The
+// queue must not be empty.
 func (q *queue) pop() waiting {
 	first := (*q)[0]
 	order := func(w waiting) int {

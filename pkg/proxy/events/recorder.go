@@ -40,12 +40,11 @@ const (
 	createTimeout = 10 * time.Second
 )
 
-// retries are the pauses after tries that decided nothing, one after the other: an API server that restarts is asked
-// again soon, and one that is away for hours every minute or two, with jitter. They begin anew with every answer that
-// decides.
+// retries are the successive pauses after tries without a final answer: an API server that restarts is asked again
+// soon, and one that is away for hours every minute or two, with jitter. They begin anew after every final answer.
 var retries = wait.Backoff{Duration: 2 * time.Second, Factor: 2, Jitter: 1, Steps: 5, Cap: time.Minute}
 
-// errTooMany is why an event is dropped that the API server did not refuse.
+// errTooMany is why an event is dropped before the API server could refuse it.
 var errTooMany = errors.New("too many are waiting")
 
 // Recorder creates Events for the proxy of a node. Its methods may be called by several goroutines.
@@ -140,7 +139,7 @@ func (r *Recorder) isWaiting() bool {
 
 // createNext takes the next event out of the queue, which must not be empty, and tries to create it. It reports
 // whether the answer is final. If not, the API server being away or busy, the event waits again, behind those of all
-// namespaces: what one of them may not have, such as more Events than its ResourceQuota allows, holds up no other.
+// namespaces: a namespace whose Events are refused, for example by its ResourceQuota, holds up no other.
 func (r *Recorder) createNext(ctx context.Context) (isDecided bool) {
 	r.mutex.Lock()
 	next := r.queue.pop()
@@ -165,8 +164,8 @@ func (r *Recorder) createNext(ctx context.Context) (isDecided bool) {
 	return false
 }
 
-// create tries once to create an Event. All tries of one Event use one name, so that one whose answer got lost is not
-// repeated. That the Event exists is no error: another proxy created it, or a try whose answer got lost.
+// create tries once to create an Event. All tries of an Event use the same name, so that a lost answer does not lead to
+// a second Event. "Already exists" is a success: another proxy created it, or an earlier try whose answer got lost.
 func (r *Recorder) create(ctx context.Context, event *eventsv1.Event) error {
 	ctx, cancel := context.WithTimeout(ctx, createTimeout)
 	defer cancel()
@@ -200,7 +199,7 @@ func (r *Recorder) drop(event Event, cause error) {
 	r.warn("dropped an Event; more may follow, and are counted", event, cause)
 }
 
-// warn logs what happened to an event, and how many were dropped and are waiting, unless it did so a short while ago.
+// warn logs what happened to an event, and how many were dropped and are waiting, unless it did so shortly before.
 // The mutex is held.
 func (r *Recorder) warn(message string, event Event, cause error) {
 	r.warnings.Do(func() {
@@ -209,7 +208,7 @@ func (r *Recorder) warn(message string, event Event, cause error) {
 	})
 }
 
-// pause waits, and reports whether ctx still goes on.
+// pause waits, and reports whether ctx is still alive.
 func pause(ctx context.Context, duration time.Duration) bool {
 	select {
 	case <-ctx.Done():

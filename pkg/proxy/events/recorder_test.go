@@ -22,8 +22,7 @@ import (
 	eventsv1client "k8s.io/client-go/kubernetes/typed/events/v1"
 )
 
-// server takes Events as an API server does. Whatever else is asked of it panics. ../../e2e/events asks a real one the
-// same.
+// server takes Events as an API server does. Any other request panics. ../../e2e/events does the same with a real one.
 type server struct {
 	eventsv1client.EventInterface
 	namespace string
@@ -34,7 +33,7 @@ type state struct {
 	mutex   sync.Mutex
 	created map[string]*eventsv1.Event
 	tries   []try
-	// refuse decides what a try is answered, before anything else; nil takes all. The mutex is held.
+	// refuse decides how a try is answered, before anything else; nil accepts all. The mutex is held.
 	refuse func(ctx context.Context) error
 }
 
@@ -422,7 +421,7 @@ func TestANamespaceThatMayHaveNoEventsHoldsUpNoOther(t *testing.T) {
 		for i := range 10 {
 			r.Report(broken(i))
 		}
-		// The longest pause, and then each other try is one for the other namespace.
+		// The longest pause; from then on every other try is for the other namespace.
 		after(2*time.Minute + 10*2*interval)
 		if len(api.events()) != 10 || r.Dropped() != 0 {
 			t.Errorf("%d created and %d dropped, want 10 and none", len(api.events()), r.Dropped())

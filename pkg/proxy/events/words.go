@@ -7,13 +7,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Words are what people are told of findings with one code, beside what each of them says.
+// Words are what people are told about findings with one code, in addition to what each finding says.
 type Words struct {
-	// Log is what the log calls it, and Over what it calls the end.
+	// Log is the log's message when it begins, and Over when it ends.
 	Log, Over string
 	// Action is what the proxy did, in one CamelCase word.
 	Action string
-	// Note begins the Event, which lists all that was found at once. Without it each finding is a sentence, and an Event.
+	// Note begins an Event that lists all findings together. Without it each finding is a sentence, and an Event of its
+	// own.
 	Note string
 }
 
@@ -83,7 +84,7 @@ func Findings(object Reference, node string, found []model.Finding) []Event {
 }
 
 // ForeignChange says that another process changed our tables on a node. A program that does so repeatedly has another
-// process ID each time, and is reported once an hour all the same.
+// process ID each time, but is still reported only once an hour.
 func ForeignChange(node, process string, pid uint32) Event {
 	return Event{
 		Regarding: Node(node), Warning: true, Reason: "TablesChanged", Action: "Repair", Local: true, Topic: process,
@@ -114,7 +115,7 @@ func Evacuated(node string, evacuation *model.Avoid) Event {
 	}
 }
 
-// Parted says that a node that is Ready does not answer others. All of them say it as one Event.
+// Parted says that a node that is Ready does not answer others. All proxies that see it share one Event.
 func Parted(node string) Event {
 	return Event{
 		Regarding: Node(node), Warning: true, Reason: "UnreachableFromNodes", Action: "Look",

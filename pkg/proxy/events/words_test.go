@@ -119,7 +119,7 @@ func TestTheWords(t *testing.T) {
 	}
 }
 
-// TestEveryCodeHasWords, and those of annotations are not those of another one.
+// TestEveryCodeHasWords, and codes of annotations share no words with others.
 func TestEveryCodeHasWords(t *testing.T) {
 	for _, code := range model.FindingCodes {
 		if of := WordsOf(code); of.Log == "" || of.Over == "" || of.Action == "" {

@@ -21,11 +21,11 @@ const (
 	maxPage = 16 << 20
 )
 
-// ErrNoPage says that there is no such page: a feature gate closes it, the proxy is older than the page, or it is another
-// program.
+// ErrNoPage says that there is no such page: a feature gate disables it, the proxy is older than the page, or another
+// program answered.
 var ErrNoPage = errors.New("there is no such page")
 
-// Ask reads a page of the proxy that runs on this machine. There may be none, or another program.
+// Ask reads a page of the proxy that runs on this machine. There may be no proxy, or another program at its address.
 func Ask(ctx context.Context, address, page string) ([]byte, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -34,7 +34,7 @@ func Ask(ctx context.Context, address, page string) ([]byte, error) {
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
 		host = "localhost"
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy of the environment's
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // without the environment's HTTP proxy
 	status, body, err := limited.Get(ctx, client, "http://"+net.JoinHostPort(host, port)+page, maxPage, pageTimeout)
 	switch {
 	case err != nil:
@@ -59,7 +59,7 @@ func Read[T any](ctx context.Context, address, page string) (*T, error) {
 	return content, nil
 }
 
-// ReadFlags reads the page /flagz: the flags that have another value than by default.
+// ReadFlags reads the page /flagz: the flags whose value is not the default.
 func ReadFlags(page []byte, defaults *pflag.FlagSet, into map[string]string) {
 	for line := range strings.Lines(string(page)) {
 		name, value, found := strings.Cut(strings.TrimSuffix(line, "\n"), "=")

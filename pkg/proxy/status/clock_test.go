@@ -6,8 +6,7 @@ import (
 	"unsafe"
 )
 
-// machine is a clock that is set while time goes on, as NTP or a person does: the date jumps, the monotonic reading
-// does not.
+// machine is a clock that NTP or a person sets while time goes on: the date jumps, the monotonic reading does not.
 type machine struct {
 	began time.Time
 	set   time.Duration // by how much the date was set since
@@ -17,7 +16,7 @@ type machine struct {
 func (m *machine) after(t *testing.T, d time.Duration) time.Time {
 	t.Helper()
 	honest := m.began.Add(d)
-	// Package time makes no moment whose two readings disagree; only the kernel does. The date's seconds are the 33 bits
+	// Package time cannot make a time whose two readings disagree; only the kernel can. The date's seconds are the 33 bits
 	// above the 30 of its nanoseconds (time.Time, field wall, with a monotonic reading).
 	said := honest
 	wall := (*uint64)(unsafe.Pointer(&said))

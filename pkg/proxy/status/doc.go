@@ -5,6 +5,6 @@
 // function of both. Status.Handler serves the verdict as kube-proxy does: /healthz, /livez and, of our own, /readyz.
 //
 // Pages are served on the address of the metrics and under kube-proxy's paths: /metrics, /healthz, /proxyMode,
-// /configz, /flagz, /statusz and, if asked for, /debug/pprof. They are text of our own in Kubernetes' format
-// (KEP-4827, KEP-4828). Its library for them is part of the API server's, which would come along.
+// /configz, /flagz, /statusz and, if asked for, /debug/pprof. We write them ourselves, in Kubernetes' format (KEP-4827,
+// KEP-4828): Kubernetes' library for them would pull in the API server's.
 package status

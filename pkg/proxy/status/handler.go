@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Handler serves /healthz, /livez and /readyz: 200 if it is so and 503 if not, each with the reason as JSON. Now is
+// Handler serves /healthz, /livez and /readyz: 200 for yes and 503 for no, each with the reason as JSON. Now is
 // the clock.
 //
 // /livez is for the kubelet: is the proxy well? /healthz is for load balancers and asks more: is the node one to send
-// new connections through? A node that is about to go is not, and nothing is wrong with its proxy (KEP-3836).
+// new connections through? A node that is about to go is not, although its proxy is well (KEP-3836).
 func (s *Status) Handler(now func() time.Time) http.Handler {
 	mux := http.NewServeMux()
 	serve := func(path string, judge func(Verdict) (well bool, page any)) {

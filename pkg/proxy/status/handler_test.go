@@ -227,7 +227,7 @@ func TestHandlerHasNoOtherPathOrMethod(t *testing.T) {
 	}
 }
 
-// TestAPageSaysHowManyObjectsAreRefused and nothing of them: the health address is open to strangers.
+// TestAPageSaysHowManyObjectsAreRefused but not which: the health address is open to strangers.
 func TestAPageSaysHowManyObjectsAreRefused(t *testing.T) {
 	status := synced()
 	status.Refused(1000)

@@ -3,7 +3,7 @@ package status
 import "time"
 
 // page is the JSON of /healthz and /livez. The fields down to status are kube-proxy's, in its order, and mean the
-// same: healthy says nothing of the node, and nodeEligible is only in /healthz.
+// same: healthy says nothing about the node, and nodeEligible is only in /healthz.
 type page struct {
 	LastUpdated  time.Time             `json:"lastUpdated,omitzero"`
 	CurrentTime  time.Time             `json:"currentTime"`
@@ -11,7 +11,7 @@ type page struct {
 	Healthy      bool                  `json:"healthy"`
 	Status       map[string]familyPage `json:"status"`
 
-	// NotEligible is why the node is not eligible, in /healthz alone.
+	// NotEligible is why the node is not eligible; only in /healthz.
 	NotEligible string `json:"notEligible,omitempty"`
 
 	PendingSince time.Time `json:"pendingSince,omitzero"`
@@ -21,7 +21,8 @@ type page struct {
 	Interruptions []Interruption `json:"interruptions,omitempty"`
 	// OtherProxies are the other service proxies on the node, a sentence each.
 	OtherProxies []string `json:"otherServiceProxies,omitempty"`
-	// RefusedTotal counts the objects left out. Which they are is said beside the metrics: anybody may ask for this page.
+	// RefusedTotal counts the objects left out. Only pages at the metrics address say which, because anybody may read this
+	// page.
 	RefusedTotal int `json:"refusedTotal"`
 }
 
@@ -54,8 +55,8 @@ func livePage(v Verdict) page {
 		OtherProxies:  v.OtherProxies,
 	}
 	if v.Healthy {
-		// kube-proxy does so as well. Clients older than the field healthy compare the two times: as long as all is well
-		// they are to be equal, however long nothing has had to change.
+		// kube-proxy does so as well. Clients older than the field healthy compare the two times: they must be equal as long
+		// as all is well, even if nothing has changed for a long time.
 		p.LastUpdated = v.At
 	}
 	return p

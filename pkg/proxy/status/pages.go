@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Pages is what the pages show. All fields must be set but those that say whether a page is served.
+// Pages is what the pages show. All fields must be set, except those that say whether a page is served.
 type Pages struct {
 	Metrics http.Handler // /metrics
 	Mode    string       // /proxyMode: a word of kube-proxy's for what it programs; tests of clusters read it
@@ -15,9 +15,10 @@ type Pages struct {
 	// Refused returns the Services that the kernel refuses, for /refused: a value that encodes as JSON.
 	Refused func() any
 	// Problems returns the objects that are left out, for /problems: a sentence each. The health address, which strangers
-	// ask too, says only how many there are.
+	// can reach, says only how many there are.
 	Problems func() any
-	// Findings returns all that does not work of objects, and since when, for /findings: a value that encodes as JSON.
+	// Findings returns everything that does not work about objects, and since when, for /findings: a value that encodes as
+	// JSON.
 	Findings func() any
 	// LastGood returns the objects that are left out, with the versions of them that are in force, for /lastgood: a value that
 	// encodes as JSON.
@@ -27,16 +28,16 @@ type Pages struct {
 	// Flags are the command line's flags with their values, for /flagz.
 	Flags  map[string]string
 	Build  Build
-	Began  time.Time        // when the process did
+	Began  time.Time        // when the process began
 	Now    func() time.Time // the clock
-	Logged func(error)      // called with why a page could not be made
+	Logged func(error)      // called with the reason why a page could not be made
 	// Profiling serves /debug/pprof. A client that asks for a profile slows the process down, and sees its memory.
 	Profiling bool
 	// WithFlags and WithStatus serve /flagz and /statusz.
 	WithFlags, WithStatus bool
 }
 
-// Build is what runs, for /flagz and /statusz.
+// Build identifies the running program, for /flagz and /statusz.
 type Build struct{ Name, Version, GoVersion string }
 
 // Handler serves the pages.
@@ -73,7 +74,7 @@ func (p Pages) Handler() http.Handler {
 	return mux
 }
 
-// alive answers that the server listens. Whether the proxy is well is said on the health address.
+// alive says only that the server listens. The health address says whether the proxy is well.
 func alive(w http.ResponseWriter, _ *http.Request) { writeText(w, "ok") }
 
 // writeText writes a page. Only a client that has gone can make the write fail, and then no client reads an error.

@@ -141,8 +141,8 @@ func (d *deadlined) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-// TestAProfileMayTakeLongerThanAnyOtherAnswer: the server bounds how long it writes; a profile has its own seconds
-// beside that.
+// TestAProfileMayTakeLongerThanAnyOtherAnswer: the server bounds the time of writing; a profile gets its own seconds on
+// top.
 func TestAProfileMayTakeLongerThanAnyOtherAnswer(t *testing.T) {
 	server := &http.Server{WriteTimeout: time.Hour}
 	asked := time.Now()

@@ -12,15 +12,15 @@ import (
 const DefaultPendingTimeout = 60 * time.Second
 
 // Status is what the proxy has reported about its work. The zero Status is that of a proxy that has not begun. Its
-// methods may be called at the same time from several goroutines; its fields are settings, which are made before that.
+// methods may be called at the same time from several goroutines; its fields are settings, to be set before.
 //
-// The moments that it is given should carry a monotonic clock reading, as those of time.Now do: then nothing that
-// happens to the machine's date changes a verdict.
+// Times passed to it should carry a monotonic clock reading, as those of time.Now do: then no jump of the machine's
+// date changes a verdict.
 type Status struct {
 	// PendingTimeout is how long a change may wait for a successful sync before the proxy counts as unhealthy; zero for
 	// DefaultPendingTimeout.
 	PendingTimeout time.Duration
-	// Answered is called for each answer that Handler gave, with the path and the HTTP status. It may be nil.
+	// Answered is called for each answer of Handler, with the path and the HTTP status. It may be nil.
 	Answered func(path string, code int)
 
 	mu     sync.Mutex
@@ -29,7 +29,7 @@ type Status struct {
 
 // record is what Status holds, without its lock. A zero time means: never, or nothing.
 type record struct {
-	oldestPending time.Time // when the oldest change that no successful sync has followed was queued
+	oldestPending time.Time // when the oldest change without a successful sync after it was queued
 	newestPending time.Time // and the newest
 	succeeded     time.Time // the newest success
 	failed        time.Time // the newest failure, unless a success has followed it
@@ -47,7 +47,7 @@ type eligibility struct {
 	why      string
 }
 
-// SyncQueued says that a change asked for a sync.
+// SyncQueued says that a change asks for a sync.
 func (s *Status) SyncQueued(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -70,8 +70,8 @@ func (s *Status) SyncSucceeded(until time.Time) {
 	}
 }
 
-// SyncFailed says that a sync failed, and why. The kernel's state is then unknown, so another sync is due from that
-// moment on even if nothing had been queued.
+// SyncFailed says that a sync failed, and why. The kernel's state is then unknown, so another sync is due from then on,
+// even if nothing was queued.
 func (s *Status) SyncFailed(at time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,16 +93,16 @@ func (s *Status) OtherProxies(sentences []string) {
 	s.record.others = sentences
 }
 
-// NodeEligibility says whether load balancers may send new connections through this node, and if not, why. It is a
-// matter of the node and not of the proxy's health.
+// NodeEligibility says whether load balancers may send new connections through this node, and if not, why. This
+// concerns the node, not the proxy's health.
 func (s *Status) NodeEligibility(eligible bool, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.record.eligibility = eligibility{known: true, eligible: eligible, why: why}
 }
 
-// WatchInterrupted says that the API server has not been heard about a resource since then, and why. The rules in the
-// kernel stay right for what was heard before, so that it is only shown.
+// WatchInterrupted says since when the API server has sent nothing about a resource, and why. The rules in the kernel
+// still match the last known state, so this is only shown.
 func (s *Status) WatchInterrupted(resource string, since time.Time, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

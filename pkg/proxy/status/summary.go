@@ -8,21 +8,22 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Summary is what the page /summary says of the proxy: whether the kernel agrees with the cluster, as far as the proxy
-// knows, and what is left out.
+// Summary is what the page /summary says about the proxy: whether the kernel agrees with the cluster, as far as the
+// proxy knows, and what is left out.
 //
 // Its JSON names are an interface: `proxy status` and scripts read them.
 type Summary struct {
 	Node    string    `json:"node"`
 	Version string    `json:"version"`
 	Began   time.Time `json:"began"` // when the process did
-	// AgreesSince is since when every change is in the kernel soon after it is known; null while one waits or fails.
+	// AgreesSince is since when every change has soon reached the kernel; null while a change waits or fails.
 	AgreesSince *time.Time `json:"agreesSince"`
 	// Newest is the newest sync that the kernel accepted; null before the first.
 	Newest *Sync `json:"newest"`
-	// Services is how many own something in the kernel, and DNSServices for how many headless ones, which own nothing there,
-	// DNS is answered. Waiting is how many of both wait for their turn, RefusedByKernel how many the kernel refuses; Contested
-	// is how many frontends two of them want; RefusedObjects is how many objects are left out.
+	// Services is how many Services own something in the kernel. DNSServices is how many headless ones, which own nothing
+	// there, are answered by DNS. Waiting is how many of both wait for their turn, RefusedByKernel how many the kernel
+	// refuses; Contested is how many frontends are claimed by two Services; RefusedObjects is how many objects are left
+	// out.
 	Services        int `json:"services"`
 	DNSServices     int `json:"dnsServices"`
 	Waiting         int `json:"waiting"`
@@ -32,25 +33,25 @@ type Summary struct {
 	// PendingSince is since when a change waits for a sync, and LastError why the last one failed.
 	PendingSince *time.Time `json:"pendingSince"`
 	LastError    string     `json:"lastError"`
-	// NodeTopology is the resource from which it is known where other nodes are, one of model.TopologyResources; empty while no
-	// Service asks for it, and without an API server.
+	// NodeTopology is the resource from which we learn where other nodes are, one of model.TopologyResources; empty while
+	// no Service asks for it, and without an API server.
 	NodeTopology string `json:"nodeTopology"`
 	// NotEligible is why load balancers are sent away from the node, as by an evacuation; empty if they are not.
 	NotEligible string `json:"notEligible"`
-	// Reachability is which nodes do not answer this one; null if nobody is dialled.
+	// Reachability is which nodes do not answer this one; null if no node is dialled.
 	Reachability *Reachability `json:"reachability"`
-	// XDS is who is told endpoints by xDS; null if nobody is, because --xds-bind-address is not set.
+	// XDS is which clients get endpoints by xDS; null if --xds-bind-address is not set.
 	XDS *XDS `json:"xds"`
 	// Interruptions are the resources whose watches are interrupted; never null.
 	Interruptions []Interruption `json:"interruptions"`
 }
 
-// Reachability is what a proxy knows of which nodes answer its own.
+// Reachability is what a proxy knows about which nodes answer its own.
 type Reachability struct {
 	Unreachable []UnreachableNode `json:"unreachable"` // never null
-	// Avoided: new connections leave their endpoints.
+	// Avoided: new connections avoid these nodes' endpoints.
 	Avoided bool `json:"avoided"`
-	// CutOffSince is since when nobody answers, so that no node is judged; null if somebody does.
+	// CutOffSince is since when nobody answers, so that no node is judged; null if anybody answers.
 	CutOffSince *time.Time `json:"cutOffSince"`
 	// Answering is how many nodes with endpoints have answered a dial, and NeverAnswered how many have not, and are not
 	// judged.
@@ -58,7 +59,7 @@ type Reachability struct {
 	NeverAnswered int `json:"neverAnswered"`
 }
 
-// Avoids returns what the proxy tries last because nodes do not answer it. No object says so.
+// Avoids returns what the proxy tries last because nodes do not answer it. This stands in no object.
 func (s *Summary) Avoids() model.Change {
 	if s == nil || s.Reachability == nil || !s.Reachability.Avoided {
 		return model.Change{}
@@ -70,7 +71,7 @@ func (s *Summary) Avoids() model.Change {
 	return model.Change{Avoid: avoid}
 }
 
-// Unreachable says in a sentence each which nodes do not answer the proxy's own.
+// Unreachable returns a sentence for each node that does not answer the proxy's own.
 func (s *Summary) Unreachable() []string {
 	if s.Reachability == nil {
 		return nil
@@ -98,13 +99,13 @@ type UnreachableNode struct {
 // XDS is what a proxy knows of clients that choose endpoints themselves.
 type XDS struct {
 	Addresses []XDSAddress `json:"addresses"`
-	// Clients are those that are connected, the one with the most streams first; never null. Streams and Names are of all of
+	// Clients are the connected clients, the one with the most streams first; never null. Streams and Names are of all of
 	// them: a client has a stream for each Service that it dials by gRPC, and asks for a name of each kind of resource.
 	Clients []XDSClient `json:"clients"`
 	Streams int         `json:"streams"`
 	Names   int         `json:"names"`
-	// Since the process began: Refused counts what was not served, by reason; UnknownNames those that were no TCP port of a
-	// Service, and RejectedResponses those that clients did not take. Never null.
+	// Since the process began: Refused counts what was not served, by reason; UnknownNames counts names that were no TCP
+	// port of a Service, and RejectedResponses counts responses that clients rejected. Never null.
 	Refused           map[string]int `json:"refused"`
 	UnknownNames      int            `json:"unknownNames"`
 	RejectedResponses int            `json:"rejectedResponses"`
@@ -132,13 +133,13 @@ type Sync struct {
 	Complete bool      `json:"complete"`
 }
 
-// Syncs is what syncs have come to. A page reads it while the proxy works.
+// Syncs sums up what syncs did. A page reads it while the proxy works.
 type Syncs struct {
 	mutex   sync.Mutex
 	newest  *Sync
 	since   time.Time // zero while the kernel does not agree
 	numbers Numbers
-	nodes   string // the resource from which it is known where they are
+	nodes   string // the resource from which we learn where they are
 }
 
 // Numbers are those of a Summary.
@@ -157,21 +158,21 @@ func (s *Syncs) Done(sync Sync, numbers Numbers) {
 	}
 }
 
-// Failed takes in one that it did not.
+// Failed takes in a sync that failed.
 func (s *Syncs) Failed() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.since = time.Time{}
 }
 
-// TopologyFrom takes in from which resource it is known where other nodes are.
+// TopologyFrom takes in the resource from which we learn where other nodes are.
 func (s *Syncs) TopologyFrom(resource string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.nodes = resource
 }
 
-// Summary says it together with a verdict.
+// Summary combines it with a verdict.
 func (s *Syncs) Summary(node, version string, began time.Time, verdict Verdict) Summary {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// warning begins both pages for people. Kubernetes' words.
+// warning begins both pages for people, in Kubernetes' words.
 const warning = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for " +
 	"debugging purposes only."
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Verdict is what can be said of the proxy at one moment.
+// Verdict is what can be said about the proxy at one moment.
 type Verdict struct {
 	At      time.Time
 	Healthy bool
@@ -28,10 +28,10 @@ type Verdict struct {
 	// unhealthy: what it knows stays in force, and a restart would not find the API server either.
 	Interruptions []Interruption
 	// OtherProxies are the other service proxies on this node, a sentence each. They never make the proxy unhealthy: a
-	// restart removes none.
+	// restart would not remove them.
 	OtherProxies []string
 	// Refused counts the objects that are left out. They never make the proxy unhealthy: it would be restarted, and a
-	// restart mends no object.
+	// restart does not mend an object.
 	Refused int
 }
 
@@ -45,8 +45,8 @@ type Interruption struct {
 // The reason until it is known whether the node is eligible.
 const nodeUnknown = "the Node object is not known yet"
 
-// verdict is kube-proxy's rule: unhealthy when a change has been waiting for too long. Both families are changed in
-// the same transaction, so one verdict is true of both. Neither time alone nor a failure just now makes the proxy
+// verdict is kube-proxy's rule: unhealthy when a change has been waiting for too long. One transaction changes both
+// families, so one verdict holds for both. Neither the passing of time alone nor a recent failure alone makes the proxy
 // unhealthy.
 func (r record) verdict(now time.Time, timeout time.Duration) Verdict {
 	verdict := Verdict{

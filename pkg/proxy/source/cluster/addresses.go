@@ -15,15 +15,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
-// AddressesResource is what is followed to know where other nodes are dialled, in messages and outages.
+// AddressesResource is the name, in messages and outages, of what is followed to learn where to dial other nodes.
 const AddressesResource = "endpointslices/addresses"
 
-// addressesEvery is how often it is told at most where the other nodes are: a rollout of the proxies changes one after the
-// other.
+// addressesEvery is the least time between two reports of where other nodes are: a rollout changes the proxies one
+// after the other.
 const addressesEvery = time.Second
 
-// addresses are where the proxies on all nodes are, by their own slices. Nobody waits for them, and no Service is decided by
-// them.
+// addresses are where the proxies on all nodes are, by their own slices. Nothing waits for them, and no decision about
+// a Service depends on them.
 type addresses struct {
 	tell func(map[string]*model.Node)
 	news wake.Signal // holds a signal while there is something to tell

@@ -26,7 +26,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// county has Nodes that lose labels, and go. It answers who asks for some by their hostnames.
+// county has Nodes that lose labels, and vanish. It answers requests for some of them by their hostnames.
 type county struct {
 	metadata.Getter
 	mu     sync.Mutex
@@ -86,7 +86,7 @@ func (c *county) watcher(options Options) *Watcher {
 	return a.watcher(options)
 }
 
-// label tells that a Node has the label from now on, or is not selected by it any more.
+// label reports that a Node has the label from now on, or is not selected by it any more.
 func (c *county) label(event watch.EventType, name, version string) {
 	c.evacuated <- watch.Event{Type: event, Object: &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 		Name: name, ResourceVersion: version,
@@ -94,7 +94,7 @@ func (c *county) label(event watch.EventType, name, version string) {
 	}}}
 }
 
-// list tells of a slice with an endpoint on each of some nodes.
+// list reports a slice with an endpoint on each of some nodes.
 func (c *county) list(event watch.EventType, nodes ...string) {
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
@@ -109,8 +109,8 @@ func (c *county) list(event watch.EventType, nodes ...string) {
 	c.slices <- watch.Event{Type: event, Object: runtime.Object(slice)}
 }
 
-// TestANodeThatGoesIsToldFromOneThatLosesItsLabel: the watch by the label tells the same of both. What is held against one
-// that is gone stays until its slices change.
+// TestANodeThatGoesIsToldFromOneThatLosesItsLabel: the watch by the label reports both the same way. What is held
+// against a node that is gone stays until its slices change.
 func TestANodeThatGoesIsToldFromOneThatLosesItsLabel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounty()
@@ -200,7 +200,7 @@ func TestManyNodesThatLoseTheirLabelsAreAskedForTogether(t *testing.T) {
 	})
 }
 
-// TestAnEvacuationEndsWithoutTheAPIServer, at its time.
+// TestAnEvacuationEndsWithoutTheAPIServer, on time.
 func TestAnEvacuationEndsWithoutTheAPIServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCounty()

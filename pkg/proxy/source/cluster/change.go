@@ -7,16 +7,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
-// change lets the state decide about something that happened, and wakes those whom the decision concerns. They find
-// the state unlocked.
+// change lets the state decide about something that happened, and then, with the state unlocked, wakes those whom the
+// decision concerns.
 func (w *Watcher) change(decide func(*state)) {
 	for _, concerned := range w.decide(decide) {
 		concerned.Send()
 	}
 }
 
-// decide lets the state decide, and returns whom that concerns: there may be something to deliver, or what is followed on
-// demand has come into need or gone out of it, or it must be known whether a node is there.
+// decide lets the state decide, and returns whom that concerns: there may be something to deliver, something followed
+// on demand may have become needed or unneeded, or we must find out whether a node still exists.
 func (w *Watcher) decide(decide func(*state)) (concerned []wake.Signal) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -38,10 +38,10 @@ func (w *Watcher) decide(decide func(*state)) (concerned []wake.Signal) {
 	return concerned
 }
 
-// longestRest is how long the timer rests at most: who sets the clock changes when an evacuation ends.
+// longestRest is how long the timer rests at most: setting the clock changes when an evacuation ends.
 const longestRest = time.Minute
 
-// wakeLater sets the timer to when something is to happen next. The caller holds mu.
+// wakeLater sets the timer to when something is due next. The caller holds mu.
 func (w *Watcher) wakeLater() {
 	at, some := w.state.next()
 	if !some {
@@ -58,7 +58,7 @@ func (w *Watcher) wakeLater() {
 	}
 }
 
-// expire lets happen what is due.
+// expire does what is due.
 func (w *Watcher) expire() {
 	var vain *nodes.Vain
 	waited := 0

@@ -15,8 +15,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
-// optionalPatience is how long the start waits for a resource that the API server forbids to list: ServiceCIDRs, which a
-// role of before Kubernetes 1.33 does not name, and which matter only for addresses inside them that belong to no
+// optionalPatience is how long the start waits for a resource that the API server forbids to list: ServiceCIDRs, which
+// roles from before Kubernetes 1.33 do not include, and which matter only for addresses inside them that belong to no
 // Service; and Nodes by label.
 const optionalPatience = 10 * time.Second
 
@@ -27,9 +27,9 @@ type Options struct {
 	// TopologySlices and ServiceDemands keep their Leases.
 	NodeTopology      NodeTopology
 	TopologyNamespace string
-	// PublishedEvacuations: the nodes are evacuated, too, that TopologySlices list as such.
+	// PublishedEvacuations: nodes that TopologySlices list as evacuated are evacuated, too.
 	PublishedEvacuations bool
-	// LastGood are the versions that a running proxy has in force of objects that are refused. Load has them in force, too.
+	// LastGood are the versions that a running proxy has in force for refused objects. Load puts them in force, too.
 	LastGood []convert.Refusal
 	// Log receives outages, and what else an operator should know.
 	Log *slog.Logger
@@ -37,17 +37,17 @@ type Options struct {
 	// Resumed when it does again: "services", "endpointslices", "servicecidrs", "nodes/NAME" (this node), "nodes" (the
 	// others) or in their place "topologyslices", or "endpointslices/proxies" with "nodes/demand" and "nodes/control-plane";
 	// "nodes/evacuated", "topologyslices/draining", "endpointslices/addresses", "endpointslices/headless" or "servicedemands".
-	// What was sent last stays in force meanwhile. Both may be nil, and return at once.
+	// The last known state stays in force meanwhile. Both may be nil, and must return at once.
 	Interrupted func(resource string, since time.Time, err error)
 	Resumed     func(resource string)
 	// TopologyFrom is called when other nodes' labels come from another resource: one of
 	// model.TopologyResources, or an empty one while no Service asks for it. It may be nil, and returns at once.
 	TopologyFrom func(resource string)
-	// DemandRenewed is called with when the publisher of ServiceDemands renewed its Lease last, by our own clock; zero while
-	// nobody publishes them, or no Service needs them. It may be nil, and returns at once.
+	// DemandRenewed is called with the time, by our own clock, of the last renewal of the Lease by the publisher of
+	// ServiceDemands; zero while nobody publishes them, or no Service needs them. It may be nil, and returns at once.
 	DemandRenewed func(at time.Time)
-	// ProxiesAt is called when the slices of Proxies say otherwise where the nodes are: name, zone and address of each. If it
-	// is nil, that is not followed.
+	// ProxiesAt is called when the slices of Proxies change where the nodes are: name, zone and address of each. If it is
+	// nil, that is not followed.
 	ProxiesAt func(nodes map[string]*model.Node)
 }
 
@@ -61,15 +61,15 @@ type Watcher struct {
 	demandLease demandLease
 	streams     []*stream // of convert.Kinds but those on demand, and nodes.Reasons
 	lastGood    map[model.Subject]any
-	// nodesVersion is as of when a Node was missed last.
+	// nodesVersion is the resource version at which a Node was last found missing.
 	nodesVersion atomic.Pointer[string]
 
 	mu    sync.Mutex
 	state *state
-	// timer is set to when the state has something to do later, which is waking; zero if it has not.
+	// timer is set to waking, the time when the state has something to do; zero if it has nothing.
 	timer  *time.Timer
 	waking time.Time
-	// fresh holds a signal while there may be something to deliver, and missed while nodes may have gone.
+	// fresh holds a signal while there may be something to deliver, and missed while nodes may have vanished.
 	fresh, missed wake.Signal
 	onDemand      []*onDemand // one of each of onDemands
 }
@@ -122,13 +122,12 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 }
 
 // Run delivers the complete state as the first update as soon as every list is complete, and then what changes until
-// the context ends. Then it returns nil at once; nothing is delivered and no outage is reported after that. While the API
-// server is away, what it said last stays in force. Run may be called once.
+// the context ends. Then it returns nil at once; nothing is delivered and no outage is reported after that. While the
+// API server is away, the last known state stays in force. Run may be called once.
 //
-// ServiceCIDRs that the API server forbids to list are waited for only for a while, and taken up when they come.
+// It waits only for a while for ServiceCIDRs that the API server forbids to list, and takes them up when they come.
 //
-// deliver is called by one goroutine, and is free to take its time: what changes meanwhile comes as one update after
-// it.
+// deliver is called by one goroutine, and may take its time: what changes meanwhile comes as one update after it.
 func (w *Watcher) Run(ctx context.Context, deliver func(convert.Update)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer w.outages.settleAll()
@@ -178,8 +177,8 @@ func (w *Watcher) awaitAll(ctx context.Context) bool {
 	return true
 }
 
-// next returns what is to be delivered now, and whether there is anything. The first update is the complete state,
-// even if that is empty: it waits until no Service is held back any more.
+// next returns what is to be delivered now, and whether there is anything. The first update is the complete state, even
+// if it is empty. It waits until no Service is held back any more.
 func (w *Watcher) next(started bool) (convert.Update, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

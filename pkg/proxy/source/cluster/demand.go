@@ -12,8 +12,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// measuredDemand is followed while a Service is planned with what was measured: the publisher's Lease is read now and then, and
-// once there is one, the ServiceDemands are followed. A cluster where nobody publishes is asked for that Lease alone.
+// measuredDemand is followed while a Service is planned with measured demand: the publisher's Lease is read now and
+// then, and once there is one, the ServiceDemands are followed. In a cluster where nobody publishes, only that Lease is
+// read.
 func measuredDemand(w *Watcher) *onDemand {
 	objects := source{
 		resource: convert.ServiceDemands.Resource, asked: []asked{w.ask(convert.ServiceDemands, convert.ServiceDemands.Resource)},
@@ -33,8 +34,8 @@ func measuredDemand(w *Watcher) *onDemand {
 	}
 }
 
-// lookForDemand reads the Lease, takes in what it says, and returns the objects as soon as there is a publisher. If the API
-// server does not say, what is known stays, without end: nobody knows better.
+// lookForDemand reads the Lease, takes in what it says, and returns the objects as soon as there is a publisher. If the
+// API server does not answer, the last known state stays in force without limit.
 func (w *Watcher) lookForDemand(ctx context.Context, now, objects *source) *source {
 	lease := &w.demandLease
 	isNews, err := lease.read(ctx)
@@ -103,23 +104,23 @@ type demandLease struct {
 
 	state   model.DemandState
 	renewed time.Time // as the Lease said last
-	// at is when it said so, by our own clock, and age how long ago it had been renewed then.
+	// at is when it said so, by our own clock; age is how long ago the renewal was at that time.
 	at  time.Time
 	age time.Duration
-	// isMissed: it was there, and the last look found none. An API server that starts may forbid for a moment what it allows, so
-	// that only two such looks count.
+	// isMissed: there was a Lease, and the last look found none. An API server that starts may forbid for a moment what it
+	// otherwise allows, so only two such looks in a row count.
 	isMissed bool
 }
 
-// longestGap is how much of the time between two looks counts at most, if the Lease was not renewed: they are half a minute
-// apart, and while the API server was away nobody could renew it.
+// longestGap is the most that the time between two looks adds to the age of a Lease that was not renewed: looks are
+// half a minute apart, and while the API server was away nobody could renew it.
 const longestGap = time.Minute
 
 func (l *demandLease) name() string {
 	return model.ObjectName{Namespace: l.namespace, Name: servicedemand.LeaseName}.String()
 }
 
-// read reads the Lease, and reports whether it says something else now. An error leaves everything as it was.
+// read reads the Lease, and reports whether it has changed. An error leaves everything as it was.
 func (l *demandLease) read(ctx context.Context) (isNews bool, err error) {
 	before := l.state
 	lease, err := readLease(ctx, l.leases, l.namespace, servicedemand.LeaseName)
@@ -137,8 +138,8 @@ func (l *demandLease) read(ctx context.Context) (isNews bool, err error) {
 	return l.state != before, nil
 }
 
-// take takes in when the Lease was renewed, read now. The clock of another machine decides alone at first, and when it goes
-// back; after that a renewal is no older than our last look.
+// take takes in when the Lease was renewed, as just read. At first, and when it goes back, we must trust the other
+// machine's clock; after that a new renewal must have come after our last look.
 func (l *demandLease) take(renewed, now time.Time) {
 	age, gap := max(0, now.Sub(renewed)), now.Sub(l.at)
 	switch {
@@ -155,7 +156,7 @@ func (l *demandLease) take(renewed, now time.Time) {
 	}
 }
 
-// renewedAt is when the Lease was renewed last, by our own clock; zero if nobody knows.
+// renewedAt is when the Lease was renewed last, by our own clock; zero if unknown.
 func (l *demandLease) renewedAt() time.Time {
 	if l.at.IsZero() {
 		return time.Time{}

@@ -33,7 +33,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// measuring is an API server where somebody publishes what was measured, or nobody does.
+// measuring is an API server where somebody publishes measured demand, or nobody does.
 type measuring struct {
 	*api
 	leaseReads, lists, watches atomic.Int64
@@ -41,7 +41,7 @@ type measuring struct {
 	mutex    sync.Mutex
 	renewed  time.Time
 	isAlive  bool  // the Lease is renewed every 20 s
-	leaseErr error // how the Lease is answered instead; errAway: not at all
+	leaseErr error // the answer to reading the Lease instead; errAway: none
 	answers  int   // so often; zero: always
 	listErr  error // how ServiceDemands are
 	objects  []servicedemand.ServiceDemand
@@ -76,7 +76,7 @@ func newMeasuring(t *testing.T, services ...corev1.Service) *measuring {
 	return m
 }
 
-// RoundTrip answers who reads the Lease.
+// RoundTrip answers reads of the Lease.
 func (m *measuring) RoundTrip(request *http.Request) (*http.Response, error) {
 	m.leaseReads.Add(1)
 	m.mutex.Lock()
@@ -122,7 +122,7 @@ func (m *measuring) watcher(options Options) *Watcher {
 	return newWatcher(m.listWatches, options)
 }
 
-// measuredService returns a version of the Service "web" that is planned with what was measured, or not.
+// measuredService returns a version of the Service "web" that is planned with measured demand, or not.
 func measuredService(version int, isMeasured bool) corev1.Service {
 	service := keyedService("web", version, "topology.kubernetes.io/zone, *")
 	service.Annotations[policy.MaxLoadAnnotation] = "120%"
@@ -132,7 +132,7 @@ func measuredService(version int, isMeasured bool) corev1.Service {
 	return service
 }
 
-// demandOf is what was measured of a Service.
+// demandOf is the measured demand of a Service.
 func demandOf(name string, rate int64) servicedemand.ServiceDemand {
 	return servicedemand.ServiceDemand{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, ResourceVersion: fmt.Sprint(rate)},
@@ -141,7 +141,7 @@ func demandOf(name string, rate int64) servicedemand.ServiceDemand {
 	}
 }
 
-// scene is a Watcher in time.
+// scene is a Watcher under test, with a clock of its own.
 type scene struct {
 	t *testing.T
 	*measuring
@@ -162,7 +162,7 @@ func play(t *testing.T, services []corev1.Service, do func(*scene)) {
 
 func (s *scene) start() { s.running = run(s.t, s.watcher) }
 
-// edit makes the Service "web" one that is planned with what was measured, or not.
+// edit makes the Service "web" one that is planned with measured demand, or not.
 func (s *scene) edit(isMeasured bool) {
 	s.version++
 	service := measuredService(s.version, isMeasured)
@@ -196,8 +196,8 @@ func (s *scene) asked(when string, lists, watches, atLeast, atMost int64) {
 	}
 }
 
-// TestWhatWasMeasuredIsFollowedWhileAServiceNeedsIt: not one request before, and none some time after; and while it is needed, a
-// list, a watch, and a small object two to four times a minute.
+// TestWhatWasMeasuredIsFollowedWhileAServiceNeedsIt: no request before that, and none some time after; while it is
+// needed, a list, a watch, and a small object two to four times a minute.
 func TestWhatWasMeasuredIsFollowedWhileAServiceNeedsIt(t *testing.T) {
 	play(t, nil, func(s *scene) {
 		s.start()
@@ -252,7 +252,7 @@ func TestAProxyThatStartsPlansAtOnceWithWhatWasMeasured(t *testing.T) {
 	})
 }
 
-// TestAProxyThatStartsWaitsNotForEver for what was measured.
+// TestAProxyThatStartsWaitsNotForEver for measured demand.
 func TestAProxyThatStartsWaitsNotForEver(t *testing.T) {
 	play(t, []corev1.Service{measuredService(1, true)}, func(s *scene) {
 		s.leaseErr = errAway
@@ -304,7 +304,7 @@ func TestWhatWasMeasuredStaysWhileTheAPIServerIsAway(t *testing.T) {
 	})
 }
 
-// TestWhereNobodyPublishesTheLeaseAloneIsRead, and one warning says what to do.
+// TestWhereNobodyPublishesTheLeaseAloneIsRead, and a single warning says what to do.
 func TestWhereNobodyPublishesTheLeaseAloneIsRead(t *testing.T) {
 	leases := schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 	for name, err := range map[string]error{
@@ -346,7 +346,7 @@ func TestWhereNobodyPublishesTheLeaseAloneIsRead(t *testing.T) {
 	}
 }
 
-// TestServiceDemandsThatCannotBeListedHoldNothingUp: there is a Lease, and neither the kind nor the right.
+// TestServiceDemandsThatCannotBeListedHoldNothingUp: there is a Lease, but the kind or the permission is missing.
 func TestServiceDemandsThatCannotBeListedHoldNothingUp(t *testing.T) {
 	demands := schema.GroupResource{Group: servicedemand.Group.Group, Resource: servicedemand.Resource}
 	for name, err := range map[string]error{
@@ -369,7 +369,7 @@ func TestServiceDemandsThatCannotBeListedHoldNothingUp(t *testing.T) {
 	}
 }
 
-// TestLoadReadsWhatWasMeasured as Run does, if a Service needs it; and says what it could not read.
+// TestLoadReadsWhatWasMeasured as Run does, if a Service needs it, and reports what it could not read.
 func TestLoadReadsWhatWasMeasured(t *testing.T) {
 	demands := schema.GroupResource{Group: servicedemand.Group.Group, Resource: servicedemand.Resource}
 	missing, forbidden := apierrors.NewNotFound(demands, ""), apierrors.NewForbidden(demands, "", nil)

@@ -18,9 +18,9 @@
 //
 // # Services of other proxies
 //
-// The API server is asked for them, too, and nothing is kept of them, not even a name. Only so can a Service that gets
-// another proxy's name be told from one that is deleted. The former stays in force for a few seconds, until the other
-// proxy serves it; the latter goes at once, also while it is leaving. EndpointSlices are followed whoever serves their
+// They are listed and watched, too, but nothing of them is kept, not even a name. Only this way can we tell a Service
+// that gets another proxy's name from one that is deleted. The former stays in force for a few seconds, until the other
+// proxy serves it; the latter goes at once, even while it is leaving. EndpointSlices are followed whoever serves their
 // Service, and so are the endpoints of one that is leaving.
 //
 // # Nodes
@@ -30,22 +30,23 @@
 // labels; nodes.go follows what the state asks for. A Service that names such a key before all nodes are listed is
 // held back until they are, or have been waited for long enough, and its last version stays in force.
 //
-// Where somebody publishes TopologySlices, those are followed in their place (topology.go). Where nobody
-// does, and no Service asks for more than zones and what nodes ask, the EndpointSlices over the proxies' own pods are, with
-// the few Nodes whose labels say what they ask (topology_proxies.go). What is known stays in force until all of what takes
-// its place is listed. A Service that names a label which is not known yet waits until it is, for ten seconds at most, and
-// only that Service.
+// If somebody publishes TopologySlices, those are followed instead (topology.go). If nobody does, and no Service asks
+// for more than zones and the demand of nodes, the EndpointSlices over the proxies' own pods are followed, with the few
+// Nodes whose labels state their demand (topology_proxies.go). The last known state stays in force until its
+// replacement is completely listed. A Service that names a label which is not known yet waits for it, for ten seconds
+// at most; other Services do not wait.
 //
 // Nodes with the label that evacuates them, this one or others, are followed on their own, by that label: the API server
-// sends nothing of the rest, not even their heartbeats. To that watch a label that is taken away looks like a Node that
-// goes, so that nodes.go asks which it was: a list of those nodes' metadata, at most once a second, of 0.5 kB a node.
+// sends nothing of the rest, not even their heartbeats. To that watch a label that is removed looks like a Node that is
+// deleted, so nodes.go asks which it was: a list of those nodes' metadata, at most once a second, of 0.5 kB a node.
 //
 // # What was measured of Services
 //
-// ServiceDemands, and the Lease of who publishes them, are read only while the load of a Service of ours is bounded with what was
-// measured (demand.go); before, and some time after the last such Service, there is not one request. Where there is no such
-// Lease, it alone is read. A Service waits until both were read once, for ten seconds at most, so that a proxy that starts
-// plans at once what its neighbours plan. While the API server is away, what is known stays in force, without end.
+// ServiceDemands, and their publisher's Lease, are read only while the load of a Service of ours is bounded with
+// measured demand (demand.go). Before that, and some time after the last such Service, there are no requests. Without a
+// Lease only the Lease is asked for. A Service waits until both were read once, for ten seconds at most, so that a
+// proxy that starts plans at once what its neighbours plan. While the API server is away, the last known state stays in
+// force without limit.
 //
 // # What nodes cost
 //
@@ -62,6 +63,6 @@
 //
 // # What the cache costs
 //
-// 10,000 Services with ten endpoints each take 2.2 kB a Service; 1.1 kB of it are the endpoints, which are the very
-// values that the proxy works with. To measure again: go test ./pkg/proxy/source/cluster -run Cache -v
+// 10,000 Services with ten endpoints each take 2.2 kB a Service; 1.1 kB of it are the endpoints, which the proxy itself
+// works with. To measure again: go test ./pkg/proxy/source/cluster -run Cache -v
 package cluster

@@ -5,7 +5,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// headlessSlices is the resource of the slices of headless Services in messages and outages.
+// headlessSlices names the slices of headless Services in messages and outages.
 const headlessSlices = "endpointslices/headless"
 
 // slicesOfHeadless are followed while a headless Service names topology keys. Until they are listed such a Service has no
@@ -21,11 +21,11 @@ func (w *Watcher) headlessSlices() asked {
 	return w.ask(convert.HeadlessSlices, headlessSlices)
 }
 
-// needsHeadless reports whether a headless Service is ours, for which the slices of headless Services must be known.
+// needsHeadless reports whether a headless Service is ours, so that the slices of headless Services must be known.
 func (s *state) needsHeadless() bool { return len(s.headless) > 0 }
 
-// decideSlice delivers a slice. One that gets or loses the label of headless Services moves from one watch to the other:
-// what is gone from one may be in the other already.
+// decideSlice delivers a slice. A slice that gets or loses the label of headless Services moves from one watch to the
+// other: what is gone from one may already be in the other.
 func (s *state) decideSlice(key convert.ObjectKey, before, value any) {
 	if value == nil {
 		other := convert.HeadlessSlices

@@ -21,7 +21,7 @@ import (
 )
 
 // TestASliceMovesBetweenTheWatches when somebody gives it the label of headless Services, or takes it away: whichever
-// watch tells first, it is neither lost nor old at the end.
+// watch reports first, it is neither lost nor outdated in the end.
 func TestASliceMovesBetweenTheWatches(t *testing.T) {
 	slice := func(addrs ...string) *object {
 		return &object{name: nameOf("a"), value: &model.EndpointSlice{Name: nameOf("a"), Endpoints: endpointsAt(addrs...)}}

@@ -32,12 +32,12 @@ func (i *interner) string(text string) string {
 	return text
 }
 
-// list returns the list that stands for all that hold the same strings. It must not be changed.
+// list returns the list that stands for all lists of the same strings. It must not be changed.
 func (i *interner) list(texts []string) []string {
 	if len(texts) == 0 {
 		return nil
 	}
-	key := strings.Join(texts, "\x00") // no node and no zone has that in its name
+	key := strings.Join(texts, "\x00") // no name of a node or zone contains that
 	if known, ok := i.lists[key]; ok {
 		return known
 	}

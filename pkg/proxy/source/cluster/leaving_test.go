@@ -44,8 +44,8 @@ func (v version) service(number int) *corev1.Service {
 	return service
 }
 
-// moment is what the watch of Services tells, if anything, so long after the moment before; and what is delivered
-// between the two and at once.
+// moment is what the watch of Services reports, if anything, a given time after the moment before; and what is
+// delivered in between and then.
 type moment struct {
 	after   time.Duration
 	event   watch.EventType
@@ -91,7 +91,7 @@ func TestAServiceThatBecomesAnotherProxysStaysForAWhile(t *testing.T) {
 	ours, others := version{port: 80}, version{port: 80, label: "other"}
 	comes := moment{event: watch.Added, version: ours, want: "service/web:80"}
 	leaves := moment{after: time.Hour, event: watch.Modified, version: others}
-	// becomes is another version a second later. Nothing is delivered for it, unless it wants something.
+	// becomes is another version a second later. Nothing is expected to be delivered, unless it says so.
 	becomes := func(v version) moment { return moment{after: time.Second, event: watch.Modified, version: v} }
 	wants := func(m moment, want string) moment { m.want = want; return m }
 	external := version{port: 80, label: "other", isExternalName: true}
@@ -153,7 +153,7 @@ func TestAServiceThatLosesTheNameOfThisProxyStaysForAWhile(t *testing.T) {
 	}
 }
 
-// TestTheHealthCheckOfAServiceThatLeavesEndsAtOnce, and is there again when it comes back as it was.
+// TestTheHealthCheckOfAServiceThatLeavesEndsAtOnce, and returns when the Service comes back unchanged.
 func TestTheHealthCheckOfAServiceThatLeavesEndsAtOnce(t *testing.T) {
 	w := newWorld()
 	name := nameOf("web")
@@ -175,8 +175,8 @@ func TestTheHealthCheckOfAServiceThatLeavesEndsAtOnce(t *testing.T) {
 	}
 }
 
-// TestAListShowsWhichServicesLeft, while the API server was away: those that are in it and another proxy's. Those that
-// are not in it are gone.
+// TestAListShowsWhichServicesLeft while the API server was away: those that are in it, but are another proxy's. Those
+// that are not in it are gone.
 func TestAListShowsWhichServicesLeft(t *testing.T) {
 	of := func(name string, isOthers bool) *object {
 		o := &object{name: nameOf(name), isOthers: isOthers}

@@ -26,8 +26,8 @@ const (
 	AllNodes
 )
 
-// Load lists everything once and returns it as Run would deliver it first. Unlike Run it does not try again: an error
-// names what could not be listed.
+// Load lists everything once and returns what Run would deliver first. Unlike Run it does not try again: an error names
+// what could not be listed.
 func (w *Watcher) Load(ctx context.Context, which Nodes) (convert.Update, error) {
 	s := newState(w.options.Node)
 	s.now, s.nodes.AllLabels = time.Now(), which == AllNodes
@@ -81,7 +81,7 @@ func (w *Watcher) loadOthers(ctx context.Context, s *state, which Nodes) error {
 	return nil
 }
 
-// NodeNames lists the names of all other Nodes than the watcher's.
+// NodeNames lists the names of all Nodes except the watcher's.
 func (w *Watcher) NodeNames(ctx context.Context) ([]string, error) {
 	var names []string
 	err := eachItem(ctx, w.listWatches.byKind[convert.OtherNodes], func(sent runtime.Object) error {
@@ -105,7 +105,7 @@ func eachItem(ctx context.Context, from *cache.ListWatch, do func(runtime.Object
 	return list.EachListItem(ctx, metav1.ListOptions{}, do)
 }
 
-// load lists a resource. One that the API server does not have is empty, if the proxy can do without; and so is one that is
+// load lists a resource. It is empty if the API server does not have it and the proxy can do without, or if it is
 // followed on demand and may not be listed.
 func (s *stream) load(ctx context.Context, state *state) error {
 	err := eachItem(ctx, s.listWatch, func(sent runtime.Object) error {
@@ -127,7 +127,7 @@ func (s *stream) load(ctx context.Context, state *state) error {
 	return nil
 }
 
-// put takes in an object. Of one that is refused the last good version is in force that a running proxy has.
+// put takes in an object. If it is refused, the last good version of a running proxy stays in force.
 func (s *stream) put(state *state, now *object) {
 	if len(now.refused) > 0 {
 		if good, isKnown := s.watcher.lastGood[now.refused[0].Subject()]; isKnown {

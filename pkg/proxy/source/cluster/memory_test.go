@@ -28,11 +28,11 @@ const (
 	memoryNodes     = 1000
 )
 
-// maxBytesAService is promised: the cache with a Service, its slice and ten endpoints. Most of it are the endpoints
-// themselves.
+// maxBytesAService is the promised size of the cache for a Service, its slice and ten endpoints. Most of it is the
+// endpoints themselves.
 const maxBytesAService = 3000
 
-// maxBytesAnothersService is promised of each Service of another proxy: not even its name.
+// maxBytesAnothersService is the promised size for each Service of another proxy: not even its name is kept.
 const maxBytesAnothersService = 30
 
 // serve returns a ListWatch of a server with a list that never changes. Each list is decoded anew, as from a real one.
@@ -159,7 +159,7 @@ func TestTheCacheHoldsLittleMoreThanWhatIsDelivered(t *testing.T) {
 	}
 }
 
-// TestServicesOfOtherProxiesTakeNoMemory although the API server is asked for them.
+// TestServicesOfOtherProxiesTakeNoMemory although they are listed and watched.
 func TestServicesOfOtherProxiesTakeNoMemory(t *testing.T) {
 	update, bytes := cached(t, manyOthersServices, func() kruntime.Object {
 		return &discoveryv1.EndpointSliceList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}

@@ -25,15 +25,16 @@ func otherNodes(w *Watcher) *onDemand {
 	}
 }
 
-// How it is asked whether nodes are there that lost their label: about so many at once, and no more than once in lookEvery,
-// whatever happens to labels. Each of 5,000 proxies asks when 300 nodes lose theirs within 15 s: some 16 times.
+// How we ask whether nodes that lost their label still exist: about that many at once, and no more than once in
+// lookEvery, whatever happens to labels. When 300 nodes lose theirs within 15 s, each of 5,000 proxies asks some 16
+// times.
 const (
 	mostLookedFor = 100
 	lookEvery     = time.Second
 )
 
-// lookForNodes finds out whether the nodes are there that lost the label by which they were followed: to a client that
-// selects by label, one that goes looks the same. It runs until the context ends.
+// lookForNodes finds out whether nodes that lost the label by which they were followed still exist: to a client that
+// selects by label, a deleted one looks the same. It runs until the context ends.
 func (w *Watcher) lookForNodes(ctx context.Context) {
 	for {
 		select {
@@ -54,8 +55,8 @@ func (w *Watcher) lookForNodes(ctx context.Context) {
 	}
 }
 
-// lookFor asks whether some nodes are there, by their labels for hostnames: a list by these comes from the API server's
-// cache, as of when they were missed. If there is no answer they count as there, in a while.
+// lookFor asks whether some nodes exist, by their labels for hostnames: such a list comes from the API server's cache,
+// at least as new as when they were missed. If there is no answer for a while they count as existing.
 func (w *Watcher) lookFor(ctx context.Context, names []string, hostnames map[string]string) {
 	areThere := map[string]bool{}
 	var values []string

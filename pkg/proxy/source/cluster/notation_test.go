@@ -48,7 +48,7 @@ func (w *world) bounded(port uint16) {
 	})
 }
 
-// measured puts a version of a Service that is planned with what was measured.
+// measured puts a version of a Service that is planned with measured demand.
 func (w *world) measured(name string, port uint16) {
 	w.putVersion(name, &model.Service{
 		Name: nameOf(name), Ports: []model.ServicePort{{Port: port}},
@@ -56,7 +56,7 @@ func (w *world) measured(name string, port uint16) {
 	})
 }
 
-// demandObject is what was measured of a Service; its rate distinguishes versions.
+// demandObject is the measured demand of a Service; its rate distinguishes versions.
 func demandObject(name string, rate uint64) *object {
 	return &object{name: nameOf(name), value: &model.Demand{Zones: map[string]uint32{"zone-a": 1_000_000}, ConnectionsPerMinute: rate}}
 }

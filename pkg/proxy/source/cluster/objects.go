@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// progressEach is after how many objects of a resource progress is told: a page of the API server.
+// progressEach is the number of objects after which progress is reported: a page of the API server.
 const progressEach = 500
 
 // Objects lists the objects of a cluster as its API server has them, page by page. An error names what could not be
@@ -52,8 +52,8 @@ func Objects(ctx context.Context, config *rest.Config, read func(resource string
 	return objects, nil
 }
 
-// Service lists one Service as the API server has it, whoever serves it: who may list need not be one who may get. Nil: there
-// is none of this name.
+// Service returns one Service as the API server has it, whoever serves it. It lists, because the permission to list
+// does not include the one to get. Nil: there is none of this name.
 func Service(ctx context.Context, config *rest.Config, name model.ObjectName) (*corev1.Service, error) {
 	all, err := newListWatches(config, Options{})
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// TestObjectsWithoutOptionalKinds: a cluster may have no ServiceCIDRs and no ServiceDemands, and who may list Services need not be
-// allowed to list them. What proxies cannot do without is an error.
+// TestObjectsWithoutOptionalKinds: a cluster may have no ServiceCIDRs and no ServiceDemands, and a user who may list
+// Services may lack the permission to list them. A missing kind that proxies need is an error.
 func TestObjectsWithoutOptionalKinds(t *testing.T) {
 	for _, test := range []struct {
 		resource string

@@ -8,10 +8,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
-// How long what only some Services need is followed after the last of them is gone: a user who may edit a Service decides
-// when it is listed, on every node, and a list is a large answer. Each time it is needed again it is followed twice as
-// long after that, up to demandLingerMax: whatever users write, a proxy lists it at most twelve times on its first day, and
-// twice a day after that. Another topology key costs no list, for all labels of a node are kept.
+// How long a resource that only some Services need is followed after the last of them is gone: a user who may edit a
+// Service decides when every node lists it, and a list is a large answer. Each time it is needed again, the time
+// doubles, up to demandLingerMax: whatever users write, a proxy lists it at most twelve times on its first day, and
+// twice a day after that. Another topology key costs no list, because all labels of a node are kept.
 const (
 	demandLinger    = 30 * time.Second
 	demandLingerMax = 12 * time.Hour
@@ -31,15 +31,16 @@ var onDemands = []struct {
 // onDemand is a resource that is followed while a Service needs it.
 type onDemand struct {
 	watcher *Watcher
-	// choose returns the source to follow, given the current one; nil if that is not known yet. A source without a resource is
-	// none that could be followed now.
+	// choose returns the source to follow, given the current one; nil if that is not known yet. A source without a
+	// resource means that there is none to follow now.
 	choose func(ctx context.Context, now *source) *source
-	// wants returns what Services want of it, and wanted is what they wanted last; need holds a signal when that has changed.
+	// wants returns what Services want from it, and wanted is what they wanted last; need holds a signal when that has
+	// changed.
 	wants  func(*state) wanted
 	wanted wanted
 	need   wake.Signal
-	// await tells the state that it is asked for from now on, and begin of a source before anything comes from it; both nil
-	// if nothing waits for it, and there is one source only.
+	// await tells the state that the resource is asked for from now on, and begin announces a source before anything comes
+	// from it; both are nil if nothing waits for it, and there is only one source.
 	await func(*state)
 	begin func(*state, *source)
 	// drop takes back what was delivered, unless it is needed again, and reports whether it has.
@@ -48,7 +49,7 @@ type onDemand struct {
 	tell func(resource string)
 }
 
-// wanted is what Services want of a resource: whether any needs it, and more than a source with zones alone has.
+// wanted is what Services want from a resource: whether any needs it, and whether one needs more than zones.
 type wanted struct{ isNeeded, labels bool }
 
 // watch follows the resource while a Service needs it, until the context ends.
@@ -116,7 +117,7 @@ func (f following) end() {
 	}
 }
 
-// forget ends an outage of what is no longer followed.
+// forget ends the outage of a source that is no longer followed.
 func (f following) forget(w *Watcher) {
 	if f.source != nil {
 		for _, one := range f.source.asked {
@@ -125,7 +126,8 @@ func (f following) forget(w *Watcher) {
 	}
 }
 
-// followFrom goes on from the source that is chosen now. What is known stays in force until all of that has been listed.
+// followFrom goes on from the source that is chosen now. The last known state stays in force until all of that source
+// has been listed.
 func (d *onDemand) followFrom(ctx context.Context, now following) following {
 	chosen := d.choose(ctx, now.source)
 	if chosen == nil || now.source != nil && now.source.resource == chosen.resource {
@@ -154,7 +156,7 @@ func (d *onDemand) told(resource string) {
 	}
 }
 
-// always is a source that is never another.
+// always is a source that never changes.
 func always(one source) func(context.Context, *source) *source {
 	return func(context.Context, *source) *source { return &one }
 }
@@ -174,7 +176,7 @@ func (d *onDemand) isNeededNow() bool {
 	return isNeeded
 }
 
-// look reports whether the resource is needed now, and more than what a source has.
+// look reports whether the resource is needed now, and whether more is needed than a source has.
 func (d *onDemand) look(now *source) (isNeeded, isOutgrown bool) {
 	d.watcher.mu.Lock()
 	defer d.watcher.mu.Unlock()

@@ -22,26 +22,26 @@ type outage struct {
 }
 
 // A watch that ends is no outage if another one follows within unnoticed: clients watch anew at once when a watch ends
-// in order, and after 0.8 to 1.6 s when it did not. After many answers that refuse, or watches that break as soon as
-// they begin, they let up to a minute pass, and no request fails in that time (client-go v0.37,
-// tools/cache/reflector.go). A request without an answer never makes them wait so long: see untilAnswered.
+// in order, and after 0.8 to 1.6 s when it did not. After many refusals, or watches that break as soon as they begin,
+// they wait up to a minute, and no request fails in that time (client-go v0.37, tools/cache/reflector.go). A request
+// without an answer never makes them wait that long: see untilAnswered.
 //
 // A watch that begins ends an outage only if it lasts: one that goes on from a version that is not known any more is
 // answered, and its first event says so (410). Clients then list anew, after the same pause.
 //
-// Failed requests alone would take some 100 lines less, and report a refused connection as soon. But where something
-// answers each watch and breaks it, no request ever fails. Measured with a Reflector: such an outage is reported after
-// 3.4 s, and would never be; a bookmark that does not come would tell after a minute.
+// Looking at failed requests only would save some 100 lines, and report a refused connection just as soon. But if
+// something answers each watch and breaks it, no request ever fails. Measured with a Reflector: such an outage is
+// reported after 3.4 s instead of never; a missing bookmark would show it only after a minute.
 const (
 	unnoticed = 2 * time.Second
 	lasting   = time.Second
 )
 
-// errWatchEnded is why nothing comes while clients wait before they watch anew.
+// errWatchEnded is the reason for an outage while clients wait before they watch again.
 var errWatchEnded = errors.New("the watch ended, and no other has begun since")
 
-// outages are the outages of now, each of which is logged when it begins and when it ends, however often clients try
-// again meanwhile. One client at a time asks for a resource.
+// outages are the present outages. Each is logged when it begins and when it ends, however often clients try again
+// meanwhile. Only one client at a time asks for a resource.
 type outages struct {
 	log         *slog.Logger
 	interrupted func(resource string, since time.Time, err error)
@@ -107,14 +107,14 @@ func (w observed) Stop() {
 	w.stopped()
 }
 
-// errNoAnswer is why a watch failed whose connection broke or timed out before the API server answered.
+// errNoAnswer is the error of a watch whose connection broke or timed out before the API server answered.
 var errNoAnswer = errors.New("the connection ended before an answer came")
 
 // unanswered is the type of the watch that rest.Request.Watch returns in that case instead of an error.
 var unanswered = reflect.TypeOf(watch.NewEmptyWatch())
 
-// answered makes such a watch the error that it is. Taken for a watch it would end an outage, and reflectors would log
-// each one.
+// answered turns such a watch into the error that it is. Taken for a watch it would end an outage, and reflectors would
+// log each one.
 func answered(watched watch.Interface, err error) (watch.Interface, error) {
 	if err == nil && reflect.TypeOf(watched) == unanswered {
 		return nil, errNoAnswer
@@ -122,8 +122,8 @@ func answered(watched watch.Interface, err error) (watch.Interface, error) {
 	return watched, err
 }
 
-// isOutage reports whether a request failed for a reason that lasts. A version that expired (410) makes clients list
-// anew, which is how they are meant to be used.
+// isOutage reports whether a request failed for a lasting reason. An expired version (410) is none: it makes clients
+// list anew, as intended.
 func isOutage(err error) bool {
 	return err != nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err)
 }
@@ -134,7 +134,7 @@ func isListNext(options metav1.ListOptions, err error) bool {
 	return options.SendInitialEvents != nil && (apierrors.IsInvalid(err) || apierrors.IsNotFound(err))
 }
 
-// noteUnanswered returns what notes that a request was not answered and is made again.
+// noteUnanswered returns a function that notes that a request got no answer and is made again.
 func (o *outages) noteUnanswered(ctx context.Context, resource string) func(error) {
 	return func(err error) {
 		if ctx.Err() != nil {
@@ -145,7 +145,7 @@ func (o *outages) noteUnanswered(ctx context.Context, resource string) func(erro
 	}
 }
 
-// begin notes that a request failed. After its context has ended no failure matters.
+// begin notes that a request failed. After its context has ended failures do not matter.
 func (o *outages) begin(ctx context.Context, resource string, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -233,7 +233,7 @@ func (o *outages) settleAll() {
 // isOut reports whether there is an outage. The caller holds mu.
 func (o *outages) isOut(resource string) bool { _, isOut := o.now[resource]; return isOut }
 
-// end ends an outage, for which the log says why. The caller holds mu.
+// end ends an outage, and the log says why. The caller holds mu.
 func (o *outages) end(resource, why string) {
 	outage := o.now[resource]
 	delete(o.now, resource)

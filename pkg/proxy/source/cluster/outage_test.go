@@ -48,7 +48,7 @@ type heard struct {
 	known map[string]outage
 }
 
-// now returns the outages of now, by resource.
+// now returns the present outages, by resource.
 func (h *heard) now() map[string]outage {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -26,15 +26,15 @@ import (
 // listWatches are the requests to the API server: which objects are asked for.
 type listWatches struct {
 	byKind map[*convert.Kind]*cache.ListWatch
-	// allNodes has all of all nodes.
+	// allNodes lists all nodes in full.
 	allNodes *cache.ListWatch
-	// leases and nodes tell whether TopologySlices are to be believed.
+	// leases and nodes show whether TopologySlices can be believed.
 	leases   rest.Interface
 	nodes    metadata.Getter
 	services rest.Interface
 }
 
-// newListWatches makes the clients. It takes no clientset: that one would carry every type of Kubernetes into the
+// newListWatches makes the clients. It does without a clientset, which would bring every type of Kubernetes into the
 // process.
 func newListWatches(config *rest.Config, options Options) (listWatches, error) {
 	httpClient, err := rest.HTTPClientFor(config)
@@ -125,8 +125,8 @@ func newClient(
 	return rest.RESTClientForConfigAndClient(config, httpClient)
 }
 
-// listWatch asks for the objects of a resource that a selector selects. Before Kubernetes 1.31 API servers know no field
-// of Services by which objects are selected, and refuse to. Then they are asked for all: convert passes over the others.
+// listWatch asks for the objects of a resource that a selector selects. API servers before Kubernetes 1.31 cannot
+// select Services by such a field, and refuse. Then they are asked for all Services: convert skips the others.
 func listWatch(client rest.Interface, resource string, selector convert.Selector) *cache.ListWatch {
 	var isFieldUnknown atomic.Bool
 	selected := cache.NewFilteredListWatchFromClient(client, resource, selector.Namespace, func(options *metav1.ListOptions) {
@@ -160,8 +160,8 @@ func listWatch(client rest.Interface, resource string, selector convert.Selector
 	}
 }
 
-// isAboutField reports whether an API server refuses to select by a field. Nothing but its words says so: the first are
-// those for kinds of which it knows no field but names, as 1.30 does of Services.
+// isAboutField reports whether an API server refuses to select by a field. Only the error's text says so: the first
+// text is for kinds that can be selected only by name, such as Services in 1.30.
 func isAboutField(err error) bool {
 	return apierrors.IsBadRequest(err) &&
 		(strings.Contains(err.Error(), "is not a known field selector") || strings.Contains(err.Error(), "field label not supported"))

@@ -150,7 +150,7 @@ func TestAPauseEndsWithTheContext(t *testing.T) {
 // A reflector that lists anew waits once before, for 0.8 to 1.6 s.
 const relistPause = 1600 * time.Millisecond
 
-// TestWhatChangedDuringAnOutageIsHeardSecondsAfterIt though it has lasted for an hour.
+// TestWhatChangedDuringAnOutageIsHeardSecondsAfterIt even if it lasted for an hour.
 func TestWhatChangedDuringAnOutageIsHeardSecondsAfterIt(t *testing.T) {
 	expired := apierrors.NewResourceExpired("too old resource version")
 	for name, test := range map[string]struct {
@@ -193,7 +193,7 @@ func TestWhatChangedDuringAnOutageIsHeardSecondsAfterIt(t *testing.T) {
 	}
 }
 
-// within wants that something holds after a while at most, in the time of synctest.
+// within asserts that something holds within a while, in the time of synctest.
 func within(t *testing.T, atMost time.Duration, holds func() bool) {
 	t.Helper()
 	began := time.Now()
@@ -205,7 +205,7 @@ func within(t *testing.T, atMost time.Duration, holds func() bool) {
 	}
 }
 
-// flaky is an API server that has Services, is away at times, and remembers no version from before it was.
+// flaky is an API server that has Services, is away at times, and then forgets all earlier versions.
 type flaky struct {
 	expired error // the answer to a watch from such a version; nil: it remembers them
 	asEvent bool  // as the first event
@@ -263,7 +263,7 @@ func (f *flaky) listWatch() *cache.ListWatch {
 	}
 }
 
-// watch is for who holds the lock.
+// watch must be called with the lock held.
 func (f *flaky) watch(version string) (watch.Interface, error) {
 	known, err := strconv.Atoi(version)
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
-// longestPause is more than client-go lets pass between two attempts.
+// longestPause is longer than client-go's longest pause between two attempts.
 const longestPause = 2 * time.Minute
 
 // api answers a Watcher in a test, whose time is that of synctest. e2e/apiserver asks a real API server.
@@ -160,8 +160,8 @@ func (r *running) logged(text string) int {
 	return strings.Count(r.log.String(), text)
 }
 
-// end ends the Watcher, wants that Run returns before any time has passed and that nothing comes behind it, and lets
-// client-go's goroutines end.
+// end ends the Watcher, asserts that Run returns at once and that nothing is delivered afterwards, and lets client-go's
+// goroutines end.
 func (r *running) end(t *testing.T) {
 	t.Helper()
 	synctest.Wait()

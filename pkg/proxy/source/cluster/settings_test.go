@@ -25,7 +25,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
-// values are, of a setting, one that means something, and some that are wrong; or another one, where none can be wrong.
+// values are a meaningful value of a setting, and some wrong ones; or another value if none can be wrong.
 type values struct {
 	good         string
 	bad          []string
@@ -91,7 +91,7 @@ func fromAPIServer(t *testing.T, view convert.View, kind *convert.Kind, versions
 				_ = streams[convert.Avoided[model.Evacuated]].Delete(evacuated)
 			}
 		}
-		w.state.wait(time.Hour) // what another proxy serves goes a moment later
+		w.state.wait(time.Hour) // a Service that another proxy serves goes a moment later
 		update, _ := w.next(true)
 		now.take(update)
 	}
@@ -189,8 +189,8 @@ var equate = cmp.Options{
 	cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{}), cmpopts.IgnoreFields(model.EndpointSlice{}, "TriggeredAt"),
 }
 
-// TestAWrongValueIsDecidedAlikeBeforeAndAfterARestart: every label and annotation that is read, of every kind, once as a
-// proxy sees it that runs while it becomes wrong, and once as one does that starts then.
+// TestAWrongValueIsDecidedAlikeBeforeAndAfterARestart: for every label and annotation that is read, of every kind, a
+// proxy that runs while the value becomes wrong must decide like one that starts afterwards.
 func TestAWrongValueIsDecidedAlikeBeforeAndAfterARestart(t *testing.T) {
 	view := convert.View{Node: "self", WithHeadless: true}
 	sources := map[string]takesIn{"API server": fromAPIServer, "folder": fromFolder}
@@ -245,14 +245,15 @@ func judge(
 			t.Errorf("%q: nobody is told that it is wrong", bad)
 		}
 		if !slices.ContainsFunc(fresh.problems, func(p model.Finding) bool { return p.Code.IsUnread() }) {
-			continue // what is wrong with the annotations of a Service that is served, it has taken into account
+			continue // wrong annotations of a served Service are taken into account already
 		}
 		absent := source(t, view, kind, without(object(), setting))
 		wantAbsent(t, bad, setting.Key, fresh, absent)
 	}
 }
 
-// isMeaningless reports whether an annotation means nothing on an object: on a headless Service all but topology keys.
+// isMeaningless reports whether an annotation has no meaning on an object: on a headless Service all except topology
+// keys.
 func isMeaningless(annotation string, given convert.Object) bool {
 	service, isService := given.(*corev1.Service)
 	return isService && service.Spec.ClusterIP == corev1.ClusterIPNone && annotation != policy.TopologyKeysAnnotation
@@ -267,7 +268,7 @@ func wantAbsent(t *testing.T, bad, key string, wrong, absent settled) {
 		}
 	}
 	for _, node := range wrong.Change.Nodes {
-		delete(node.Labels, key) // who reads it knows what is wrong
+		delete(node.Labels, key) // its readers know what is wrong
 	}
 	if diff := cmp.Diff(absent.Change, wrong.Change, equate); diff != "" {
 		t.Errorf("%q does not count as absent (-absent +wrong):\n%s", bad, diff)

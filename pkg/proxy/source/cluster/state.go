@@ -10,35 +10,36 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
-// state decides what becomes of each object that arrives: it is delivered, refused, or held back until the labels of
-// other nodes are known, or what was measured. It knows no API server and no clock, and is for one goroutine at a time.
+// state decides what happens to each object that arrives: it is delivered, refused, or held back until the labels of
+// other nodes, or measured demand, are known. It knows no API server and no clock, and is for one goroutine at a time.
 type state struct {
-	// now is what time it is, as the last one said who let it decide.
+	// now is the time, as the last caller gave it.
 	now time.Time
 	// objects are those that exist and are ours, or have problems.
 	objects map[*convert.Kind]map[model.ObjectName]kept
-	// leaving are those of them that are another proxy's now, until they go.
+	// leaving are those of them that now belong to another proxy, until they go.
 	leaving later.Queue[convert.ObjectKey]
 
-	// change is what was not delivered yet, but for nodes.
+	// change is what was not delivered yet, except for nodes.
 	change model.Change
-	// problems are those of the objects that are refused, or count without a label or annotation, and judged those that
-	// were delivered last, for objects that have changed since.
+	// problems are the problems of objects that are refused, or used without a label or annotation; judged are the
+	// problems that were delivered last, for objects that have changed since.
 	problems, judged map[convert.ObjectKey][]model.Finding
 
-	// nodes is what is known of nodes, and held are the newest good versions of the Services that wait for it or for demands.
+	// nodes is what is known about nodes, and held are the newest good versions of the Services that wait for nodes or for
+	// demands.
 	nodes *nodes.Directory
 	held  map[model.ObjectName]*model.Service
 	// headless are the headless Services that are ours.
 	headless map[model.ObjectName]bool
-	// demands is whether what was measured of Services counts.
+	// demands says whether measured demand counts.
 	demands demands
 }
 
 // kept is what is kept of an object.
 type kept struct {
 	uid string
-	// value is that of the newest good version; nil if there was none. It is delivered as it is, so it must not change.
+	// value is the newest good version; nil if there was none. It is delivered without a copy, so it must not change.
 	value any
 }
 
@@ -74,7 +75,7 @@ func (s *state) put(kind *convert.Kind, now *object) {
 	}
 }
 
-// keep notes an object, unless it is not ours to serve and has no problem: a cluster may have many more of those.
+// keep notes an object if it is ours to serve or has a problem: a cluster may have many more of the other objects.
 func (s *state) keep(key convert.ObjectKey, object kept) {
 	if object.value == nil && len(s.problems[key]) == 0 {
 		delete(s.objects[key.Kind], key.Name)
@@ -101,7 +102,7 @@ func (s *state) remove(kind *convert.Kind, name model.ObjectName) {
 // replace takes in all objects of a kind.
 func (s *state) replace(kind *convert.Kind, all []*object) { s.takeAll(kind, all, listed) }
 
-// lack takes in that there is no such resource, or none that may be listed: it is one without objects.
+// lack takes in that a resource does not exist or may not be listed: it then counts as one without objects.
 func (s *state) lack(kind *convert.Kind) { s.takeAll(kind, nil, lacking) }
 
 func (s *state) takeAll(kind *convert.Kind, all []*object, as availability) {

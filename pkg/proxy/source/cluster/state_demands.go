@@ -10,11 +10,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
-// demands is whether what was measured of Services counts, and which Services wait until that is known: with the assumed demand
-// a proxy that starts would plan something else for a moment than its neighbours do. It says nothing of nodes, and so it is not
-// in package nodes.
+// demands says whether measured demand counts, and which Services wait until that is known: with assumed demand a
+// starting proxy would for a moment plan something else than its neighbours. It is not about nodes, so it is not in
+// package nodes.
 type demands struct {
-	// measured are the Services that are planned with it, waits those of them that wait, and released those that do no more.
+	// measured are the Services that are planned with it, waits are those of them that wait, and released are those that
+	// no longer do.
 	measured, waits map[model.ObjectName]bool
 	released        []model.ObjectName
 
@@ -22,12 +23,13 @@ type demands struct {
 	availability availability      // of the objects
 	known        model.DemandState // by both together; delivered, or about to be
 
-	// giveUp is until when Services wait; zero: for nothing that is asked for. isOverdue: they did.
+	// giveUp is until when Services wait; zero if nothing that was asked for is outstanding. isOverdue: that time has
+	// passed.
 	giveUp    time.Time
 	isOverdue bool
 }
 
-// availability is what is known of all objects of a kind.
+// availability is what is known about all objects of a kind.
 type availability int
 
 const (
@@ -40,7 +42,7 @@ func newDemands() demands {
 	return demands{measured: map[model.ObjectName]bool{}, waits: map[model.ObjectName]bool{}}
 }
 
-// isMeasured reports whether a Service is planned with what was measured. Nil is none.
+// isMeasured reports whether a Service is planned with measured demand; false for nil.
 func isMeasured(service *model.Service) bool {
 	return service != nil && !service.IsHeadless && service.Topology.MaxLoad > 0 && service.Topology.Measured
 }
@@ -59,8 +61,8 @@ func (d *demands) ask(name model.ObjectName, service *model.Service) (waits bool
 	return d.waits[name]
 }
 
-// counts returns whether what was measured counts: objects and Lease mean nothing without each other. Unknown: that is still to
-// be found out.
+// counts returns whether measured demand counts: objects and Lease are useless without each other. Unknown: we have yet
+// to find out.
 func (d *demands) counts() model.DemandState {
 	switch {
 	case d.lease == model.DemandUnpublished || d.availability == lacking:
@@ -71,23 +73,23 @@ func (d *demands) counts() model.DemandState {
 	return model.DemandUnknown
 }
 
-// release lets all go that wait.
+// release ends the waiting of all Services.
 func (d *demands) release() {
 	d.released = slices.AppendSeq(d.released, maps.Keys(d.waits))
 	clear(d.waits)
 }
 
-// takeReleased returns the Services that waited and do no more, since the last call.
+// takeReleased returns the Services that have stopped waiting since the last call.
 func (d *demands) takeReleased() []model.ObjectName {
 	released := d.released
 	d.released = nil
 	return released
 }
 
-// next returns when Services wait no more, and whether anything is waited for.
+// next returns when Services stop waiting, and whether any waits.
 func (d *demands) next() (at time.Time, some bool) { return d.giveUp, !d.giveUp.IsZero() }
 
-// expire lets those go who waited for long enough, and returns how many.
+// expire ends the waiting of Services that have waited long enough, and returns how many.
 func (d *demands) expire(now time.Time) (waited int) {
 	if d.giveUp.IsZero() || now.Before(d.giveUp) {
 		return 0
@@ -98,10 +100,10 @@ func (d *demands) expire(now time.Time) (waited int) {
 	return waited
 }
 
-// needsDemands reports whether a Service is planned with what was measured.
+// needsDemands reports whether a Service is planned with measured demand.
 func (s *state) needsDemands() bool { return len(s.demands.measured) > 0 }
 
-// awaitDemands takes in that what was measured is asked for from now on. Services wait for it as long as for other nodes.
+// awaitDemands takes in that measured demand is asked for from now on. Services wait for it as long as for other nodes.
 func (s *state) awaitDemands() {
 	if s.demands.known == model.DemandUnknown {
 		s.demands.giveUp = s.now.Add(nodes.Patience)
@@ -115,7 +117,7 @@ func (s *state) takeDemandLease(now model.DemandState) {
 	s.serve()
 }
 
-// settleDemands takes over whether what was measured counts, as soon as that is known, and lets Services go that wait for it.
+// settleDemands takes over whether measured demand counts, as soon as that is known, and ends the waiting for it.
 func (s *state) settleDemands() {
 	now := s.demands.counts()
 	if now == model.DemandUnknown {
@@ -126,14 +128,14 @@ func (s *state) settleDemands() {
 	s.knowDemands(now)
 }
 
-// knowDemands delivers whether what was measured counts, if that is new.
+// knowDemands delivers whether measured demand counts, if that has changed.
 func (s *state) knowDemands(now model.DemandState) {
 	if now != s.demands.known {
 		s.demands.known, s.change.DemandState = now, &now
 	}
 }
 
-// dropDemands takes back what was measured, unless a Service needs it again. It reports whether it has.
+// dropDemands takes measured demand back, unless a Service needs it again. It reports whether it has.
 func (s *state) dropDemands() bool {
 	if s.needsDemands() {
 		return false

@@ -19,7 +19,7 @@ func newMeasured() *world {
 	return w
 }
 
-// try lets steps happen one after the other in a world.
+// try runs steps one after the other in a world.
 func try(t *testing.T, w *world, steps ...step) {
 	t.Helper()
 	for _, step := range steps {
@@ -70,7 +70,7 @@ func TestWhatWasMeasuredIsDeliveredWithWhetherItCounts(t *testing.T) {
 	)
 }
 
-// TestSomebodyWhoBeginsToPublishHoldsNothingUp: until all is listed, it is as if nobody did.
+// TestSomebodyWhoBeginsToPublishHoldsNothingUp: until all is listed, it is as if nobody published.
 func TestSomebodyWhoBeginsToPublishHoldsNothingUp(t *testing.T) {
 	try(t, newMeasured(),
 		step{"a Service wants it", func(w *world) { w.measured("web", 80); w.awaitDemands() }, ""},
@@ -139,7 +139,7 @@ func TestAServiceWaitsForDemandsNoLongerThanForNodes(t *testing.T) {
 	)
 }
 
-// TestWhoWantsWhatWasMeasured: a bound makes it mean something, and DNS does not count its clients.
+// TestWhoWantsWhatWasMeasured: it has no meaning without a bound, and DNS does not count its clients.
 func TestWhoWantsWhatWasMeasured(t *testing.T) {
 	for name, test := range map[string]struct {
 		topology   policy.Topology

@@ -7,18 +7,18 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// lingering is how long a Service stays in force after it has become another proxy's. That one needs time until it
-// serves it: kube-proxy syncs once a second by default (minSyncPeriod), a sync takes a while, and it learns of the
+// lingering is how long a Service stays in force after it has become another proxy's. The other proxy needs time until
+// it serves it: kube-proxy syncs once a second by default (minSyncPeriod), a sync takes a while, and it learns of the
 // endpoints only when the EndpointSlice controller has taken the label from the slices, too. While neither serves the
 // Service, new connections fail; while both do, each is served by whichever comes first in the kernel.
 const lingering = 5 * time.Second
 
-// leave takes in that an object is another proxy's now, and reports whether its last good version stays in force for a
-// while. What happens to the object meanwhile is not taken in, but that it is deleted or comes back. An object of that
-// name with another UID shows that ours was deleted.
+// leave takes in that an object now belongs to another proxy, and reports whether its last good version stays in force
+// for a while. Meanwhile only its deletion or return is taken in. An object of that name with another UID shows that
+// ours was deleted.
 //
-// The port that load balancers ask about the Service's health is let go at once: two processes cannot listen there, and
-// kube-proxy tries again only with a later sync.
+// The Service's health check port is released at once: two processes cannot listen there, and kube-proxy tries again
+// only with a later sync.
 func (s *state) leave(key convert.ObjectKey, uid string) (stays bool) {
 	last := s.objects[key.Kind][key.Name]
 	switch {

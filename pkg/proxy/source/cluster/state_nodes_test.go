@@ -82,8 +82,8 @@ func TestAListThatDoesNotComeIsWaitedForNoLonger(t *testing.T) {
 	)
 }
 
-// TestWhoNamesOneKeyAfterTheOtherCostsNothing: a tenant who edits a Service all the time keeps no Service of another
-// user waiting, takes no memory, and causes no look at nodes that do not have the label.
+// TestWhoNamesOneKeyAfterTheOtherCostsNothing: a tenant who keeps editing a Service keeps no Service of another user
+// waiting, takes no memory, and causes no look at nodes without the label.
 func TestWhoNamesOneKeyAfterTheOtherCostsNothing(t *testing.T) {
 	w := newWorld()
 	w.service("attacker", 80, "evil.example/first")
@@ -104,7 +104,7 @@ func TestWhoNamesOneKeyAfterTheOtherCostsNothing(t *testing.T) {
 	}
 }
 
-// Ten thousand Services that wait are held, released and counted, each once: what follows is proportional to them.
+// Ten thousand waiting Services are held, released and counted, each once: the work is proportional to them.
 func TestManyServicesMayWaitForOneList(t *testing.T) {
 	w := newWorld()
 	const services = 10_000

@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
-// decideService delivers a Service, or holds it back while the labels that it names are not known of the other nodes, or what
-// was measured is not known. Its last version stays in force.
+// decideService delivers a Service, or holds it back while the labels of other nodes that it names, or measured demand,
+// are not known yet. Its last version stays in force.
 func (s *state) decideService(name model.ObjectName, service *model.Service) {
 	delete(s.headless, name)
 	var keys []policy.Key
@@ -29,7 +29,7 @@ func (s *state) decideService(name model.ObjectName, service *model.Service) {
 	convert.Services.Note(&s.change, name, service)
 }
 
-// serve delivers the Services that were held back, and wait no more.
+// serve delivers the Services that were held back and no longer wait.
 func (s *state) serve() {
 	for _, name := range append(s.nodes.Released(), s.demands.takeReleased()...) {
 		if service, isHeld := s.held[name]; isHeld && !s.nodes.Waits(name) && !s.demands.waits[name] {
@@ -39,7 +39,7 @@ func (s *state) serve() {
 	}
 }
 
-// serveHeld delivers all that is held back.
+// serveHeld delivers everything that is held back.
 func (s *state) serveHeld() {
 	for name, service := range s.held {
 		convert.Services.Note(&s.change, name, service)
@@ -47,7 +47,7 @@ func (s *state) serveHeld() {
 	clear(s.held)
 }
 
-// begin takes in from which objects the other nodes are to be known.
+// begin takes in from which objects the other nodes will be learnt.
 func (s *state) begin(from *source) {
 	s.forgetOthers()
 	var kinds []*convert.Kind
@@ -66,7 +66,7 @@ func (s *state) dropOthers() bool {
 	return isDropped
 }
 
-// forgetOthers forgets the objects from which the other nodes were known. The nodes stay known.
+// forgetOthers forgets the objects from which the other nodes were learnt. The nodes stay known.
 func (s *state) forgetOthers() {
 	maps.DeleteFunc(s.objects, func(kind *convert.Kind, _ map[model.ObjectName]kept) bool { return nodes.AreOthers(kind) })
 }

@@ -20,7 +20,7 @@ type step struct {
 	want string
 }
 
-// history lets steps happen one after the other.
+// history runs steps one after the other.
 func history(t *testing.T, steps ...step) {
 	t.Helper()
 	w := newWorld()

@@ -112,7 +112,7 @@ func someRacks(random *rand.Rand) map[string]string {
 	return racks
 }
 
-// TestNodesOutliveTheirSlicesForAWhile: but for those that a slice leaves out.
+// TestNodesOutliveTheirSlicesForAWhile, except for those that a slice leaves out.
 func TestNodesOutliveTheirSlicesForAWhile(t *testing.T) {
 	s := newRacked()
 	s.put(convert.Services, serviceOf("racked", rack))
@@ -139,7 +139,7 @@ func TestNodesOutliveTheirSlicesForAWhile(t *testing.T) {
 	check("a complete list without any", map[string]string{"node-3": "r4"})
 }
 
-// TestAServiceWaitsUntilItsLabelIsPublishedOfAllNodes: and nobody else does; and not for ever.
+// TestAServiceWaitsUntilItsLabelIsPublishedOfAllNodes, but not for ever, and no other Service waits.
 func TestAServiceWaitsUntilItsLabelIsPublishedOfAllNodes(t *testing.T) {
 	s := newState("node-0")
 	s.put(convert.Services, serviceOf("racked", rack))
@@ -230,7 +230,7 @@ func TestProxiesAndLabelledNodesSayTogetherWhatNodesAre(t *testing.T) {
 	}
 	demand := nodeObject("n1", map[string]string{policy.DemandLabel: "7"})
 	controlPlane := nodeObject("n2", map[string]string{policy.ControlPlaneLabel: "", policy.NoBalancersLabel: ""})
-	elsewhere := nodeObject("n9", map[string]string{policy.DemandLabel: "3"}) // without a proxy: nobody says where it is
+	elsewhere := nodeObject("n9", map[string]string{policy.DemandLabel: "3"}) // without a proxy: its place is unknown
 	lists := map[*convert.Kind][]*object{
 		convert.ProxySlices:       {slice(map[string]string{"n0": "a", "n1": "a", "n2": "b"})},
 		convert.NodesWithDemand:   {demand, elsewhere},
@@ -298,7 +298,7 @@ func TestAProxyThatDoesNotComeBackIsANodeThatIsGone(t *testing.T) {
 		return &object{name: model.ObjectName{Name: "proxies-1"}, value: described}
 	}
 	w.replace(convert.ProxySlices, []*object{slice("n1", "n2", "n3")})
-	w.wait(nodes.Patience) // for what nodes ask, which nobody says here
+	w.wait(nodes.Patience) // for the demand of nodes, which nothing says here
 	w.delivered()
 	w.put(convert.ProxySlices, slice("n1"))
 	if got := w.delivered(); got != "" || w.nodes.Known() != 4 {

@@ -38,7 +38,7 @@ func (s *state) refusals() []convert.Refusal {
 	return refusals
 }
 
-// next returns when something is to happen next, and whether anything is.
+// next returns when something is due next, and whether anything is.
 func (s *state) next() (at time.Time, some bool) {
 	at, some = s.leaving.Next()
 	for _, next := range []func() (time.Time, bool){s.nodes.Next, s.demands.next} {
@@ -49,8 +49,8 @@ func (s *state) next() (at time.Time, some bool) {
 	return at, some
 }
 
-// expire lets happen what is due: what left goes, what concerns nodes, and who waited for demands waits no more. If Services
-// waited for nodes in vain, it returns for what, and how many waited for demands.
+// expire does what is due: Services that left go, nodes are dealt with, and waiting for demands ends. It returns what
+// Services waited for in vain concerning nodes, and how many waited in vain for demands.
 func (s *state) expire() (forNodes *nodes.Vain, forDemands int) {
 	for _, key := range s.leaving.Due(s.now) {
 		s.remove(key.Kind, key.Name)

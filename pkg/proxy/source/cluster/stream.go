@@ -17,24 +17,24 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
-// refusals are the pauses between two attempts to list and watch, and refusalReset is after how long they begin anew:
-// those of client-go, and so of kube-proxy (client-go v0.37, tools/cache/reflector.go). A request without an answer
-// never causes such a pause: see untilAnswered.
+// refusals are the pauses between two attempts to list and watch, and refusalReset is the time after which they begin
+// anew. Both are client-go's, and so kube-proxy's (client-go v0.37, tools/cache/reflector.go). A request without an
+// answer never causes such a pause: see untilAnswered.
 var refusals = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 38, Cap: 30 * time.Second}
 
 const refusalReset = 2 * time.Minute
 
-// askAgain is how long after a resource was found missing it is asked for again, and up to twice that: the API server
-// may have been upgraded. A watch lasts as long.
+// askAgain is the pause, which may double, before a missing resource is asked for again: the API server may have been
+// upgraded. A watch lasts as long.
 const askAgain = 5 * time.Minute
 
-// object is what is made of an object as soon as it arrives.
+// object is what an object is turned into as soon as it arrives.
 type object struct {
 	name    model.ObjectName // without a namespace if the kind is cluster-scoped
 	uid     string
 	value   any             // nil if the object is not ours to serve, or refused
 	refused []model.Finding // why the object is refused; none if it is not
-	ignored []model.Finding // what of it has no effect
+	ignored []model.Finding // which parts of it have no effect
 	// isOthers: another proxy serves it.
 	isOthers bool
 }
@@ -46,7 +46,7 @@ type stream struct {
 	watcher *Watcher
 
 	names  interner        // of the Reflector's goroutine
-	done   <-chan struct{} // closed when the stream is to end: nothing reaches the state any more
+	done   <-chan struct{} // closed when the stream should end: nothing reaches the state any more
 	exists atomic.Bool     // the API server has listed the resource
 	listed chan struct{}   // closed when the state has the first list
 	// forbidden is closed when the API server has forbidden to list the resource.
@@ -110,8 +110,8 @@ func (s *stream) failed(ctx context.Context, err error) {
 	}
 }
 
-// takeForbidden takes in that the API server forbids to list the resource. One that is followed on demand, and of which nothing
-// was listed yet, counts as missing until it may be listed.
+// takeForbidden takes in that the API server forbids to list the resource. If it is followed on demand and nothing was
+// listed yet, it counts as missing until it may be listed.
 func (s *stream) takeForbidden() {
 	defer s.closeForbidden()
 	select {
@@ -125,14 +125,14 @@ func (s *stream) takeForbidden() {
 	}
 }
 
-// isMissing reports whether an error says that the cluster has no such resource, which it need not have. Once the
-// resource was there it is an error like any other: one API server of several may be an older one, and what the others
-// said stays in force.
+// isMissing reports whether an error says that the cluster has no such resource, if it is optional. Once the resource
+// has existed this is an error like any other: one of several API servers may be an older one, and what the others said
+// stays in force.
 func (s *stream) isMissing(err error) bool {
 	return s.kind.Optional != nil && apierrors.IsNotFound(err) && !s.exists.Load()
 }
 
-// takeMissing takes a resource that is missing for one without objects.
+// takeMissing treats a missing resource as one without objects.
 func (s *stream) takeMissing() {
 	select {
 	case <-s.listed:
@@ -143,8 +143,8 @@ func (s *stream) takeMissing() {
 	}
 }
 
-// strip makes of an object what is kept of it. The Reflector asks for that as soon as an object of a long list
-// arrives, and hands the result over; then it passes through.
+// strip turns an object into what is kept of it. The Reflector calls it as soon as an object of a long list arrives,
+// and later hands over the result, which strip then returns unchanged.
 func (s *stream) strip(sent any) *object {
 	if stripped, isDone := sent.(*object); isDone {
 		return stripped
@@ -164,8 +164,8 @@ func (s *stream) strip(sent any) *object {
 	return stripped
 }
 
-// Transformer lets the Reflector strip what it collects: all objects of a large cluster are many times the size of
-// what is kept.
+// Transformer lets the Reflector strip what it collects: the objects of a large cluster are many times as large as what
+// is kept.
 func (s *stream) Transformer() cache.TransformFunc {
 	return func(sent any) (any, error) { return s.strip(sent), nil }
 }
@@ -212,7 +212,7 @@ func (s *stream) noteVersion(version string) {
 // Resync is for stores that hand over again what did not change.
 func (s *stream) Resync() error { return nil }
 
-// change lets the state decide about what came, unless the stream has ended.
+// change lets the state decide about what arrived, unless the stream has ended.
 func (s *stream) change(decide func(*state)) {
 	s.watcher.change(func(state *state) {
 		select {
@@ -233,8 +233,8 @@ func (s *stream) await(ctx context.Context) bool {
 	}
 }
 
-// awaitOptional is await for a resource that may be forbidden: a role that is older than the resource does not name
-// it. Then it waits no longer than patience.
+// awaitOptional is await for a resource that may be forbidden, because a role that is older than the resource does not
+// include it. Then it waits no longer than patience.
 func (s *stream) awaitOptional(ctx context.Context, patience time.Duration) bool {
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

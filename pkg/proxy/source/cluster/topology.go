@@ -25,16 +25,17 @@ const (
 	// which all proxies see at once, must not make them all list all Nodes. Until then label
 	// changes on other nodes go unnoticed.
 	AutoTopology NodeTopology = "auto"
-	// SlicesTopology follows TopologySlices, whatever there is.
+	// SlicesTopology always follows TopologySlices.
 	SlicesTopology NodeTopology = "slices"
-	// ProxiesTopology follows the EndpointSlices over the proxies, whatever there is. They know zones alone.
+	// ProxiesTopology always follows the EndpointSlices over the proxies. They know only zones.
 	ProxiesTopology NodeTopology = "proxies"
 	// NodesTopology follows Nodes.
 	NodesTopology NodeTopology = "nodes"
 )
 
 // How often a publisher's Lease is read, and up to twice that: 5,000 proxies then ask 170 to 330 times a second
-// together, for an object of some 500 bytes. An API server that does not say is asked again sooner, and given so long.
+// together, for an object of some 500 bytes. An API server that does not answer within leasePatience is asked again
+// after leaseAgain.
 const (
 	leaseEvery    = 15 * time.Second
 	leaseAgain    = 2 * time.Second
@@ -50,7 +51,7 @@ type source struct {
 	hasZonesOnly bool
 }
 
-// sourceFrom returns the source that one of model.TopologyResources is.
+// sourceFrom returns the source for one of model.TopologyResources.
 func (w *Watcher) sourceFrom(resource string) source {
 	from := source{resource: resource, hasZonesOnly: resource == model.FromProxySlices}
 	for kind, name := range nodes.From(resource) {
@@ -65,12 +66,12 @@ type publication struct {
 	namespace string
 
 	renewed  time.Time     // as the Lease said last
-	changed  time.Time     // when it did not say so before, by our own clock; zero at first
-	lifetime time.Duration // how long it is good for
+	changed  time.Time     // when we first saw that value, by our own clock; zero at first
+	lifetime time.Duration // how long it is valid
 }
 
-// isLive reports whether somebody publishes. A clock of another machine decides once only, at first: after that it
-// matters whether the Lease is renewed.
+// isLive reports whether somebody publishes. Another machine's clock decides only at first: after that it matters
+// whether the Lease is renewed.
 func (p *publication) isLive(ctx context.Context, now time.Time) (bool, error) {
 	lease, err := readLease(ctx, p.leases, p.namespace, topologyslice.LeaseName)
 	switch {
@@ -90,7 +91,7 @@ func (p *publication) isLive(ctx context.Context, now time.Time) (bool, error) {
 	return now.Sub(p.changed) < p.lifetime, nil
 }
 
-// readLease returns a publisher's Lease; nil if there is none that was ever renewed and may be read.
+// readLease returns a publisher's Lease; nil if there is none, if it was never renewed, or if it may not be read.
 func readLease(ctx context.Context, leases rest.Interface, namespace, name string) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, leasePatience)
 	defer cancel()
@@ -122,7 +123,7 @@ func (w *Watcher) countNodes(ctx context.Context) (int, error) {
 	return count, nil
 }
 
-// chooseSource returns from where to know it: what is followed now unless there is a reason for another; nil if it is not
+// chooseSource returns the source to follow: the present one unless there is a reason for another; nil if it is not
 // known yet.
 func (w *Watcher) chooseSource(ctx context.Context, now *source) *source {
 	nodes, slices, proxies := w.sourceFrom(model.FromNodes), w.sourceFrom(model.FromSlices), w.sourceFrom(model.FromProxySlices)

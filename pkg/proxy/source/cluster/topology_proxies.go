@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// proxiesEvery is how often it is asked whether proxies are on nearly all nodes. Nobody changes that often.
+	// proxiesEvery is how often we check whether proxies are on nearly all nodes. That rarely changes.
 	proxiesEvery = 10 * time.Minute
-	// mostMissing is which part of the nodes may be without a proxy: one in ten, as many as a rollout of the manifests takes
-	// away at once. What those nodes ask is not reckoned with.
+	// mostMissing is the share of nodes that may be without a proxy: one in ten, as many as a rollout of the manifests
+	// takes away at once. The demand of those nodes is not counted.
 	mostMissing = 10
 	// labelLinger is how long Nodes are followed after a Service asked for more than the proxies' slices have: a user who
-	// changes his mind each second must not cause a list of all Nodes each time.
+	// changes a Service every second must not cause a list of all Nodes each time.
 	labelLinger = 12 * time.Hour
 )
 
@@ -28,15 +28,16 @@ type proxies struct {
 	slices  *cache.ListWatch
 	service model.ObjectName
 
-	// outgrown is when a Service asked for more, last; zero if none has.
+	// outgrown is when a Service last asked for more; zero if none has.
 	outgrown time.Time
-	// checked is when areEnough was found out, and nodes how many Nodes there were; zero if it was not yet.
+	// checked is when areEnough was determined, and nodes is how many Nodes there were then; zero if it was not determined
+	// yet.
 	checked   time.Time
 	nodes     int
 	areEnough bool
 }
 
-// areProxiesEnough reports whether the proxies' slices say what Services ask for, of nearly all nodes.
+// areProxiesEnough reports whether the proxies' slices say what Services ask for about nearly all nodes.
 func (w *Watcher) areProxiesEnough(ctx context.Context, areFollowed bool) bool {
 	p, now := &w.proxies, time.Now()
 	w.mu.Lock()

@@ -20,7 +20,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// town has so many Nodes, and proxies on some of them. It counts what it is asked. e2e/topology asks a real one.
+// town has a number of Nodes, and proxies on some of them. It counts requests. e2e/topology uses a real API server.
 type town struct {
 	metadata.Getter
 	nodes, proxies int
@@ -77,7 +77,7 @@ func TestProxiesAreEnoughOnNearlyAllNodes(t *testing.T) {
 	}
 }
 
-// TestProxiesAreCountedNowAndThen: a proxy asks whether they are enough each ten minutes, whatever users write.
+// TestProxiesAreCountedNowAndThen: a proxy checks every ten minutes whether they are enough, whatever users write.
 func TestProxiesAreCountedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at := &town{nodes: 10, proxies: 10}
@@ -117,7 +117,7 @@ func TestProxiesAreCountedNowAndThen(t *testing.T) {
 	})
 }
 
-// TestLostProxiesAreCountedAtOnce: what is followed tells that they are gone, as when somebody deletes the Service.
+// TestLostProxiesAreCountedAtOnce: the followed slices show that they are gone, as when somebody deletes the Service.
 func TestLostProxiesAreCountedAtOnce(t *testing.T) {
 	at := &town{nodes: 10, proxies: 10}
 	w := at.watcher()

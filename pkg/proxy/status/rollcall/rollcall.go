@@ -1,8 +1,8 @@
 // Package rollcall asks the proxies of all nodes how they are, through the API server.
 //
 // It uses the proxy subresource of pods, and the address that serves /livez: that one is open to the node's neighbours
-// anyway, while the metrics are mostly served on loopback. exec would need more: who may exec may run any command in the
-// pod, with its privileges.
+// anyway, while the metrics are mostly served on loopback. exec would need a larger permission: to run any command in
+// the pod, with its privileges.
 package rollcall
 
 import (
@@ -33,7 +33,7 @@ type Options struct {
 	Port                int
 }
 
-// Node is how the proxy of one node is.
+// Node is the state of the proxy on one node.
 //
 // Its JSON names are an interface: scripts read them.
 type Node struct {
@@ -43,7 +43,7 @@ type Node struct {
 	Agrees bool `json:"agrees"`
 	// Problem says why not; empty if it agrees.
 	Problem string `json:"problem"`
-	// Synced is when the newest sync began that the kernel accepted; zero if it is not known.
+	// Synced is when the newest accepted sync began; zero if unknown.
 	Synced time.Time `json:"synced"`
 	// RefusedObjects is how many objects are left out, and Interruptions are the resources whose watches are
 	// interrupted; never null.
@@ -54,8 +54,8 @@ type Node struct {
 // atOnce is how many proxies are asked at a time.
 const atOnce = 32
 
-// What one may take to answer, and so much of it is read and kept: a pod, or its node, may be anybody's. A proxy's page has
-// some 500 bytes, the reason of a failure among them, and names fewer than ten resources.
+// How long an answer may take, and how much of it is read and kept: a pod, or its node, may be anybody's. A proxy's
+// page has some 500 bytes, the reason of a failure among them, and names fewer than ten resources.
 const (
 	timeout          = 5 * time.Second
 	maxAnswer        = 64 << 10
@@ -129,15 +129,15 @@ func newCaller(config *rest.Config, options Options) (*caller, error) {
 	return &caller{options, client, api}, err
 }
 
-// livez asks a proxy's pod for the page. It takes no client-go for it, which reads all that a pod answers, and goes with
-// the user's token wherever the pod redirects it to.
+// livez asks a proxy's pod for the page. It does not use client-go, which would read everything that a pod answers, and
+// follow the pod's redirects with the user's token.
 func (c *caller) livez(ctx context.Context, pod string) (status int, body []byte, err error) {
 	url := c.api.Get().Namespace(c.Namespace).Resource("pods").Name(fmt.Sprintf("%s:%d", pod, c.Port)).SubResource("proxy").
 		Suffix("livez").URL()
 	return limited.Get(ctx, *c.http, url.String(), maxAnswer, timeout)
 }
 
-// live is what is read of the page /livez.
+// live holds those parts of the page /livez that are read.
 type live struct {
 	Healthy bool `json:"healthy"`
 	Status  map[string]struct {
@@ -178,7 +178,8 @@ func (n *Node) ask(ctx context.Context, c *caller) {
 	}
 }
 
-// whyNoPage says why an answer is no page of a proxy. It may be the API server's own, which says why in a Status.
+// whyNoPage says why an answer is not a proxy's page. It may be from the API server itself, which gives its reason in a
+// Status.
 func whyNoPage(status int, body []byte, err error) string {
 	var refusal metav1.Status
 	switch {

@@ -12,8 +12,8 @@ import (
 
 // readAddress reads an IP address as kube-proxy does and returns it in canonical form. Objects that are older than
 // today's validation may hold octets with leading zeros, which are decimal, and IPv4 addresses that are mapped into
-// IPv6. All programs on the node must read them alike, or this proxy would serve another address than the one it
-// replaces.
+// IPv6. All programs on the node must read them alike, or this proxy would serve a different address than the proxy
+// that it replaces.
 func readAddress(path *field.Path, text string) (netip.Addr, field.ErrorList) {
 	addr, ok := parseAddress(text)
 	if !ok {
@@ -61,8 +61,7 @@ func notUnicast(addr netip.Addr) string {
 	return ""
 }
 
-// readPrefix reads a range in CIDR notation as sloppily as readAddress, and returns it without the bits behind its
-// length.
+// readPrefix reads a range in CIDR notation as leniently as readAddress, and clears the bits beyond its length.
 func readPrefix(path *field.Path, text string) (netip.Prefix, field.ErrorList) {
 	_, network, err := netutils.ParseCIDRSloppy(text)
 	if err != nil {
@@ -74,7 +73,7 @@ func readPrefix(path *field.Path, text string) (netip.Prefix, field.ErrorList) {
 	return netip.PrefixFrom(addr, ones-(bits-addr.BitLen())), nil
 }
 
-// wrongFamily refuses an address of another family than the one a field names.
+// wrongFamily refuses an address whose family differs from the one that a field names.
 func wrongFamily(path *field.Path, addr netip.Addr, want model.Family, because string) field.ErrorList {
 	if model.FamilyOf(addr) == want {
 		return nil

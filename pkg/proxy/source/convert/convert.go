@@ -21,7 +21,7 @@ var families = map[corev1.IPFamily]model.Family{
 	corev1.IPv6Protocol: model.IPv6,
 }
 
-// readProtocol reads a port's protocol. TCP is what the API server fills in where there is none.
+// readProtocol reads a port's protocol. TCP is the API server's default.
 func readProtocol(path *field.Path, name corev1.Protocol) (model.Protocol, field.ErrorList) {
 	if name == "" {
 		return model.TCP, nil
@@ -80,7 +80,7 @@ func checkLength(path *field.Path, length, most int) field.ErrorList {
 	return field.ErrorList{field.TooMany(path, length, most)}
 }
 
-// invalid makes an error of each message of a validation function.
+// invalid turns each message of a validation function into an error.
 func invalid(path *field.Path, value any, messages []string) field.ErrorList {
 	var errs field.ErrorList
 	for _, message := range messages {

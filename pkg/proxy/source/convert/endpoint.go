@@ -12,8 +12,8 @@ import (
 )
 
 // readEndpoints reads the endpoints that the proxy can use: those with an address to which connections may be sent. A
-// large cluster has a million endpoints, so the path of a field is made only where it is refused. nameOf returns what an
-// endpoint is called by DNS; it may be nil.
+// large cluster has a million endpoints, so the path of a field is built only if the field is refused. nameOf returns
+// an endpoint's name in DNS; it may be nil.
 func readEndpoints(
 	path *field.Path, family model.Family, entries []discoveryv1.Endpoint,
 	nameOf func(*discoveryv1.Endpoint) *string, left *leftOut,
@@ -52,7 +52,7 @@ func readEndpointAddress(at func() *field.Path, family model.Family, texts []str
 	return addr, errs
 }
 
-// crowded counts the endpoints with addresses that are passed over. A slice has few enough of them for 16 bits.
+// crowded counts the endpoints some of whose addresses are ignored. A slice has few enough of them for 16 bits.
 func crowded(entries []discoveryv1.Endpoint) (count uint16) {
 	for i := range entries {
 		if len(entries[i].Addresses) > 1 {
@@ -62,8 +62,8 @@ func crowded(entries []discoveryv1.Endpoint) (count uint16) {
 	return count
 }
 
-// readEndpoint reads what decides whether traffic may go to an endpoint. A node or a zone by a name that no node can
-// have is unknown, and a hint for one is no hint: the endpoint itself serves.
+// readEndpoint reads what decides whether traffic may go to an endpoint. A node or zone with an impossible name counts
+// as unknown, and a hint with such a name is ignored: the endpoint itself serves.
 func readEndpoint(at func() *field.Path, entry *discoveryv1.Endpoint, left *leftOut) model.Endpoint {
 	endpoint := model.Endpoint{
 		Node:        readPlace(at, "nodeName", entry.NodeName, validation.IsDNS1123Subdomain, left),
@@ -86,8 +86,8 @@ func isTrue(condition *bool, unset bool) bool {
 	return *condition
 }
 
-// readPlace reads the name of an endpoint's node or zone; empty if it is not set, or is none. The API server checks
-// the name of a node only while the endpoints change, and that of a zone never.
+// readPlace reads the name of an endpoint's node or zone; empty if it is not set, or not a valid name. The API server
+// checks the name of a node only while the endpoints change, and that of a zone never.
 func readPlace(at func() *field.Path, child string, name *string, rule func(string) []string, left *leftOut) string {
 	switch {
 	case name == nil || *name == "":
@@ -102,7 +102,7 @@ func readPlace(at func() *field.Path, child string, name *string, rule func(stri
 	return *name
 }
 
-// isPlainName reports whether a name is surely valid, by the rule of a node's name and by that of a label's value: it
+// isPlainName reports whether a name is certainly valid, both as a node's name and as a label's value: it
 // has small letters, digits, dashes and dots, each part between dots begins and ends with a letter or digit, and it is
 // no longer than a label's value may be. The library's rules are regular expressions: they take 0.8 us for a node and
 // a zone, which was two thirds of reading an endpoint.
@@ -138,7 +138,7 @@ func readHints(path *field.Path, hints *discoveryv1.EndpointHints, left *leftOut
 		readHintNames(path.Child("forZones"), zones, validation.IsValidLabelValue, left)
 }
 
-// readHintNames returns the names that can be, each once. More than the API server allows are a mistake as a whole.
+// readHintNames returns the valid names, each once. If there are more than the API server allows, all are refused.
 func readHintNames(path *field.Path, names []string, rule func(string) []string, left *leftOut) []string {
 	if refused := checkLength(path, len(names), maxEndpointHints); len(refused) > 0 {
 		left.add(refused)

@@ -21,7 +21,7 @@ var (
 	oldSlices = []Type{{"discovery.k8s.io/v1beta1", EndpointSliceKind}, {"discovery.k8s.io/v1alpha1", EndpointSliceKind}}
 )
 
-// Inventory is how many objects of each type a file or a cluster holds: those, too, that are refused or not read.
+// Inventory is how many objects of each type a file or a cluster holds, including those that are refused or not read.
 type Inventory map[Type]int
 
 // Count returns how many objects of a kind there are, in the version that is read.
@@ -71,8 +71,8 @@ func (i Inventory) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// Lack says that there is nothing of some kinds in a place, what follows, the command that prints what is missing, and what
-// is there. Empty if there is something of each.
+// Lack says that a place has no objects of some kinds, what follows from that, the command that prints what is missing,
+// and what is there. Empty if there is an object of each kind.
 func (i Inventory) Lack(place, consequence string, kinds ...*Kind) string {
 	var names, resources []string
 	option := ""
@@ -92,8 +92,8 @@ func (i Inventory) Lack(place, consequence string, kinds ...*Kind) string {
 		strings.Join(names, " and no "), place, consequence, strings.Join(resources, ","), option, strings.Join(names, "s and "), i)
 }
 
-// LackOfSlices says that no EndpointSlice is there for the Services, or that some are of an old version. isLeftOut: there
-// are objects that say where endpoints are, and they are not read.
+// LackOfSlices says that no EndpointSlice is there for the Services, or that some are of an old version. isLeftOut:
+// some objects say where endpoints are, but are not read.
 func (i Inventory) LackOfSlices(place string) (sentence string, isLeftOut bool) {
 	old := 0
 	for _, of := range oldSlices {

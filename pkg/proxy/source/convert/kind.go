@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Kind describes a kind of object that the proxy reads: how an API server is asked for it, what becomes of an object,
-// and where that stands in a change. Both sources read it here. kinds.go lists the kinds.
+// Kind describes a kind of object that the proxy reads: how to ask an API server for it, how to convert an object, and
+// its place in a change. Both sources read it here. kinds.go lists the kinds.
 type Kind struct {
 	Name            string // as in a manifest and in a finding: "Service"
 	Group           schema.GroupVersion
@@ -30,16 +30,16 @@ type Kind struct {
 	IsMetadataOnly bool
 	// IsOnDemand: an API server is asked for the objects only while a Service needs them.
 	IsOnDemand bool
-	// Optional says what it means that the API server has no such resource, or forbids to list it. Nil: then there is no
-	// start.
+	// Optional says what it means if the API server has no such resource, or forbids to list it. Nil: the proxy cannot
+	// start without it.
 	Optional *Optional
 
 	// New returns an empty object of the kind's Kubernetes type.
 	New func() Object
 	// Complete fills in what the API server fills in when it takes an object. It may be nil.
 	Complete func(Object)
-	// Convert makes an object a value of the model. Nil without an error: it is not ours to serve. An error says why it
-	// is refused.
+	// Convert turns an object into a value of the model. Nil without an error: it is not ours to serve. An error says why
+	// it is refused.
 	Convert func(Object, View) (any, field.ErrorList)
 	// Settings are the labels and annotations that are read by name. Any other label of a Node is read, too: a Service may
 	// name it.
@@ -47,11 +47,11 @@ type Kind struct {
 	// Ignored says which labels and annotations of an object count as absent, because their values cannot be read. Nil: none
 	// does.
 	Ignored func(Object, View) field.ErrorList
-	// IsOthers reports whether an object that is not ours to serve is another proxy's. Nil: none is.
+	// IsOthers reports whether an object that is not ours to serve belongs to another proxy. Nil: none does.
 	IsOthers func(Object, View) bool
 	// IsSame reports whether two values mean the same to their readers. Either may be nil.
 	IsSame func(a, b any) bool
-	// Note puts a value into a change. Nil: the object is gone, or not ours to serve any more.
+	// Note puts a value into a change. A nil value: the object is gone, or not ours to serve any more.
 	Note func(change *model.Change, name model.ObjectName, value any)
 	// read reads a value that was written as JSON.
 	read func(text []byte) (any, error)
@@ -70,28 +70,28 @@ type View struct {
 	// ServiceProxyName is the name of this proxy in the label service.kubernetes.io/service-proxy-name. Empty: it serves
 	// the Services without that label.
 	ServiceProxyName string
-	// NodeAddress is an address of this node that counts instead of the one of its family that the Node object names. Not
-	// valid: the object's count.
+	// NodeAddress is an address of this node that replaces the one of its family in the Node object. Invalid: the object's
+	// addresses count.
 	NodeAddress netip.Addr
 	// WithoutExternalIPs: spec.externalIPs are left out of every Service.
 	WithoutExternalIPs bool
 	// DefaultMaxLoad bounds the load of Services that prefer some endpoints and have no bound of their own, in percent of
 	// the mean; 0 for none.
 	DefaultMaxLoad uint64
-	// DefaultMeasured: the demand of Services with a bound that name no clients is what was measured.
+	// DefaultMeasured: Services with a bound that name no clients are planned with measured demand.
 	DefaultMeasured bool
 	// WithHeadless: headless Services with topology keys are wanted too, and their slices, for answers by DNS.
 	WithHeadless bool
 	// Proxies is the headless Service over the proxies' own pods; without a name there is none.
 	Proxies model.ObjectName
-	// WithPodNames: an endpoint of a headless Service without a hostname is called as its pod is.
+	// WithPodNames: an endpoint of a headless Service without a hostname is named after its pod.
 	WithPodNames bool
 }
 
 // Selector says which objects of a kind an API server is asked for, as it takes it. Empty: all.
 type Selector struct{ Namespace, Labels, Fields string }
 
-// Optional are sentences for the log about a kind that the start does not wait for at any price.
+// Optional are sentences for the log about a kind that the proxy can start without.
 type Optional struct{ Missing, Forbidden string }
 
 // describe completes the description of a kind of the Kubernetes type From, whose values are of type To. change

@@ -21,14 +21,14 @@ var Kinds = []*Kind{Services, EndpointSlices, ServiceCIDRs, Nodes, ServiceDemand
 
 // Services are those of this proxy that have a ClusterIP, and for answers by DNS headless ones with topology keys. An
 // API server is asked for those of other proxies, too: to a client that selects by label, an object whose label changes
-// is reported as deleted, with the version before. A Service that another proxy takes over would look like one that is
-// gone.
+// is reported as deleted, with the version before. A Service that another proxy takes over would look like a deleted
+// one.
 var Services = describe(
 	Kind{
 		Name: ServiceKind, Group: corev1.SchemeGroupVersion, Resource: "services", AddToScheme: corev1.AddToScheme,
 		Select: func(view View) Selector {
 			if view.WithHeadless {
-				return Selector{} // no selector has those with topology keys, which are annotations
+				return Selector{} // topology keys are annotations, which no selector can select
 			}
 			return Selector{Fields: fields.OneTermNotEqualSelector("spec.clusterIP", corev1.ClusterIPNone).String()}
 		},
@@ -44,8 +44,8 @@ var Services = describe(
 // slices the labels of their Service, but only after the Service has them.
 var EndpointSlices = describe(endpointSlices("!"+corev1.IsHeadlessService), EndpointSlice, slicesOf, fullName)
 
-// HeadlessSlices are those of headless Services. An API server is asked for them only while such a Service names
-// topology keys, for it cannot select them by that. In a folder they are EndpointSlices like all others.
+// HeadlessSlices are those of headless Services. They are watched only while such a Service names topology keys,
+// because an API server cannot select them by that. In a folder they are EndpointSlices like all others.
 var HeadlessSlices = describe(endpointSlices(corev1.IsHeadlessService), EndpointSlice, slicesOf, fullName)
 
 func endpointSlices(labels string) Kind {
@@ -77,7 +77,7 @@ var ServiceCIDRs = describe(
 	func(change *model.Change) *map[string][]netip.Prefix { return &change.ServiceCIDRs }, plainName,
 )
 
-// Nodes are, of an API server, this one; a folder says what it has.
+// Nodes: from an API server, only this node; from a folder, all that it has.
 var Nodes = describe(
 	Kind{
 		Name: NodeKind, Group: corev1.SchemeGroupVersion, Resource: "nodes", AddToScheme: corev1.AddToScheme, IsClusterScoped: true,
@@ -90,8 +90,8 @@ var Nodes = describe(
 	nodeInView, nodesOf, plainName,
 )
 
-// OtherNodes are the names and labels of all nodes but this one. The API server has validated them, and they are only
-// compared.
+// OtherNodes are the names and labels of all nodes but this one. The API server has validated them, and we only compare
+// them.
 var OtherNodes = describe(
 	Kind{
 		Name: NodeKind, Group: corev1.SchemeGroupVersion, Resource: "nodes", IsClusterScoped: true, IsMetadataOnly: true,
@@ -148,7 +148,7 @@ func namePorts(slice *discoveryv1.EndpointSlice) {
 	}
 }
 
-// isSameSlice compares what decides about traffic. When it was caused is no reason to look at a slice again.
+// isSameSlice compares what decides about traffic. A new time of its cause alone is no reason to process a slice again.
 func isSameSlice(a, b any) bool {
 	before, _ := a.(*model.EndpointSlice)
 	after, _ := b.(*model.EndpointSlice)

@@ -18,7 +18,7 @@ type leftOut struct {
 	more int             // the number of the others
 }
 
-// add takes in why one part is left out. No errors: it is not.
+// add takes in why one part is left out. Without errors it is not left out.
 func (l *leftOut) add(errs field.ErrorList) {
 	taken := min(len(errs), maxLeftOut-len(l.errs))
 	l.errs = append(l.errs, errs[:taken]...)

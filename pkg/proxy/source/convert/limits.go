@@ -8,13 +8,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// What one Service can ask of every node. All Services wait for the largest change of one of them, so no user may
-// write one that takes long; the rest is left out, and told.
+// What one Service can ask of every node. All Services wait for the largest change of one of them, so no user may write
+// a Service that takes long; what is beyond the limits is left out, and reported.
 const (
 	// maxFrontends are its ports times its addresses: ClusterIPs, node ports, load balancers' and external IPs. It is four
 	// times what a Service with 1,000 ports and two families has.
 	maxFrontends = 8192
-	// maxRanges are its source ranges in a family, after those that touch each other are one.
+	// maxRanges are its source ranges in a family, after adjoining ones are merged.
 	maxRanges = 8192
 )
 
@@ -45,7 +45,7 @@ func limited[T any](path *field.Path, values []T, limit int, left *leftOut) []T 
 	return values[:limit:limit]
 }
 
-// limitRanges leaves ranges out. Of each family enough stay that it is not open to everybody.
+// limitRanges leaves ranges out. At least one range of a family stays, or the family would be open to everybody.
 func limitRanges(path *field.Path, ranges []netip.Prefix, left *leftOut) []netip.Prefix {
 	if len(ranges) <= maxRanges {
 		return ranges

@@ -25,8 +25,8 @@ const shuttingDown = "node is shutting down"
 // Node turns a v1 Node into a value of the model: its name, its labels, its addresses, the ranges of its pods, and
 // whether it is leaving.
 //
-// It refuses what the API server would refuse in these, except for labels: a wrong one counts as absent. The API server takes
-// any text for an address, so what is none is passed over, as in kube-proxy.
+// It refuses what the API server would refuse in these, except for labels: a wrong one counts as absent. The API server
+// accepts any text as an address, so texts that are not addresses are ignored, as in kube-proxy.
 func Node(node *corev1.Node) (*model.Node, field.ErrorList) {
 	metadata := field.NewPath("metadata")
 	errs := checkName(metadata.Child("name"), node.Name, validation.IsDNS1123Subdomain)
@@ -45,7 +45,7 @@ func Node(node *corev1.Node) (*model.Node, field.ErrorList) {
 	}, nil
 }
 
-// nodeInView is Node with the address that counts in a view instead of one that the object names.
+// nodeInView is Node with a view's address in place of the object's.
 func nodeInView(node *corev1.Node, view View) (*model.Node, field.ErrorList) {
 	read, errs := Node(node)
 	if read != nil && read.Name == view.Node && view.NodeAddress.IsValid() {

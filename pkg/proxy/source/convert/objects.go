@@ -9,16 +9,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// Objects are objects of a cluster as its API server has them, for those who ask what would be if some were different.
+// Objects are objects of a cluster as its API server has them, for questions about what would happen if some were
+// different.
 type Objects struct {
 	Nodes    []*corev1.Node
 	Services []*corev1.Service
 	Slices   []*discoveryv1.EndpointSlice
-	// ServiceCIDRs are none where the API server has none, or does not say.
+	// ServiceCIDRs are empty if the API server has none, or does not say.
 	ServiceCIDRs []*networkingv1.ServiceCIDR
-	// Demands are none where nobody measures what is asked of Services.
+	// Demands are empty if nobody measures the demand on Services.
 	Demands []*servicedemand.ServiceDemand
-	// Held is what a folder holds, what is refused and other kinds included. Nil: nothing else.
+	// Held is everything that a folder holds, including refused objects and other kinds. Nil: nothing else.
 	Held Inventory
 }
 
@@ -50,7 +51,7 @@ func (o *Objects) Add(object Object) {
 	}
 }
 
-// Inventory returns what there is, that which is refused or not read included.
+// Inventory returns what there is, including what is refused or not read.
 func (o *Objects) Inventory() Inventory {
 	if o.Held != nil {
 		return o.Held

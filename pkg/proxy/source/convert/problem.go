@@ -40,7 +40,7 @@ func (k ObjectKey) Found(file string, object Object, value any, view View) []mod
 	return problems
 }
 
-// Problems makes a finding of each validation error of an object.
+// Problems turns each validation error of an object into a finding.
 func (k ObjectKey) Problems(file string, errs field.ErrorList) []model.Finding {
 	var problems []model.Finding
 	for _, err := range errs {

@@ -13,8 +13,8 @@ import (
 )
 
 // ProxySlices are the EndpointSlices of the headless Service over the proxies' own pods. A proxy runs on each node, so
-// that they say which nodes there are and in which zones, without anybody who publishes it. They stand for OtherNodes
-// together with NodesWithDemand and ControlPlaneNodes, and reach a change as such.
+// they say which nodes there are and in which zones, without a publisher. Together with NodesWithDemand and
+// ControlPlaneNodes they replace OtherNodes, and enter a change as such.
 var ProxySlices = &Kind{
 	Name: EndpointSliceKind, Group: discoveryv1.SchemeGroupVersion, Resource: "endpointslices", AddToScheme: discoveryv1.AddToScheme,
 	Select: func(view View) Selector {
@@ -28,8 +28,8 @@ var ProxySlices = &Kind{
 	Note:   func(*model.Change, model.ObjectName, any) {},
 }
 
-// ProxySlice reads on which nodes, and in which zones, a slice's endpoints are, ready or not. What the nodes ask is in
-// other objects, and known with them.
+// ProxySlice reads on which nodes, and in which zones, a slice's endpoints are, ready or not. The nodes' demand is in
+// other objects.
 func ProxySlice(slice *discoveryv1.EndpointSlice) *model.TopologySlice {
 	described := &model.TopologySlice{Nodes: make(map[string]*model.Node, len(slice.Endpoints))}
 	described.Keys = append(append(described.Keys, policy.Zone), policy.DemandLabels[:]...)
@@ -68,14 +68,14 @@ func ProxyAddresses(slice *discoveryv1.EndpointSlice) []*model.Node {
 	return nodes
 }
 
-// NodesWithDemand and ControlPlaneNodes are the few nodes that may ask more or less than others, as their metadata: an API
-// server that selects them by their labels sends nothing of the rest.
+// NodesWithDemand and ControlPlaneNodes are the few nodes that may have more or less demand than others, as their
+// metadata: an API server that selects them by their labels sends nothing about the rest.
 var (
 	NodesWithDemand   = labelledNodes(policy.DemandLabel)
 	ControlPlaneNodes = labelledNodes(policy.ControlPlaneLabel)
 )
 
-// labelledNodes are the nodes with a label, with the labels that say what they ask.
+// labelledNodes are the nodes with a label, with the labels that state their demand.
 func labelledNodes(label string) *Kind {
 	return describe(
 		Kind{

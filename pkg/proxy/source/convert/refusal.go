@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Refusal is an object whose newest version a running proxy refuses, or cannot find, and what of it is in force: its last
-// good version. Whoever starts has never seen that one.
+// Refusal is an object whose newest version a running proxy refuses, or cannot find, with the version in force: the
+// last good one. A process that starts has never seen that one.
 type Refusal struct {
 	File string           // relative to the folder; empty for an object of a cluster
 	Kind string           // as in a finding; empty for a file, or a document of it, that cannot be read
@@ -19,7 +19,7 @@ type Refusal struct {
 	InForce any
 }
 
-// refusalPage is how it is written as JSON. The version in force is as this program keeps it.
+// refusalPage is its form as JSON. The version in force is written as this program stores it.
 type refusalPage struct {
 	File      string          `json:"file,omitempty"`
 	Kind      string          `json:"kind,omitempty"`

@@ -14,8 +14,8 @@ import (
 // serve: one without a ClusterIP (ExternalName, not allocated yet, headless unless those are wanted), or one of another
 // proxy.
 //
-// It refuses what the API server would refuse in the fields that the proxy reads. What merely adds a way to the
-// Service, and would be the wrong way, is left out with a finding: the other ways must not suffer from it.
+// It refuses what the API server would refuse in the fields that the proxy reads. A wrong address that is just one more
+// way to reach the Service is left out with a finding: the other ways must not suffer from it.
 func Service(service *corev1.Service, view View) (*model.Service, field.ErrorList) {
 	if view.WithHeadless && isHeadlessService(service) {
 		return headlessService(service, view)
@@ -64,8 +64,8 @@ func Service(service *corev1.Service, view View) (*model.Service, field.ErrorLis
 	return read, nil
 }
 
-// TopologyOf reads what a Service says of its topology, and which of its annotations have no effect. The field
-// trafficDistribution means nothing to a headless one: its clients go where DNS sends them.
+// TopologyOf reads what a Service says about its topology, and which of its annotations have no effect. The field
+// trafficDistribution has no meaning for a headless one: its clients go where DNS sends them.
 func TopologyOf(service *corev1.Service, view View) (policy.Topology, []policy.Ignored) {
 	words := policy.Words{
 		Namespace: service.Namespace, Annotations: service.Annotations, DefaultMaxLoad: view.DefaultMaxLoad,

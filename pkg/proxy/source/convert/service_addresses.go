@@ -61,11 +61,11 @@ func checkClusterIPFamily(
 	return wrongFamily(path, addr, family, fmt.Sprintf("`ipFamilies[%d]`", place))
 }
 
-// readExternalIPs reads spec.externalIPs. An empty one, which old API servers let through, is passed over in silence
-// as in kube-proxy.
+// readExternalIPs reads spec.externalIPs. An empty one, which old API servers let through, is silently ignored, as in
+// kube-proxy.
 //
 // Whoever may write a Service may name any address there, and so get other people's connections to it (CVE-2020-8554).
-// Where none is to be served, each is left out.
+// If none should be served, each is left out.
 func readExternalIPs(path *field.Path, texts []string, clusterIPs []netip.Addr, view View, left *leftOut) []netip.Addr {
 	var addrs []netip.Addr
 	for i, text := range texts {
@@ -83,8 +83,8 @@ func readExternalIPs(path *field.Path, texts []string, clusterIPs []netip.Addr, 
 
 // readIngress reads the load balancers' addresses that are served here, whatever the Service's type, as in kube-proxy.
 //
-// A load balancer without an IP is reached by a name, which is none of our business; one in mode Proxy wants its
-// packets to come to it from everywhere, so its address must not be served here (KEP-1860).
+// A load balancer without an IP is reached by a name, which does not concern us; one in mode Proxy wants all packets to
+// go through it, so its address must not be served here (KEP-1860).
 func readIngress(ingress []corev1.LoadBalancerIngress, clusterIPs []netip.Addr, left *leftOut) []netip.Addr {
 	var addrs []netip.Addr
 	list := field.NewPath("status", "loadBalancer", "ingress")
@@ -106,7 +106,7 @@ func readIngress(ingress []corev1.LoadBalancerIngress, clusterIPs []netip.Addr, 
 	return addrs
 }
 
-// appendServed adds an address on which a Service is dialled besides its ClusterIPs, once. One that cannot be is left
+// appendServed adds an address on which a Service is dialled besides its ClusterIPs, once. An impossible one is left
 // out and reported. One of a family without a ClusterIP is left out silently, as in kube-proxy: on a
 // Service of one family in a cluster of two, load balancers with addresses of both are ordinary.
 func appendServed(addrs []netip.Addr, path *field.Path, text string, clusterIPs []netip.Addr, left *leftOut) []netip.Addr {

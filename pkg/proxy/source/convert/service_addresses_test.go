@@ -123,8 +123,8 @@ func TestServiceAddresses(t *testing.T) {
 	})
 }
 
-// TestExternalIPsAreLeftOutWhereNoneIsServed: the rest of the Service is as with them. That it has some still counts for
-// what externalTrafficPolicy means, as in kube-proxy.
+// TestExternalIPsAreLeftOutWhereNoneIsServed: the rest of the Service is unchanged. For the meaning of
+// externalTrafficPolicy it still counts that the Service has some, as in kube-proxy.
 func TestExternalIPsAreLeftOutWhereNoneIsServed(t *testing.T) {
 	given, want := webService(), webModel()
 	given.Spec.ExternalIPs = []string{"192.0.2.7", "", "2001:db8::1", "no address\x1b"}

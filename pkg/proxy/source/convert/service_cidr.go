@@ -40,9 +40,9 @@ func ServiceCIDR(object *networkingv1.ServiceCIDR) ([]netip.Prefix, field.ErrorL
 	return prefixes, nil
 }
 
-// readServiceCIDR reads a range in the canonical form that the API server has asked of this kind since it exists. It
-// takes a range of all addresses, too; but what is no ClusterIP in a range is dropped, and that would cut the node
-// off.
+// readServiceCIDR reads a range in the canonical form that the API server has always required of this kind. The API
+// server also accepts a range of all addresses. We refuse it: packets to addresses in a range that are no ClusterIPs
+// are dropped, which would cut the node off.
 func readServiceCIDR(path *field.Path, text string) (netip.Prefix, field.ErrorList) {
 	if errs := validation.IsValidCIDR(path, text); len(errs) > 0 {
 		return netip.Prefix{}, errs

@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// ServiceDemands say what was measured of Services. They are listed and watched only while a Service is planned with it, and a
+// ServiceDemands hold measured demand. They are listed and watched only while a Service is planned with it, and a
 // cluster where nobody measures has none.
 var ServiceDemands = describe(
 	Kind{
@@ -29,8 +29,8 @@ var ServiceDemands = describe(
 	func(change *model.Change) *map[model.ObjectName]*model.Demand { return &change.Demands }, fullName,
 )
 
-// ServiceDemand turns a ServiceDemand into a value of the model. It refuses the whole object for one entry that cannot be: a part
-// of it would say that the rest of the cluster asks nothing.
+// ServiceDemand turns a ServiceDemand into a value of the model. One impossible entry refuses the whole object: with
+// only a part of it the rest of the cluster would seem to ask nothing.
 func ServiceDemand(object *servicedemand.ServiceDemand) (*model.Demand, field.ErrorList) {
 	metadata, zones, nodes := field.NewPath("metadata"), field.NewPath("zones"), field.NewPath("nodes")
 	errs := checkNamespace(metadata.Child("namespace"), object.Namespace)
@@ -50,7 +50,7 @@ func ServiceDemand(object *servicedemand.ServiceDemand) (*model.Demand, field.Er
 		ofNodes.add(node.Node, node.Asks)
 	}
 	ofZones.limit(servicedemand.Million, "what all zones ask")
-	// Both are rounded, and each node may gain by that.
+	// Both are rounded, and rounding may add to each node.
 	ofNodes.limit(ofZones.sum+uint64(len(object.Nodes)), "what their zones ask")
 	if errs := append(ofZones.errs, ofNodes.errs...); len(errs) > 0 {
 		return nil, errs
@@ -79,7 +79,7 @@ func checkCount(name string, count int64) field.ErrorList {
 	return field.ErrorList{field.Invalid(field.NewPath(name), count, "must not be negative")}
 }
 
-// asks collects what those ask that a list names: zones or nodes.
+// asks collects the demand of the zones or nodes that a list names.
 type asks struct {
 	path  *field.Path
 	child string // the field with the name

@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// headlessService reads a headless Service. It is ours if its owner has given it topology keys, and nothing else makes it
-// so: peers find each other by such names, and a field that never did anything there must not begin to hide some.
+// headlessService reads a headless Service. It is ours only if its owner has given it topology keys: peers find each
+// other by such names, and a field that never had an effect there must not begin to hide some.
 func headlessService(service *corev1.Service, view View) (*model.Service, field.ErrorList) {
 	if !policy.IsHandledBy(service.Labels, view.ServiceProxyName) || service.Annotations[policy.TopologyKeysAnnotation] == "" {
 		return nil, nil
@@ -44,7 +44,7 @@ func headlessService(service *corev1.Service, view View) (*model.Service, field.
 	return read, nil
 }
 
-// isHeadlessService reports whether clients find a Service's endpoints by DNS alone.
+// isHeadlessService reports whether clients find a Service's endpoints only by DNS.
 func isHeadlessService(service *corev1.Service) bool {
 	return service.Spec.Type != corev1.ServiceTypeExternalName && service.Spec.ClusterIP == corev1.ClusterIPNone
 }

@@ -65,8 +65,9 @@ func TestAHeadlessServiceIsOursByItsTopologyKeysAlone(t *testing.T) {
 	}
 }
 
-// TestSlicesOfHeadlessServicesHaveNames, those that the EndpointSlice controller makes of others have none: they are many.
-// What it did not make has them without the label of headless Services, too: CoreDNS does not look at that.
+// TestSlicesOfHeadlessServicesHaveNames. Slices of other Services that the EndpointSlice controller makes have none,
+// because there are many. Slices that it did not make have names even without the label of headless Services, which
+// CoreDNS ignores.
 func TestSlicesOfHeadlessServicesHaveNames(t *testing.T) {
 	named := func(labels map[string]string) *discoveryv1.EndpointSlice {
 		slice := webSlice()
@@ -114,7 +115,7 @@ func TestSlicesOfHeadlessServicesHaveNames(t *testing.T) {
 	}
 }
 
-// TestDemandIsMeasuredByDefault of Services with a bound, but not of headless ones, whose connections nobody counts.
+// TestDemandIsMeasuredByDefault for Services with a bound, but not for headless ones, whose connections nobody counts.
 func TestDemandIsMeasuredByDefault(t *testing.T) {
 	view := View{WithHeadless: true, DefaultMaxLoad: 150, DefaultMeasured: true}
 	proxied := webService()

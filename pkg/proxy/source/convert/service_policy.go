@@ -51,8 +51,8 @@ func readInternalPolicy(path *field.Path, set *corev1.ServiceInternalTrafficPoli
 		corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal})}
 }
 
-// readExternalPolicy reports whether traffic from outside stays on the node. The policy means nothing on a Service
-// that its type makes unreachable from outside; the API server refuses it there.
+// readExternalPolicy reports whether traffic from outside stays on the node. The policy has no meaning on a Service
+// whose type makes it unreachable from outside; the API server refuses it there.
 func readExternalPolicy(path *field.Path, spec *corev1.ServiceSpec) (bool, field.ErrorList) {
 	set := spec.ExternalTrafficPolicy
 	if set == "" {
@@ -77,8 +77,8 @@ func externallyAccessible(spec *corev1.ServiceSpec) bool {
 }
 
 // readHealthCheckNodePort reads where a load balancer asks for this node; zero means nowhere. The API server takes the
-// port away when a Service stops having a use for it. In a manifest it may linger, which is no reason to stop serving
-// the Service.
+// port away when a Service stops having a use for it. In a manifest it may be left over, which is no reason to stop
+// serving the Service.
 func readHealthCheckNodePort(path *field.Path, spec *corev1.ServiceSpec, left *leftOut) uint16 {
 	if spec.HealthCheckNodePort == 0 {
 		return 0

@@ -8,7 +8,7 @@ import (
 )
 
 // readServicePorts reads spec.ports. Each port needs its own name and its own frontends. One number for several
-// protocols is legal, of a node port too.
+// protocols is legal, for node ports too.
 func readServicePorts(path *field.Path, spec *corev1.ServiceSpec) ([]model.ServicePort, field.ErrorList) {
 	if len(spec.Ports) == 0 {
 		return nil, field.ErrorList{field.Required(path, "")}

@@ -166,7 +166,7 @@ func TestServiceIsServedByTheProxyThatItsLabelNames(t *testing.T) {
 }
 
 // TestServicesAndSlicesAreAskedForWhoeverServesThem: a Service that another proxy takes over must not look like one that
-// is deleted. Headless ones are no proxy's, and large.
+// is deleted. Headless ones belong to no proxy, and are large.
 func TestServicesAndSlicesAreAskedForWhoeverServesThem(t *testing.T) {
 	for _, proxyName := range []string{"", "vicinity"} {
 		view := View{Node: "node-1", ServiceProxyName: proxyName}

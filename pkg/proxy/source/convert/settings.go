@@ -15,19 +15,19 @@ import (
 )
 
 // Setting is a label or an annotation that the proxy reads. One whose value cannot be read counts as absent, and the rest
-// of its object is in force. If the value of before stayed in force, a proxy that starts would decide otherwise than one
-// that runs.
+// of its object is in force. If the previous value stayed in force, a proxy that starts would decide differently from
+// one that runs.
 type Setting struct {
 	Key          string
 	IsAnnotation bool
-	// wrong returns what is wrong with a value. Nil: any value can be read, or what is wrong is said elsewhere.
+	// wrong returns what is wrong with a value. Nil: any value can be read, or errors are reported elsewhere.
 	wrong func(path *field.Path, value string) field.ErrorList
 }
 
-// The settings of each kind. Of a Service that is served, policy.Parse says what is wrong with its annotations.
+// The settings of each kind. For a Service that is served, policy.Parse says what is wrong with its annotations.
 //
-// The annotation service.beta.kubernetes.io/load-balancer-source-ranges is none of them, as in kube-proxy: clouds obey it
-// in front of the node.
+// The annotation service.beta.kubernetes.io/load-balancer-source-ranges is not among them, as in kube-proxy: clouds
+// apply it in front of the node.
 var (
 	serviceSettings = append([]Setting{{Key: policy.ServiceProxyNameLabel}}, annotations()...)
 	sliceSettings   = []Setting{serviceName, {Key: corev1.IsHeadlessService}, triggeredAt}
@@ -56,7 +56,7 @@ func nodeLabels(labels ...policy.NodeLabel) []Setting {
 }
 
 var (
-	// serviceName names the Service of a slice. None has a name that is no DNS label.
+	// serviceName names the Service of a slice. Names of Services are DNS labels.
 	serviceName = Setting{Key: discoveryv1.LabelServiceName, wrong: func(path *field.Path, value string) field.ErrorList {
 		if value == "" {
 			return nil // a slice of no Service
@@ -74,7 +74,7 @@ var (
 	}
 )
 
-// value returns the value of the setting on an object; empty if it has none that can be read.
+// value returns the value of the setting on an object; empty if it is absent or cannot be read.
 func (s *Setting) value(object Object) string {
 	value, present := s.find(object)
 	if !present || s.wrong != nil && len(s.wrong(nil, value)) > 0 {
@@ -102,7 +102,7 @@ func (s *Setting) path() *field.Path {
 // labels is the path of an object's labels.
 var labels = field.NewPath("metadata", "labels")
 
-// ignored returns what is wrong with those of some settings that an object has.
+// ignored returns what is wrong with an object's settings, out of some.
 func ignored(settings []Setting, object Object) field.ErrorList {
 	var errs field.ErrorList
 	for i := range settings {
@@ -123,12 +123,12 @@ func ignoredOfNode(object Object, _ View) field.ErrorList {
 	return errs
 }
 
-// wrongLabel returns why no object of an API server has a label.
+// wrongLabel returns why an API server would not accept a label; none if it would.
 func wrongLabel(key, value string) field.ErrorList {
 	return metav1validation.ValidateLabels(map[string]string{key: value}, labels)
 }
 
-// labelsThatCanBe returns the labels of a Node except for those that no API server lets through.
+// labelsThatCanBe returns the labels of a Node except for those that no API server would accept.
 func labelsThatCanBe(all map[string]string) map[string]string {
 	can := maps.Clone(all)
 	maps.DeleteFunc(can, func(key, value string) bool { return len(wrongLabel(key, value)) > 0 })
@@ -169,7 +169,8 @@ func whyWithoutKeys(ignored []policy.Ignored) string {
 	return ""
 }
 
-// ignoredOfOthers returns what is wrong with some settings of another node. Those of this one are said of Nodes.
+// ignoredOfOthers returns what is wrong with some settings of another node. Those of this node are reported with its
+// Node.
 func ignoredOfOthers(settings []Setting) func(Object, View) field.ErrorList {
 	return func(object Object, view View) field.ErrorList {
 		if object.GetName() == view.Node {

@@ -20,14 +20,13 @@ const (
 )
 
 // EndpointSlice turns a discovery/v1 EndpointSlice into a value of the model. It returns nil and no error for a slice
-// that is not ours to serve: one of a headless Service, unless those are wanted, or of no Service. Of one with names
-// instead of addresses only their number is read.
+// that is not ours to serve: one of a headless Service, unless those are wanted, or of no Service. If it has names
+// instead of addresses, only their number is read.
 //
-// It refuses a slice that does not say of what family it is. A port or an endpoint that cannot be is left out alone, with
-// a finding: the API server lets such through, kube-proxy passes over some of them, and a
-// slice that is refused for one of many goes on sending connections to endpoints that left long ago. But a slice that
-// names ports or endpoints of which none is left is refused, too. It would take all connections from a Service that
-// worked until its author made a mistake.
+// It refuses a slice that does not state its family. A single impossible port or endpoint is left out, with a finding:
+// the API server lets such through, kube-proxy ignores some of them, and refusing the slice because of one would keep
+// sending connections to endpoints that left long ago. But a slice whose ports or endpoints are all impossible is
+// refused, too. It would take all connections from a Service that worked until its author made a mistake.
 func EndpointSlice(slice *discoveryv1.EndpointSlice, view View) (*model.EndpointSlice, field.ErrorList) {
 	service, serves := servedService(slice, view)
 	if !serves {
@@ -73,9 +72,9 @@ func EndpointSlice(slice *discoveryv1.EndpointSlice, view View) (*model.Endpoint
 	return read, nil
 }
 
-// readTriggeredAt returns when the Pod or Service changed because of which the EndpointSlice controller wrote this
-// version. It is zero without that annotation, as on a slice that another client wrote, and if it holds no time:
-// nothing depends on it but a metric.
+// readTriggeredAt returns when the Pod or Service changed that made the EndpointSlice controller write this version. It
+// is zero without that annotation, as on a slice that another client wrote, and if the annotation is not a time: only a
+// metric depends on it.
 func readTriggeredAt(slice *discoveryv1.EndpointSlice) time.Time {
 	at, err := time.Parse(time.RFC3339Nano, slice.Annotations[triggeredAt.Key])
 	if err != nil {
@@ -95,14 +94,15 @@ func mayBeServed(slice *discoveryv1.EndpointSlice, view View) bool {
 	return !isHeadless(slice) || view.WithHeadless
 }
 
-// isHeadless reports whether a slice is of a headless Service, as the EndpointSlice controller says by a label.
+// isHeadless reports whether a slice belongs to a headless Service, by the EndpointSlice controller's label.
 func isHeadless(slice *discoveryv1.EndpointSlice) bool {
 	_, headless := slice.Labels[corev1.IsHeadlessService]
 	return headless
 }
 
-// sliceController is what the EndpointSlice controller calls itself in the label endpointslice.kubernetes.io/managed-by. It
-// gives slices of headless Services the label for them. Who writes slices by hand, or Endpoints that are mirrored, need not.
+// sliceController is what the EndpointSlice controller calls itself in the label
+// endpointslice.kubernetes.io/managed-by. It gives slices of headless Services the label for them. Slices written by
+// hand, or mirrored from Endpoints, may lack it.
 const sliceController = "endpointslice-controller.k8s.io"
 
 // namesOf returns the DNS names of a slice's endpoints; nil where they are not needed.
@@ -135,7 +135,7 @@ func readAddressType(path *field.Path, typ discoveryv1.AddressType) (model.Famil
 }
 
 // readSlicePorts reads the ports that the proxy can use. As in kube-proxy, those without a name or a number are
-// passed over, and so is number 0.
+// ignored, and so is number 0.
 func readSlicePorts(path *field.Path, entries []discoveryv1.EndpointPort, left *leftOut) []model.SlicePort {
 	ports := slices.Grow([]model.SlicePort(nil), len(entries)) // and no more: a cluster has many slices, and they stay in memory
 	names := make(map[string]bool, len(entries))

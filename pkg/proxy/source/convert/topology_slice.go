@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
-// TopologySlices describe all nodes, where somebody publishes them: they stand for OtherNodes, and reach a change as
-// such. What they say wrongly leads to a farther endpoint, and never to one that is not ready or not the Service's.
+// TopologySlices describe all nodes, if somebody publishes them: they replace OtherNodes, and enter a change as such.
+// Wrong content leads to a farther endpoint, but never to one that is not ready or not the Service's.
 var TopologySlices = &Kind{
 	Name: topologyslice.Kind, Group: topologyslice.Group, Resource: topologyslice.Resource, AddToScheme: topologyslice.AddToScheme,
 	IsClusterScoped: true,
@@ -19,7 +19,7 @@ var TopologySlices = &Kind{
 	Convert: func(object Object, _ View) (any, field.ErrorList) {
 		slice := object.(*topologyslice.TopologySlice)
 		if _, isAgain := slice.Labels[topologyslice.EvacuatedLabel]; isAgain {
-			return nil, nil // its nodes are in others, too
+			return nil, nil // other slices have its nodes, too
 		}
 		return TopologySlice(slice), nil
 	},
@@ -55,7 +55,7 @@ var DrainingNodes = &Kind{
 }
 
 // TopologySlice turns a TopologySlice into a value of the model. Its schema has checked it. Labels that its keys do not
-// name mean nothing.
+// name are ignored.
 func TopologySlice(slice *topologyslice.TopologySlice) *model.TopologySlice {
 	described := &model.TopologySlice{Nodes: make(map[string]*model.Node, len(slice.Nodes))}
 	for _, key := range slice.Keys {

@@ -13,16 +13,16 @@ type version struct {
 	sum      [sha256.Size]byte
 	size     int // in bytes
 	contents contents
-	// missing are objects that the file brought and that may be in it still: some of it cannot be read.
+	// missing are objects that came from the file and may still be in it, because a part of it cannot be read.
 	missing []convert.ObjectKey
 }
 
 // isBelieved reports whether a version of a file replaces the one before, once the file has not changed for
 // some time.
 //
-// A program may write a file slowly, and what it has not written yet is no deletion. Where the text ends by chance, the
-// rest of it may well be without a fault. So a version that takes something away counts only after the file was left
-// alone for settleTime, whatever else is wrong or new in it. One that takes nothing away counts at once.
+// A program may write a file slowly, and what it has not written yet has not been deleted. A text that ends at a random
+// place may well be valid up to there. So a version that takes something away counts only after the file was left alone
+// for settleTime, whatever else is wrong or new in it. One that takes nothing away counts at once.
 func isBelieved(before, now *version, alone time.Duration) bool {
 	return alone >= settleTime || !now.lacksObjectsOf(before) && !now.mayBeCutFrom(before)
 }
@@ -52,8 +52,8 @@ func (v *version) lostSince(before *version) []convert.ObjectKey {
 	return lost
 }
 
-// mayBeCutFrom reports whether the end of the version before may be missing: the text is shorter, and the last object is
-// another than it was. A slice that is cut off after three of ten endpoints is an object without a fault.
+// mayBeCutFrom reports whether the end of the version before may be missing: the text is shorter, and the last object
+// differs. A slice that is cut off after three of ten endpoints is a valid object.
 func (v *version) mayBeCutFrom(before *version) bool {
 	claims := v.contents.claims
 	if v.size >= before.size || len(claims) == 0 {

@@ -13,7 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// twentyObjects are Services, and a slice of every fifth, as YAML and as JSON. They are short: each of their bytes is a test.
+// twentyObjects are Services, and a slice of every fifth, as YAML and as JSON. They are short, because each byte is a
+// test.
 func twentyObjects() (asYAML, asJSON []string) {
 	for i := range 16 {
 		asYAML = append(asYAML, fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: s%d}\nspec:\n  clusterIP: 10.0.0.%d\n"+
@@ -100,8 +101,8 @@ func cutEverywhere(t *testing.T, name, before, after string, each int) {
 
 func tail(text string) string { return text[max(0, len(text)-40):] }
 
-// TestAFileThatIsLeftAloneCounts, wherever its text ends: what can be read of it is served, and what is not there is gone,
-// unless some of it cannot be read.
+// TestAFileThatIsLeftAloneCounts, wherever its text ends: readable objects are served, and missing ones are gone,
+// unless a part cannot be read.
 func TestAFileThatIsLeftAloneCounts(t *testing.T) {
 	for name, whole := range forms() {
 		t.Run(name, func(t *testing.T) {
@@ -147,7 +148,7 @@ func TestAFileThatStopsInTheMiddleForLongLosesNothingThatComesLater(t *testing.T
 		f.write("a.yaml", step)
 		f.loadAfter(time.Duration(i) * 3 * time.Second)
 		if i < 2 {
-			f.loadAfter(time.Duration(i)*3*time.Second + settleTime) // it is believed, with its faults
+			f.loadAfter(time.Duration(i)*3*time.Second + settleTime) // it counts, with its errors
 		}
 		if diff := cmp.Diff(inForce, f.state); diff != "" {
 			t.Fatalf("step %d takes objects away (-want +got):\n%s", i, diff)

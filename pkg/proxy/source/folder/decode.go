@@ -10,8 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// types are the types of the objects that the proxy reads, and kindOf the kinds of those. Others are none of its
-// business.
+// types are the types of the objects that the proxy reads, and kindOf are their kinds. It ignores all others.
 var types, kindOf = typesOf(convert.Kinds)
 
 func typesOf(kinds []*convert.Kind) ([]manifest.Type, map[manifest.Type]*convert.Kind) {
@@ -24,7 +23,8 @@ func typesOf(kinds []*convert.Kind) ([]manifest.Type, map[manifest.Type]*convert
 	return types, kindOf
 }
 
-// decode reads the objects of a file that a view sees. Whatever is wrong becomes a finding of the smallest part that it concerns.
+// decode reads the objects of a file that a view sees. Every error becomes a finding about the smallest part that it
+// concerns.
 func decode(file string, text []byte, view convert.View) contents {
 	d := decoder{file: file, view: view, out: contents{isComplete: true}}
 	for part := range manifest.Parts(manifest.FormatOfText(file, text), text, types...) {
@@ -60,16 +60,16 @@ type decoder struct {
 	out  contents
 }
 
-// faulty records what is wrong with a part that could not be read, or passed over in it.
+// faulty records what is wrong with a part that could not be read, or what was ignored in it.
 func (d *decoder) faulty(part *manifest.Part) {
 	wasComplete := d.out.isComplete
 	d.unreadable(part, part.Fault)
-	if part.Fault.IsForeign { // in a list, of which everything else counts
+	if part.Fault.IsForeign { // in a list, whose other items count
 		d.out.problems[len(d.out.problems)-1].Code, d.out.isComplete = model.ValueIgnored, wasComplete
 	}
 }
 
-// decodeObject decodes an object as API clients do, and returns why it is refused, or else what counts as absent.
+// decodeObject decodes an object as API clients do, and returns why it is refused, or else which parts count as absent.
 func decodeObject(file string, part *manifest.Part, key convert.ObjectKey, object convert.Object) (refused, ignored []model.Finding) {
 	for _, fault := range part.DecodeAsClient(object) {
 		problem := key.Problem(file, fault.Field, fault.Reason)

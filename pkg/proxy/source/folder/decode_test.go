@@ -31,7 +31,7 @@ func serviceCIDRYAML(name, cidr string) string {
 	return fmt.Sprintf("apiVersion: networking.k8s.io/v1\nkind: ServiceCIDR\nmetadata:\n  name: %s\nspec:\n  cidrs: [%q]\n", name, cidr)
 }
 
-// listed returns the objects of a manifest that are right, and all that is wrong with it.
+// listed returns the valid objects of a manifest, and everything that is wrong with it.
 func listed(m contents) (objects, problems []string) {
 	for _, p := range m.problems {
 		problems = append(problems, p.String())

@@ -21,7 +21,7 @@ func TestAFolderSaysWhatWasMeasured(t *testing.T) {
 		does, text string
 		state      *model.DemandState
 		changed    int
-		web        uint32 // what zone-a asks of it; 0: nothing new
+		web        uint32 // the demand of zone-a on it; 0: nothing new
 		problems   int
 	}{
 		{"nobody has measured", none, &unpublished, 0, 0, 0},

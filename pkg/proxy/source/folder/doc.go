@@ -9,11 +9,11 @@
 //	resolve   which version of each object is in force   resolve.go
 //	deliver   what is different, and what is wrong       folder.go, manifests.go; watch.go says when
 //
-// A file may be read while somebody writes it. It is left alone as a whole, and its last version stays in force, while it
-// lacks objects that it had, or became shorter and its last object is another one: until it is complete again, or has
+// A file may be read while somebody writes it. The new version is ignored as a whole, and the last one stays in force,
+// while objects are missing, or the text became shorter and its last object differs: until it is complete again, or has
 // not changed for two seconds. Then it counts as it is. It makes no difference whether the file was overwritten or
-// replaced: a file that is moved over it may have been written beside it, or come from an archive still being unpacked. A file that
-// is deleted is gone at once, and so are its objects.
+// replaced: a file that is moved over it may be one that was written beside it, or one from an archive still being
+// unpacked. A deleted file is gone at once, and so are its objects.
 //
 // A single file may stand for the folder. If it vanishes, what it held stays in force, as with a folder.
 //

@@ -7,7 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestALabelOfANodeEvacuatesIt until it goes, with the Node or without it; one that nobody can read counts as absent.
+// TestALabelOfANodeEvacuatesIt until the label goes, with or without its Node; an unreadable one counts as absent.
 func TestALabelOfANodeEvacuatesIt(t *testing.T) {
 	f := newTestFolder(t)
 	node := func(value string) string {

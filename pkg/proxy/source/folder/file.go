@@ -14,8 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// settleTime is how long a file must have been left alone before its stamp is trusted, and before it may take something
-// away. Two writes within the resolution of a file system's clock (up to two seconds) leave the same stamp.
+// settleTime is how long a file must be left alone before its stamp is trusted, and before it may take something away.
+// Two writes within the resolution of a file system's clock (up to two seconds) leave the same stamp.
 const settleTime = 2 * time.Second
 
 // errEmptied is why a file that held objects is not believed when it is empty: a shell truncates the
@@ -50,13 +50,13 @@ type file struct {
 	version
 	// failure is why the file could not be read the last time.
 	failure error
-	// coming is the version that was read last, while it is not believed; since is when it was read first.
+	// coming is the version that was read last, while it does not count yet; since is when it was first read.
 	coming *version
 	since  time.Time
 }
 
-// read reads a file again if it may have changed, and returns its new state. It leaves the old one as it was. A file that
-// is not followed is believed at once.
+// read reads a file again if it may have changed, and returns its new state. It leaves the old one as it was. A file
+// that is not followed counts at once.
 func (f *file) read(dir, name string, view convert.View, isFollowed bool, now time.Time) *file {
 	updated := *f
 	text, err := updated.newText(filepath.Join(dir, name), now)
@@ -80,7 +80,7 @@ func (f *file) read(dir, name string, view convert.View, isFollowed bool, now ti
 	return &updated
 }
 
-// note takes in a text that was read. The time since when it is there goes on while it stays the same.
+// note takes in a text that was read. since is kept while the text stays the same.
 func (f *file) note(name string, text []byte, view convert.View, now time.Time) {
 	sum := sha256.Sum256(text)
 	switch {
@@ -101,7 +101,7 @@ func (f *file) believe() {
 	f.version, f.coming = now, nil
 }
 
-// mayHoldObjects reports whether the file held objects when it was read last, as far as that is known.
+// mayHoldObjects reports whether the file held objects, as far as known, when it was read last.
 func (f *file) mayHoldObjects() bool {
 	wasRead := f.sum != [sha256.Size]byte{}
 	return wasRead && (len(f.contents.claims) > 0 || !f.contents.isComplete)
@@ -109,12 +109,12 @@ func (f *file) mayHoldObjects() bool {
 
 // newText returns the text of a file and notes its stamp, or returns nil if the stamp says that nothing changed.
 func (f *file) newText(name string, now time.Time) ([]byte, error) {
-	// A pipe would keep an ordinary open waiting for its writer.
+	// On a pipe an ordinary open would wait for a writer.
 	opened, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = opened.Close() }() // nothing was written that closing could lose
+	defer func() { _ = opened.Close() }() // it was only read, so closing loses nothing
 	info, err := opened.Stat()
 	if err != nil {
 		return nil, err

@@ -16,23 +16,23 @@ import (
 type Folder struct {
 	// View says which objects concern the proxy. It is set before the first load.
 	View convert.View
-	// LastGood are the versions that a running proxy has in force of objects that are refused, and what is in force here
-	// before the first load.
+	// LastGood are the versions that a running proxy has in force for refused objects. They are in force here before the
+	// first load.
 	LastGood []convert.Refusal
-	// isFollowed: it is loaded again and again. Then a file that loses something is believed a moment later.
+	// isFollowed: it is loaded again and again. Then a file that loses something counts only a moment later.
 	isFollowed bool
 
 	isLoaded bool
 	files    map[string]*file // by path relative to the folder
 	inForce  map[convert.ObjectKey]entry
 	problems []model.Finding
-	// nodes is what is known of nodes by that, and demand whether what was measured of Services counts.
+	// nodes is what we know about nodes from the folder, and demand says whether measured demand counts.
 	nodes  *nodes.Directory
 	demand model.DemandState
 }
 
-// Load reads what changed in the folder since the last load, and returns what that makes different. The first load
-// returns everything.
+// Load reads what changed in the folder since the last load, and returns the resulting changes. The first load returns
+// everything.
 //
 // It fails if the first load cannot read the folder. Later that is a finding like any other: what was loaded stays in
 // force until the folder is back, since a folder that vanishes as a whole was more likely unmounted than emptied.
@@ -50,7 +50,7 @@ func (f *Folder) loadAt(dir string, now time.Time) (convert.Update, error) {
 	return f.take(f.read(found, now), found.Unreadable, now), nil
 }
 
-// Stream is manifests that can be read once, such as standard input.
+// Stream is manifests that can be read only once, such as standard input.
 type Stream struct {
 	Name string // in messages
 	Text []byte
@@ -62,7 +62,8 @@ func (f *Folder) LoadStream(stream *Stream) convert.Update {
 	return f.take(map[string]*file{stream.Name: {version: read}}, nil, time.Now())
 }
 
-// take makes files the state of the folder, and returns what that makes different. unreadable are what cannot be looked at.
+// take makes files the state of the folder, and returns the resulting changes. unreadable are files that cannot be
+// looked at.
 func (f *Folder) take(files map[string]*file, unreadable map[string]error, now time.Time) convert.Update {
 	before := f.inForce
 	if !f.isLoaded {
@@ -76,10 +77,10 @@ func (f *Folder) take(files map[string]*file, unreadable map[string]error, now t
 			problems = append(problems, unreadableProblem(name, failure))
 		}
 	}
-	f.nodes = f.nodes.Clone(slicesIn(inForce)) // a load that is not believed leaves no trace
+	f.nodes = f.nodes.Clone(slicesIn(inForce)) // a load that does not count leaves no trace
 	change := changeBetween(f.inForce, inForce, f.nodes, now)
 	if !f.isLoaded {
-		change.AllNodes = new(true) // what there is, is in the folder
+		change.AllNodes = new(true) // the folder has everything
 	}
 	if demand := demandIn(inForce); demand != f.demand {
 		f.demand, change.DemandState = demand, &demand
@@ -88,7 +89,7 @@ func (f *Folder) take(files map[string]*file, unreadable map[string]error, now t
 	return f.update(change, problems)
 }
 
-// demandIn returns whether what was measured of Services counts. A folder needs no Lease: it says what is so now.
+// demandIn returns whether measured demand counts. A folder needs no Lease: its content is current.
 func demandIn(inForce map[convert.ObjectKey]entry) model.DemandState {
 	for key, current := range inForce {
 		if key.Kind == convert.ServiceDemands && current.value != nil {
@@ -98,7 +99,7 @@ func demandIn(inForce map[convert.ObjectKey]entry) model.DemandState {
 	return model.DemandUnpublished
 }
 
-// Inventory returns what the files hold that could be read, what is refused and other kinds included.
+// Inventory returns what the readable files hold, including refused objects and other kinds.
 func (f *Folder) Inventory() convert.Inventory {
 	all := convert.Inventory{}
 	for _, file := range f.files {
@@ -140,7 +141,7 @@ func (f *Folder) read(found manifest.Tree, now time.Time) map[string]*file {
 	return files
 }
 
-// next returns when something is different though no file is, and whether anything is.
+// next returns when something changes although no file does, and whether anything will.
 func (f *Folder) next() (at time.Time, some bool) {
 	if f.nodes == nil {
 		return time.Time{}, false
@@ -148,7 +149,7 @@ func (f *Folder) next() (at time.Time, some bool) {
 	return f.nodes.Next()
 }
 
-// isWaiting reports whether a file is not believed yet and has to be looked at again.
+// isWaiting reports whether a file does not count yet and has to be looked at again.
 func (f *Folder) isWaiting() bool {
 	for _, file := range f.files {
 		if file.coming != nil {
@@ -158,7 +159,7 @@ func (f *Folder) isWaiting() bool {
 	return false
 }
 
-// unreadableProblem says that a file or folder cannot be read, without the place where this machine keeps it.
+// unreadableProblem says that a file or folder cannot be read, without its path on this machine.
 func unreadableProblem(name string, err error) model.Finding {
 	reason := err.Error()
 	if atPath, ok := errors.AsType[*fs.PathError](err); ok {

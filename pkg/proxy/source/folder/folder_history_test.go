@@ -74,8 +74,8 @@ func TestFolderEndsUpWhereAFreshLoadWouldWhateverHappenedBefore(t *testing.T) {
 	}
 }
 
-// TestAnObjectThatMovesToAFileThatIsBeingWrittenStays: the file that it leaves is believed sooner than the one to which
-// it goes, because that one lacks another object and was written later.
+// TestAnObjectThatMovesToAFileThatIsBeingWrittenStays: the file that it leaves counts sooner than the file that it goes
+// to, because that one lacks another object and was written later.
 func TestAnObjectThatMovesToAFileThatIsBeingWrittenStays(t *testing.T) {
 	f := newTestFolder(t)
 	f.folder.isFollowed = true

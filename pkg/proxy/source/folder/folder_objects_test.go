@@ -64,7 +64,7 @@ func TestFolderHandsOverAChangeOfAnyFieldThatIsServed(t *testing.T) {
 	}
 }
 
-// TestFolderFollowsObjectsOfANewerKubernetes: what is not known of them counts as absent, and is told once.
+// TestFolderFollowsObjectsOfANewerKubernetes: unknown parts count as absent, and are reported once.
 func TestFolderFollowsObjectsOfANewerKubernetes(t *testing.T) {
 	f := newTestFolder(t)
 	text := serviceYAML("web", "10.96.0.1") + "  newIn138: x\n---\n" + sliceYAML("web-1", "web", "10.244.0.1") + "newField: 3\n"
@@ -95,7 +95,7 @@ func TestFolderFollowsObjectsOfANewerKubernetes(t *testing.T) {
 	}
 }
 
-// leftOut is what a folder says of a Service with an external IP that cannot be.
+// leftOut is what a folder reports about a Service with an impossible external IP.
 func leftOut(text string) []string {
 	if !strings.Contains(text, "externalIPs: [127.0.0.1]") {
 		return nil

@@ -31,7 +31,7 @@ func (r *releases) turn(to string) {
 	rename(r.t, r.root, r.link+".next", r.link)
 }
 
-// swap puts a directory in the place of the one before, as who does without links.
+// swap replaces the directory by another one, as people do who use no links.
 func (r *releases) swap(to string) {
 	r.t.Helper()
 	if _, err := os.Lstat(filepath.Join(r.root, r.link)); err == nil {
@@ -85,8 +85,8 @@ func linkTo(folder string, links ...string) func(*testing.T, string) string {
 	}
 }
 
-// TestWatchSeesWhatIsTurnedOnTheWay to the folder and to what is in it, loses nothing on the occasion, and keeps what was
-// there when it leads nowhere.
+// TestWatchSeesWhatIsTurnedOnTheWay: links to the folder, and in it. Nothing is lost on the occasion, and the last
+// state stays when a link leads nowhere.
 func TestWatchSeesWhatIsTurnedOnTheWay(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {

@@ -14,10 +14,10 @@ type Manifests struct {
 	log    *slog.Logger
 	folder Folder
 
-	// lack is what was missing of EndpointSlices at the last load.
+	// lack is which EndpointSlices were missing at the last load.
 	lack string
 
-	// loaded is the folder as it was loaded last, for those who ask what is refused.
+	// loaded is the folder as it was loaded last, for Refusals.
 	mutex  sync.Mutex
 	loaded Folder
 }
@@ -35,8 +35,7 @@ func (m *Manifests) Load() (convert.Update, error) {
 // Run loads the folder, delivers all of it as the first update, and then delivers what changes until the context ends.
 // It returns nil then, and an error only if the folder cannot be read at the start.
 //
-// deliver is called by one goroutine, and is free to take its time: what changes meanwhile comes as one update after
-// it.
+// deliver is called by one goroutine, and may take its time: what changes meanwhile comes as one update after it.
 func (m *Manifests) Run(ctx context.Context, deliver func(convert.Update)) error {
 	watch := newWatch(m.dir, m.log)
 	defer watch.close()
@@ -47,11 +46,11 @@ func (m *Manifests) Run(ctx context.Context, deliver func(convert.Update)) error
 // another may be in neither, and seem to be gone: then all is read anew. While links are turned all the time, what was
 // loaded stays in force.
 //
-// It watches first and reads then, so that no change falls between the two.
+// It first watches and then reads, so that no change falls between the two.
 func (m *Manifests) loadAtOnce(watch *watch) (convert.Update, error) {
 	for attempt := 1; ; attempt++ {
 		watch.follow()
-		loaded := m.folder // which Load changes, and nothing that it refers to
+		loaded := m.folder // Load changes this copy, but nothing that it refers to
 		update, err := loaded.Load(m.dir)
 		isLast := attempt == followAttempts
 		if !watch.isTurned() || isLast && !m.folder.isLoaded {
@@ -73,7 +72,7 @@ func (m *Manifests) run(ctx context.Context, watch *watch, deliver func(convert.
 			return err
 		}
 		m.mutex.Lock()
-		m.loaded = m.folder // of which a load changes nothing that it refers to
+		m.loaded = m.folder // a load changes nothing that this copy refers to
 		m.mutex.Unlock()
 		m.warn()
 		if first || !update.IsEmpty() {
@@ -96,7 +95,7 @@ func (m *Manifests) warn() {
 	m.lack = lack
 }
 
-// Refusals returns what the folder had that is refused when it was loaded last, with the versions in force.
+// Refusals returns the objects that were refused when the folder was loaded last, with the versions in force.
 func (m *Manifests) Refusals() []convert.Refusal {
 	m.mutex.Lock()
 	loaded := m.loaded

@@ -10,7 +10,7 @@ type claim struct {
 	key      convert.ObjectKey
 	value    any // nil if the object is not ours to serve, such as a headless Service
 	problems []model.Finding
-	// ignored are the labels, annotations and unknown fields of a good one that count as absent.
+	// ignored are the labels, annotations and unknown fields of a valid object that count as absent.
 	ignored []model.Finding
 }
 
@@ -19,7 +19,7 @@ func (c *claim) isGood() bool { return len(c.problems) == 0 }
 // contents is what one file holds.
 type contents struct {
 	claims []claim
-	// held counts all objects, refused ones and those of other kinds included.
+	// held counts all objects, including refused ones and those of other kinds.
 	held convert.Inventory
 	// problems are those of whole documents.
 	problems []model.Finding

@@ -12,8 +12,8 @@ import (
 // wholeTypes are the types of convert.Objects.
 var wholeTypes, _ = typesOf(convert.WholeKinds)
 
-// Objects reads the objects of a folder as they are written there. Of an object that stands there twice, the first one
-// counts, by file name, then by place. What cannot be read is a finding. It fails if the folder cannot be read.
+// Objects reads the objects of a folder as they are written there. If an object appears twice, the first one counts, by
+// file name, then by place. What cannot be read is a finding. It fails if the folder cannot be read.
 //
 // read is called after each file, with how many objects there are; it may be nil.
 func Objects(dir string, read func(file string, objects int)) (convert.Objects, []model.Finding, error) {

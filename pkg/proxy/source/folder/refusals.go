@@ -5,8 +5,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// Refusals returns, sorted, what has a problem, and the objects in force of which the folder has no good version now, as in
-// a file that cannot be read: each with the version in force.
+// Refusals returns, sorted, the objects with problems, and the objects in force that have no good version in the folder
+// now, as in an unreadable file: each with the version in force.
 func (f *Folder) Refusals() []convert.Refusal {
 	var refusals []convert.Refusal
 	for _, problem := range f.problems {
@@ -38,7 +38,7 @@ type placed struct {
 	key  convert.ObjectKey
 }
 
-// written returns the objects of which a good version is in a file that can be read.
+// written returns the objects that have a good version in a readable file.
 func (f *Folder) written() map[placed]bool {
 	written := map[placed]bool{}
 	for name, file := range f.files {
@@ -54,7 +54,7 @@ func (f *Folder) written() map[placed]bool {
 	return written
 }
 
-// lastGood are the versions that a running proxy has in force of objects that are refused.
+// lastGood are the versions that a running proxy has in force for refused objects.
 func (f *Folder) lastGood() map[convert.ObjectKey]entry {
 	inForce := map[convert.ObjectKey]entry{}
 	for _, refusal := range f.LastGood {

@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// TestWhoStartsWithWhatWasInForceDecidesAsWhoRuns, whatever became wrong in the folder: that is how 'proxy status' knows what
-// is meant.
+// TestWhoStartsWithWhatWasInForceDecidesAsWhoRuns, whatever became wrong in the folder: 'proxy status' depends on this.
 func TestWhoStartsWithWhatWasInForceDecidesAsWhoRuns(t *testing.T) {
 	service := func(port int) string {
 		return fmt.Sprintf("apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\n"+

@@ -96,7 +96,7 @@ func collect(files map[string]*file) (map[convert.ObjectKey][]placedClaim, []mod
 	return claims, problems
 }
 
-// elect returns the entry that is in force from now on, and the claim that it is made of: nil if it is the last good
+// elect returns the entry that is in force from now on, and the claim that it comes from: nil if it is the last good
 // version. The entry has no file if no version is in force.
 func elect(candidates []placedClaim, incumbent entry, had, kept bool) (entry, *claim) {
 	var own []placedClaim
@@ -113,7 +113,7 @@ func elect(candidates []placedClaim, incumbent entry, had, kept bool) (entry, *c
 	}
 	chosen := choose(candidates, nil)
 	if chosen.claim == nil && had {
-		// Moved to another file and broken on the way: it is still claimed, so it is not gone.
+		// If it was moved to another file and broken on the way, it is still claimed, so it is not gone.
 		return entry{file: candidates[0].file, value: incumbent.value}, nil
 	}
 	return entry{file: chosen.file}, chosen.claim
@@ -137,8 +137,8 @@ func choose(candidates []placedClaim, current any) placedClaim {
 	return first
 }
 
-// duplicates returns a problem for each good claim of an object that is in force by another. A bad one has problems
-// enough.
+// duplicates returns a problem for each good claim of an object that is in force by another claim. A bad claim has
+// problems of its own.
 func duplicates(key convert.ObjectKey, candidates []placedClaim, chosen *claim, file string) []model.Finding {
 	var problems []model.Finding
 	for _, c := range candidates {
@@ -176,8 +176,8 @@ func orphans(inForce map[convert.ObjectKey]entry, claims map[convert.ObjectKey][
 	return problems
 }
 
-// changeBetween returns what is different after, for those who look at what is served: an object that is not ours to
-// serve is as good as gone. What it means of nodes is for the directory.
+// changeBetween returns the difference in what is served: an object that is not ours to serve counts as gone. The
+// consequences for nodes are the directory's business.
 func changeBetween(before, after map[convert.ObjectKey]entry, known *nodes.Directory, now time.Time) model.Change {
 	var change model.Change
 	note := func(key convert.ObjectKey, was, is any) {

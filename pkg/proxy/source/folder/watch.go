@@ -19,15 +19,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 )
 
-// A burst of changes ends when nothing happened for quietTime, and is cut off after burstTime so that a folder that
-// never rests is read nonetheless.
+// A burst of changes ends when nothing has happened for quietTime. It is cut off after burstTime, so that a folder that
+// never rests is still read.
 const (
 	quietTime = 50 * time.Millisecond
 	burstTime = 500 * time.Millisecond
 )
 
-// lookInterval is how often it is looked where the folder and the links in it lead. pollInterval is how often all of
-// the folder is read where the kernel cannot report changes.
+// lookInterval is how often we check where the folder and the links in it lead. pollInterval is how often the whole
+// folder is read if the kernel cannot report changes.
 const (
 	lookInterval = time.Second
 	pollInterval = 2 * time.Second
@@ -142,8 +142,8 @@ func (w *watch) add(dir string) bool {
 	if err == nil {
 		return true
 	}
-	// What vanished or may not be read is no part of the tree. The watch on its parent reports when that changes; the
-	// folder itself is looked at.
+	// A directory that vanished or may not be read is not part of the tree. The watch on its parent reports when that
+	// changes; the folder itself is checked regularly.
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.ENOTDIR) {
 		return true
 	}
@@ -167,7 +167,7 @@ func (w *watch) wait(ctx context.Context) bool {
 		case <-w.watcher.Events:
 			return w.settle(ctx)
 		case err := <-w.watcher.Errors:
-			// Above all an overflow of the kernel's queue: anything may have happened.
+			// This is above all an overflow of the kernel's queue: anything may have happened.
 			w.log.Warn("changes may have been missed; reading the folder again", "folder", w.dir, "error", err)
 			return w.settle(ctx)
 		case <-rest.C:
@@ -180,8 +180,8 @@ func (w *watch) wait(ctx context.Context) bool {
 	}
 }
 
-// rest returns how long to wait at most: until it is time, but not for long, since somebody may set the clock, and not so
-// shortly that a folder that never rests is read all the time.
+// rest returns how long to wait at most: until the due time, but never long, because somebody may set the clock, and
+// never so briefly that a restless folder is read all the time.
 func (w *watch) rest() time.Duration {
 	if w.until.IsZero() {
 		return math.MaxInt64

@@ -77,7 +77,8 @@ func polling(dir string, log *slog.Logger) *watch {
 // restless is a watch that never waits, but has all of the folder read again at once.
 func restless(dir string, log *slog.Logger) *watch { return &watch{dir: dir, log: log} }
 
-// TestWatchFollowsASingleFile, whatever its name, and nothing beside it. While it is away, what it held stays in force.
+// TestWatchFollowsASingleFile, whatever its name, and ignores its neighbours. While it is away, what it held stays in
+// force.
 func TestWatchFollowsASingleFile(t *testing.T) {
 	for name, watch := range map[string]func(string, *slog.Logger) *watch{"with inotify": newWatch, "by polling": polling} {
 		t.Run(name, func(t *testing.T) {
@@ -267,7 +268,7 @@ func link(t *testing.T, dir, target, name string) {
 }
 
 // TestAFileThatIsWrittenSlowlyTakesNothingAway: one document after the other, with pauses that are longer than any
-// burst. What is gone at the end goes then.
+// burst. Only objects that are missing in the end go, and only then.
 func TestAFileThatIsWrittenSlowlyTakesNothingAway(t *testing.T) {
 	document := func(name, clusterIP string) string {
 		const text = "---\napiVersion: v1\nkind: Service\nmetadata: {name: %s}\nspec: {clusterIP: %s, ports: [{port: 80}]}\n"

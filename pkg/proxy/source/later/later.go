@@ -1,5 +1,5 @@
-// Package later keeps what is to happen later unless it is taken back, as values: it knows no clock and has no timer. Who
-// has them asks when to look again, and then what is due.
+// Package later keeps what should happen later unless it is cancelled, as values: it has no clock and no timer. The
+// caller has them, and asks when to look again, and then what is due.
 package later
 
 import (
@@ -16,7 +16,7 @@ type Queue[K comparable] struct {
 	order entries[K] // all of these, and some that were taken back
 }
 
-// At has a thing happen at a time, unless there is a time for it already.
+// At schedules a thing, unless there is a time for it already.
 func (q *Queue[K]) At(thing K, at time.Time) {
 	if q.Has(thing) {
 		return
@@ -31,10 +31,10 @@ func (q *Queue[K]) At(thing K, at time.Time) {
 // Has reports whether there is a time for a thing.
 func (q *Queue[K]) Has(thing K) bool { _, has := q.times[thing]; return has }
 
-// Cancel takes a thing back.
+// Cancel removes a thing from the queue.
 func (q *Queue[K]) Cancel(thing K) {
 	delete(q.times, thing)
-	if len(q.order) > 2*len(q.times)+16 { // somebody comes and goes all the time
+	if len(q.order) > 2*len(q.times)+16 { // something is scheduled and cancelled again and again
 		q.order = slices.DeleteFunc(q.order, func(e entry[K]) bool { return !q.counts(e) })
 		heap.Init(&q.order)
 	}

@@ -16,36 +16,36 @@ import (
 
 // avoided is what is held against nodes.
 type avoided struct {
-	// against is what is in force, by reason, and said the labels of the Node that say it; nil once they do no more.
+	// against is what is in force, by reason; said are the labels of the Node that say it, nil once they no longer do.
 	against map[model.Against]*model.Avoid
 	said    map[model.Against]map[string]string
-	// asked are the nodes of which it must be known whether they are there, by the label with their hostname; isAsked: they
-	// were handed over.
+	// asked are the nodes whose existence must be checked, by the label with their hostname; isAsked: they were handed
+	// over.
 	asked map[string]*question
-	// gone are the nodes that went while they were avoided.
+	// gone are the nodes that vanished while they were avoided.
 	gone map[string]departed
 	// published are the conditions of nodes that are published as evacuated, by the slice that lists them.
 	published map[model.ObjectName]map[string]string
-	// endpoints yields the EndpointSlices that there are.
+	// endpoints yields all EndpointSlices.
 	endpoints iter.Seq[*model.EndpointSlice]
 
 	later later.Queue[matter]
 	news  map[model.Against]*model.Avoid // what was not handed over yet
 }
 
-// departed is a node that went: what its label for the hostname was, and the usable endpoints that are listed there.
+// departed is a node that vanished: its former label for the hostname, and the usable endpoints that are listed there.
 type departed struct {
 	hostname string
 	left     map[endpoint]listing
 }
 
-// question is whether a node is there.
+// question is whether a node exists.
 type question struct {
 	hostname string
 	isAsked  bool
 }
 
-// endpoint is one of a Service. Slices may pass it on to each other.
+// endpoint is an endpoint of a Service. It may move from one slice to another.
 type endpoint struct {
 	node    string
 	service model.ObjectName
@@ -98,7 +98,7 @@ func (a *avoided) clone(endpoints iter.Seq[*model.EndpointSlice]) avoided {
 	return clone
 }
 
-// hold takes in what a Node says of itself for one reason; nil: it says nothing any more, or is gone.
+// hold takes in what a Node says about itself for one reason; nil: it says nothing any more, or is gone.
 func (a *avoided) hold(from *provider, name string, node *model.Node, now time.Time) {
 	var avoid *model.Avoid
 	if node != nil {
@@ -122,8 +122,8 @@ func (a *avoided) hold(from *provider, name string, node *model.Node, now time.T
 	}
 }
 
-// holdPublished takes in which nodes a slice lists, each with the condition for which it is avoided. Whoever publishes it goes on
-// listing a Node that is gone while its endpoints may be listed, so nobody has to be asked about that.
+// holdPublished takes in which nodes a slice lists, each with the condition for which it is avoided. The publisher
+// keeps listing a deleted Node as long as its endpoints may be listed, so there is no need to ask about that.
 func (a *avoided) holdPublished(why model.Why, slice model.ObjectName, now map[string]string) {
 	before := a.published[slice]
 	if a.published[slice] = now; len(now) == 0 {
@@ -136,7 +136,7 @@ func (a *avoided) holdPublished(why model.Why, slice model.ObjectName, now map[s
 	}
 }
 
-// takePublished has in force what the slice says of a node whose name comes first.
+// takePublished puts in force what is published about a node; of several slices the one whose name comes first counts.
 func (a *avoided) takePublished(against model.Against) {
 	var first *model.ObjectName
 	for slice, conditions := range a.published {
@@ -186,7 +186,7 @@ func (a *avoided) nextEnd(node string) (at time.Time, some bool) {
 	return at, some
 }
 
-// end lifts what has ended by now of what is held against a node.
+// end lifts those reasons against a node that have ended by now.
 func (a *avoided) end(node string, now time.Time) {
 	for why := range model.Why(model.Whys) {
 		against := model.Against{Node: node, Why: why}
@@ -196,7 +196,7 @@ func (a *avoided) end(node string, now time.Time) {
 	}
 }
 
-// expire lifts what ends, and what nobody answers for.
+// expire lifts what has ended, and what got no answer in time.
 func (a *avoided) expire(now time.Time) {
 	for _, due := range a.later.Due(now) {
 		switch due.what {
@@ -237,8 +237,8 @@ func (a *avoided) HasQuestions() bool {
 	return false
 }
 
-// Answer takes in which of the nodes that were asked for are there, and which are gone. Those are asked for again from time
-// to time: one that comes back without the label says nothing by itself.
+// Answer takes in which of the nodes that were asked for exist, and which are gone. Gone ones are asked for again from
+// time to time: a node that comes back without the label is not reported to us.
 func (a *avoided) Answer(areThere map[string]bool, now time.Time) {
 	hostnames, isNew := map[string]string{}, map[string]bool{}
 	for node, isThere := range areThere {
@@ -265,7 +265,7 @@ func (a *avoided) Answer(areThere map[string]bool, now time.Time) {
 	}
 }
 
-// settle lifts what is held against a node that is there, and what it does not say of itself any more.
+// settle lifts what is held against an existing node but not said by the node itself any more.
 func (a *avoided) settle(node string) {
 	a.forget(node)
 	for why := range model.Why(model.Whys) {
@@ -275,7 +275,7 @@ func (a *avoided) settle(node string) {
 	}
 }
 
-// forget forgets that a node is asked for, or gone.
+// forget forgets that a node was asked for, or is gone.
 func (a *avoided) forget(node string) {
 	delete(a.asked, node)
 	delete(a.gone, node)
@@ -323,7 +323,7 @@ func usable(slice *model.EndpointSlice, isOn func(node string) bool) map[endpoin
 	return found
 }
 
-// NoteSlice takes in that an EndpointSlice is another one, or gone. It costs nothing while no node is gone that was avoided.
+// NoteSlice takes in that an EndpointSlice changed, or is gone. It costs nothing as long as no avoided node is gone.
 func (a *avoided) NoteSlice(before, now *model.EndpointSlice) {
 	if len(a.gone) == 0 {
 		return

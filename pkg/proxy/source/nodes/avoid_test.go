@@ -39,7 +39,8 @@ func newSite() *site {
 	return s
 }
 
-// label gives a Node the label that evacuates it, as the watch by that label tells; empty: it is not seen any more.
+// label gives a Node the label that evacuates it, as the watch by that label reports it; empty: the watch no longer
+// sees the Node.
 func (s *site) label(node, value string) {
 	var now any
 	if value != "" {
@@ -96,7 +97,8 @@ const (
 	never       = model.PhaseNever
 )
 
-// TestANodeThatGoesWhileItIsAvoidedStaysSo until a slice says something new of an endpoint there, or none lists one.
+// TestANodeThatGoesWhileItIsAvoidedStaysSo until a slice says something new about an endpoint there, or no slice lists
+// one.
 func TestANodeThatGoesWhileItIsAvoidedStaysSo(t *testing.T) {
 	type phases = map[string]model.Phase
 	put := func(name string, phases phases) func(*site) { return func(s *site) { s.slice(name, phases) } }
@@ -153,7 +155,7 @@ func TestANodeThatGoesWhileItIsAvoidedStaysSo(t *testing.T) {
 	}
 }
 
-// TestALabelThatIsNotSeenAnyMoreIsAskedFor, once; without an answer the node counts as there.
+// TestALabelThatIsNotSeenAnyMoreIsAskedFor, once; without an answer the node counts as existing.
 func TestALabelThatIsNotSeenAnyMoreIsAskedFor(t *testing.T) {
 	s := newSite()
 	s.slice("a", map[string]model.Phase{"node-1/10.0.0.1": ready, "node-2/10.0.0.2": ready, "node-3/10.0.0.3": ready})
@@ -188,7 +190,7 @@ func TestALabelThatIsNotSeenAnyMoreIsAskedFor(t *testing.T) {
 	}
 }
 
-// TestANodeThatCameBackIsNoticed, though nobody tells: it is asked for once a minute.
+// TestANodeThatCameBackIsNoticed although nothing reports it: we ask once a minute.
 func TestANodeThatCameBackIsNoticed(t *testing.T) {
 	s := newSite()
 	s.slice("a", map[string]model.Phase{"node-1/10.0.0.1": ready})
@@ -250,8 +252,8 @@ func TestEvacuationsEndWhenTheyShould(t *testing.T) {
 	}
 }
 
-// TestWhatIsAvoidedIsWhatTheRuleSays: after any history of labels, Nodes and slices, beside a computation that compares all
-// that slices list before and after.
+// TestWhatIsAvoidedIsWhatTheRuleSays: after any history of labels, Nodes and slices, checked by a computation that
+// compares all that slices list before and after.
 func TestWhatIsAvoidedIsWhatTheRuleSays(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 0))

@@ -13,14 +13,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/later"
 )
 
-// Directory is what is known of nodes. It is for one goroutine at a time.
+// Directory is what is known about nodes. It is for one goroutine at a time.
 type Directory struct {
 	own string // the name of this node
 	// AllLabels: nodes are handed over with all of their labels, instead of those in use.
 	AllLabels bool
 
-	// now is what the source says that is in force, and next what one says that takes its place as soon as it is complete;
-	// nil if there is none.
+	// now is what the source in force says. next is what its successor says, which takes over as soon as it is complete;
+	// nil without a successor.
 	now, next *sayings
 	// wholes are the Nodes that were read in full, and known the other nodes.
 	wholes, known map[string]*model.Node
@@ -30,10 +30,10 @@ type Directory struct {
 	waiting
 	avoided
 	later  later.Queue[matter]
-	change model.Change // what was not handed over yet: nodes, and whether these are all
+	change model.Change // what was not handed over yet: nodes, and whether they are all
 }
 
-// matter is something that is to happen later to what has a name.
+// matter is something that should happen later to something with a name.
 type matter struct {
 	what what
 	name string
@@ -42,15 +42,15 @@ type matter struct {
 type what int
 
 const (
-	giveUp     what = iota // on the lists: nobody waits for them any more
-	giveUpKey              // on a label: nobody waits for it any more
+	giveUp     what = iota // on the lists: no Service waits for them any more
+	giveUpKey              // on a label: no Service waits for it any more
 	forgetNode             // that no source describes any more
 	endAvoid               // of a node and reason
-	giveUpAsk              // on the answer whether a node is there
-	askAgain               // whether a node that is gone is there
+	giveUpAsk              // on the answer whether a node exists
+	askAgain               // whether a node that is gone has come back
 )
 
-// New returns an empty directory of the node that is called own. endpoints yields the EndpointSlices that there are.
+// New returns an empty directory of the node that is called own. endpoints yields all EndpointSlices.
 func New(own string, endpoints iter.Seq[*model.EndpointSlice]) *Directory {
 	d := &Directory{
 		own: own, now: newSayings(nil),
@@ -74,7 +74,7 @@ func (d *Directory) Ask(service model.ObjectName, keys []policy.Key, now time.Ti
 	return d.wait(service, now)
 }
 
-// Put takes in an object of a kind that speaks of nodes; nil: it is gone.
+// Put takes in an object of a kind that says something about nodes; nil: it is gone.
 func (d *Directory) Put(kind *convert.Kind, name model.ObjectName, value any, now time.Time) {
 	from := providerOf(kind)
 	switch {
@@ -103,8 +103,8 @@ func (d *Directory) Put(kind *convert.Kind, name model.ObjectName, value any, no
 	}
 }
 
-// PutWhole takes in a Node in full, from which all is read that is said of it; nil: it is gone. Questions are then only of
-// nodes that are gone.
+// PutWhole takes in a complete Node, and reads everything that it says about itself; nil: it is gone. There are then
+// only Questions about nodes that are gone.
 func (d *Directory) PutWhole(name string, node *model.Node, now time.Time) {
 	var value any
 	if node != nil {
@@ -118,8 +118,8 @@ func (d *Directory) PutWhole(name string, node *model.Node, now time.Time) {
 	}
 }
 
-// look takes over what is said of a node. If nobody says anything any more, it goes at once if that is meant so, and else
-// it is remembered for a while.
+// look takes over what is said about a node. If nothing is said any more, the node goes at once if its source means
+// that; else it is remembered for a while.
 func (d *Directory) look(name string, isLeftOut bool, now time.Time) {
 	if name == d.own {
 		return // it speaks for itself
@@ -166,7 +166,7 @@ func (d *Directory) inUse(node *model.Node) *model.Node {
 		return node
 	}
 	used := *node
-	used.Labels = map[string]string{} // never nil: a node without any of them is known nonetheless
+	used.Labels = map[string]string{} // never nil: a node without any of them is still known
 	take := func(key policy.Key) {
 		if value, has := node.Labels[string(key)]; has {
 			used.Labels[string(key)] = value
@@ -188,12 +188,12 @@ func (d *Directory) note(name string, node *model.Node) {
 	d.change.Nodes[name] = node
 }
 
-// Begin takes in that the other nodes are to be known from objects of some kinds. Until all of those are listed, what is
-// known stays in force, and who waits goes on waiting.
+// Begin takes in that the other nodes will be learnt from objects of some kinds. Until all of those are listed, the
+// last known state stays in force, and Services that wait go on waiting.
 func (d *Directory) Begin(kinds ...*convert.Kind) { d.next = newSayings(kinds) }
 
-// Listed takes in that all objects of a kind are there. As soon as that is so of all from which the other nodes are to be
-// known, they are.
+// Listed takes in that all objects of a kind are listed. Once that holds for all kinds from which the other nodes are
+// learnt, the nodes are known.
 func (d *Directory) Listed(kind *convert.Kind, now time.Time) {
 	from := providerOf(kind)
 	if !AreOthers(kind) {
@@ -260,7 +260,7 @@ func (d *Directory) Described() int { return len(d.now.holders) }
 // Known is how many nodes are known, this one included.
 func (d *Directory) Known() int { return len(d.known) + 1 }
 
-// Next returns when something is to happen next, and whether anything is.
+// Next returns when something is due next, and whether anything is.
 func (d *Directory) Next() (at time.Time, some bool) {
 	for _, queue := range []*later.Queue[matter]{&d.later, &d.waiting.later, &d.avoided.later} {
 		if next, has := queue.Next(); has && (!some || next.Before(at)) {
@@ -270,7 +270,7 @@ func (d *Directory) Next() (at time.Time, some bool) {
 	return at, some
 }
 
-// Expire lets happen what is due. If Services waited for lists in vain, it returns what for.
+// Expire does what is due. If Services waited for lists in vain, it returns for which.
 func (d *Directory) Expire(now time.Time) *Vain {
 	for _, due := range d.later.Due(now) {
 		delete(d.known, due.name)
@@ -289,7 +289,8 @@ func (d *Directory) Take(into *model.Change) {
 	d.change, d.news = model.Change{}, nil
 }
 
-// Clone returns a directory that shares nothing with this one but what was put in. It is for who puts in whole Nodes alone.
+// Clone returns a directory that shares only the objects that were put in. It is for callers that put in only whole
+// Nodes.
 func (d *Directory) Clone(endpoints iter.Seq[*model.EndpointSlice]) *Directory {
 	clone := *d
 	clone.wholes, clone.known, clone.shown = maps.Clone(d.wholes), maps.Clone(d.known), maps.Clone(d.shown)

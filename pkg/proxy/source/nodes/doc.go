@@ -1,5 +1,5 @@
-// Package nodes is what is known of nodes, whoever says it: the labels of this node and of others, whether all nodes are
-// known, and what is held against a node.
+// Package nodes holds what is known about nodes, from any source: the labels of this node and of others, whether all
+// nodes are known, and what is held against a node.
 //
 //	providers.go   who says something of nodes: a row for each
 //	directory.go   what they say, put together, node by node; what of it is handed over
@@ -7,31 +7,31 @@
 //	waiting.go     which labels are in use, and who waits for them
 //	avoid.go       what is held against nodes, until when, and what becomes of it when a Node goes
 //
-// It is pure: it knows no API server, no folder and no clock. What is to happen later (give up waiting, forget, the end of
-// an evacuation) is in one queue; a source asks with Next when to come back, and then calls Expire.
+// It is pure: it knows no API server, no folder and no clock. Everything that is due later (to give up waiting, to
+// forget, to end an evacuation) is in one queue; a source asks with Next when to come back, and then calls Expire.
 //
 // # Who uses it
 //
 // The watches of an API server, a folder of manifests, and a forecast each have a Directory. They put in what they read,
-// and take out the parts of a model.Change that concern nodes. A provider that reads no object, as one that observes
-// whether nodes answer, needs none: it makes changes of model.Change.Avoid with a reason of its own, and the model puts
-// all reasons together.
+// and take out the parts of a model.Change that concern nodes. A provider that reads no object, such as one that
+// observes whether nodes answer, needs none: it changes model.Change.Avoid with a reason of its own, and the model
+// combines all reasons.
 //
 // # Nodes that went while they were avoided
 //
 // A Node that goes takes its label with it. What EndpointSlices still list there would count as usable again, for up to a
 // minute, until they are brought up to date. So what was held against such a node is kept until no slice lists a usable
-// endpoint there any more, or until one lists an endpoint there that is new or better than it was: ready, and it was
-// terminating, or unready. Then somebody has seen the node alive. A Node of that name that comes back with the label is
-// avoided by it; whether one comes back without is asked for once a minute.
+// endpoint there any more, or until a slice lists an endpoint there that is new or has improved: it is ready, and was
+// terminating or unready. Then somebody has seen the node alive. A Node of that name that comes back with the label is
+// avoided because of the label; whether one has come back without it is checked once a minute.
 //
 // What is remembered is an entry for each endpoint that slices list on such a node, and so at most what the slices hold.
 //
-// To a watch that selects by label, a label that is taken away looks like a Node that goes. Who watches so is asked to
-// find out (Questions, Answer); until he has, for answerPatience at most, what was held stays.
+// To a watch that selects by label, a label that is removed looks like a deleted Node. The watcher is asked to find out
+// which it was (Questions, Answer); until it answers, for answerPatience at most, what was held stays.
 //
 // Nothing is remembered over a restart: a proxy that starts does not know of the Node, and takes the endpoints for usable,
-// as all proxies did before. Equal nodes may so differ until the slices are up to date. The alternative is to believe no
-// endpoint whose Node does not exist; but no proxy knows that unless it follows all nodes, and an unknown node must never
-// be worse than no setting.
+// as all proxies did before. So proxies may differ until the slices are up to date. The alternative is to ignore
+// endpoints whose Node does not exist; but a proxy knows that only if it follows all nodes, and an unknown node must
+// never be worse than no setting.
 package nodes

@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// role is what the objects of a kind say of nodes.
+// role is what the objects of a kind say about nodes.
 type role int
 
 const (
@@ -22,15 +22,15 @@ const (
 	published             // why several nodes are avoided, each by one of its conditions
 )
 
-// provider is a kind of object that says something of nodes.
+// provider is a kind of object that says something about nodes.
 type provider struct {
 	kind *convert.Kind
 	role role
-	// resource is what its watch is called in messages and outages. Empty: as its kind says.
+	// resource is the name of its watch in messages and outages. Empty: the kind's.
 	resource string
 	// source is the source of the other nodes' labels that it belongs to: the kinds of one are followed together.
 	source string
-	// leavesOut: that an object of several nodes does not list one any more means that the node is gone.
+	// leavesOut: if an object of several nodes no longer lists a node, the node is gone.
 	leavesOut bool
 	// isFinal: labels that a complete list does not have will not be published.
 	isFinal bool
@@ -46,7 +46,7 @@ var providers = append([]provider{
 		kind: convert.TopologySlices, role: several, source: model.FromSlices, resource: model.FromSlices,
 		leavesOut: true, isFinal: true,
 	},
-	// A node without a proxy is mostly one whose proxy is being replaced.
+	// If a node has no proxy, the proxy is mostly being replaced.
 	{kind: convert.ProxySlices, role: several, source: model.FromProxySlices, resource: model.FromProxySlices},
 	{kind: convert.NodesWithDemand, role: added, source: model.FromProxySlices, resource: "nodes/demand"},
 	{kind: convert.ControlPlaneNodes, role: added, source: model.FromProxySlices, resource: "nodes/control-plane"},
@@ -63,7 +63,7 @@ func reasons() (rows []provider) {
 	return rows
 }
 
-// Kinds yields all kinds that say something of nodes.
+// Kinds yields all kinds that say something about nodes.
 func Kinds(yield func(kind *convert.Kind) bool) {
 	for _, provider := range providers {
 		if !yield(provider.kind) {
@@ -72,8 +72,8 @@ func Kinds(yield func(kind *convert.Kind) bool) {
 	}
 }
 
-// From yields the kinds that say together where the other nodes are, for a source of that, each with what its watch is
-// called in messages and outages.
+// From yields the kinds that together make up a source of where the other nodes are, each with the name of its watch in
+// messages and outages.
 func From(source string) iter.Seq2[*convert.Kind, string] {
 	return func(yield func(*convert.Kind, string) bool) {
 		for _, provider := range providers {
@@ -84,11 +84,11 @@ func From(source string) iter.Seq2[*convert.Kind, string] {
 	}
 }
 
-// Reasons yields the kinds that say which nodes to avoid, each with what it is called in messages and outages. An API server
-// is asked for them by a label of Nodes.
+// Reasons yields the kinds that say which nodes to avoid, each with its name in messages and outages. An API server is
+// asked for them by a label of Nodes.
 func Reasons(yield func(kind *convert.Kind, resource string) bool) { withRole(reason, yield) }
 
-// Published yields the kinds with which somebody publishes which nodes to avoid, likewise.
+// Published yields the kinds by which somebody publishes which nodes to avoid, with their names.
 func Published(yield func(kind *convert.Kind, resource string) bool) { withRole(published, yield) }
 
 func withRole(wanted role, yield func(kind *convert.Kind, resource string) bool) {
@@ -119,29 +119,30 @@ func IsReason(kind *convert.Kind) bool {
 	return provider != nil && provider.role == reason
 }
 
-// Speaks reports whether the objects of a kind say something of nodes.
+// Speaks reports whether the objects of a kind say something about nodes.
 func Speaks(kind *convert.Kind) bool { return providerOf(kind) != nil }
 
-// How long things take until they happen all the same.
+// How long things wait at most.
 const (
-	// Patience is how long Services wait at most for the labels of the other nodes, from when those are asked for, and for
-	// a label that came into use until it is published. Usually it takes less than a second. If the list does not come at
+	// Patience is how long Services wait at most for the labels of the other nodes after those are asked for, and for a
+	// label that came into use until it is published. Usually it takes less than a second. If the list does not come at
 	// all, because the proxy lacks the permission to list nodes, waiting would keep every change of those Services from
-	// their clients, and at the start every Service. So after this time they are served with what is known: an endpoint on
-	// an unknown node matches only `*`.
+	// their clients, and at the start every Service. So after this time they are served with the known state: an endpoint
+	// on an unknown node matches only `*`.
 	Patience = 10 * time.Second
-	// Remembrance is how long a node is remembered whose slice is gone. A publisher deletes a slice that is empty, or
-	// whose nodes are in another one; but when the resource is removed, all slices go, and with them all that is known of
-	// nodes. By then it shows that nobody publishes, and Nodes are followed. To know of a node that is gone does no harm.
+	// Remembrance is how long a node is remembered after its slice is gone. A publisher deletes a slice that is empty, or
+	// whose nodes are in another one; but when the resource itself is removed, all slices go, and with them all knowledge
+	// about nodes. By the end of this time it is clear that nobody publishes, and Nodes are followed. Remembering a node
+	// that is gone does no harm.
 	Remembrance = 3 * time.Minute
-	// answerPatience is how long a node is avoided at most while it is asked whether it is there.
+	// answerPatience is how long a node is avoided at most while we ask whether it exists.
 	answerPatience = 3 * time.Second
-	// askAgainAfter is how soon it is asked again whether a node that is gone is back.
+	// askAgainAfter is the pause before we ask again whether a node that is gone is back.
 	askAgainAfter = time.Minute
 )
 
-// asksFor reports whether a label says the zone of a node or how much it asks. Those the proxies' own slices have, with the
-// few Nodes beside them.
+// asksFor reports whether a label states the zone of a node or its demand. The proxies' own slices know these, with the
+// few Nodes that complement them.
 func asksFor(key policy.Key) bool {
 	return key == policy.Zone || slices.Contains(policy.DemandLabels[:], key)
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// sayings are what the objects of one source say of the other nodes: Nodes, TopologySlices, or the EndpointSlices over the
-// proxies with the Nodes beside them.
+// sayings are what the objects of one source say about the other nodes: Nodes, TopologySlices, or the EndpointSlices
+// over the proxies with the Nodes that complement them.
 type sayings struct {
-	// kinds are those of which all objects together say where nodes are, and missing those of which the list is.
+	// kinds are the kinds whose objects together say where nodes are, and missing are those whose list is still missing.
 	kinds, missing []*convert.Kind
 
 	singles map[string]*model.Node
@@ -45,7 +45,7 @@ func (s *sayings) put(from *provider, name model.ObjectName, value any) map[stri
 		}
 		putNode(s.added[from.kind], name.Name, value)
 		if len(s.holders[name.Name]) == 0 {
-			return nil // nobody says where it is
+			return nil // its place is unknown
 		}
 	default:
 		putNode(s.singles, name.Name, value)
@@ -95,7 +95,7 @@ func (s *sayings) putSlice(name model.ObjectName, now *model.TopologySlice) map[
 	return concerned
 }
 
-// node returns what counts of a node; nil if nobody has it.
+// node returns what counts for a node; nil if no object has it.
 func (s *sayings) node(name string) *model.Node {
 	if node := s.singles[name]; node != nil {
 		return node

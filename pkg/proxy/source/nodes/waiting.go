@@ -10,20 +10,20 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/later"
 )
 
-// waiting is which labels of other nodes are in use, and which Services wait for them: with unknown nodes a hard key would
-// refuse all connections for a moment, and a soft one lead them far away.
+// waiting is which labels of other nodes are in use, and which Services wait for them: while nodes are unknown, a hard
+// key would refuse all connections for a moment, and a soft one would lead them far away.
 type waiting struct {
 	// keys are the labels that a Service names, uses how many Services name each, and waits those Services that wait.
 	keys  map[model.ObjectName][]policy.Key
 	uses  map[policy.Key]int
 	waits map[model.ObjectName]bool
-	// released are those that waited, and do no more.
+	// released are those that waited, and no longer do.
 	released []model.ObjectName
-	// inVain are labels in use that nobody published while Services waited for it. None waits for them again.
+	// inVain are labels in use that nobody published while Services waited for them. No Service waits for them again.
 	inVain map[policy.Key]bool
-	// knowsAll: all other nodes are known. isOverdue: no Service waits any more until they are.
+	// knowsAll: all other nodes are known. isOverdue: Services no longer wait for that.
 	knowsAll, isOverdue bool
-	// isKnown reports whether a label is known of all nodes that are.
+	// isKnown reports whether a label is known for all known nodes.
 	isKnown func(policy.Key) bool
 	later   later.Queue[matter]
 }
@@ -38,7 +38,7 @@ func newWaiting(isKnown func(policy.Key) bool) waiting {
 // NeedsOthers reports whether a Service names a label for which the other nodes must be known.
 func (w *waiting) NeedsOthers() bool { return len(w.keys) > 0 }
 
-// NeedsLabels reports whether a Service names a label that says neither the zone of a node nor what it asks.
+// NeedsLabels reports whether a Service names a label that is neither the zone of a node nor its demand.
 func (w *waiting) NeedsLabels() bool {
 	for key := range w.uses {
 		if !asksFor(key) {
@@ -84,8 +84,8 @@ func (w *waiting) wait(service model.ObjectName, now time.Time) bool {
 // Waits reports whether a Service waits for the labels that it names.
 func (w *waiting) Waits(service model.ObjectName) bool { return w.waits[service] }
 
-// awaits reports whether a Service with these keys waits: for the other nodes, or until a label that came into use is
-// published of them.
+// awaits reports whether a Service with these keys waits: for the other nodes, or for a label that came into use to be
+// published.
 func (w *waiting) awaits(keys []policy.Key) bool {
 	switch {
 	case len(keys) == 0:
@@ -157,7 +157,7 @@ func (w *waiting) reset() {
 	w.setKnown(false)
 }
 
-// expire lets those go who waited for long enough. If they waited for lists, it returns what for.
+// expire releases the Services that have waited long enough. If they waited for lists, it returns for which.
 func (w *waiting) expire(now time.Time) (vain *Vain) {
 	for _, due := range w.later.Due(now) {
 		if due.what == giveUp {
@@ -176,8 +176,8 @@ func (w *waiting) giveUpKey(key policy.Key) {
 	}
 }
 
-// waiveKeys lets no Service wait for the labels that are in use now: what was in use when the slices were listed, and is
-// not published, is not going to be.
+// waiveKeys ends the waiting for all labels in use: a label that was in use when the slices were listed, but is not in
+// them, will not be published.
 func (w *waiting) waiveKeys() {
 	for key := range w.uses {
 		if !w.isKnown(key) {
@@ -186,7 +186,7 @@ func (w *waiting) waiveKeys() {
 	}
 }
 
-// release lets those go that wait for nothing any more.
+// release releases the Services that no longer wait for anything.
 func (w *waiting) release() {
 	for service := range w.waits {
 		if !w.awaits(w.keys[service]) {
@@ -196,7 +196,7 @@ func (w *waiting) release() {
 	}
 }
 
-// Released returns the Services that waited and do no more, since the last call.
+// Released returns the Services that have stopped waiting since the last call.
 func (w *waiting) Released() []model.ObjectName {
 	released := w.released
 	w.released = nil

@@ -6,8 +6,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// avoided are the codes for each model.Why: of a choice that has nothing else, as OnlyEvacuated, and of an endpoint in whose
-// place others serve, as NodeEvacuated.
+// avoided are the codes for each model.Why: one for a choice that has only such endpoints, such as OnlyEvacuated, and
+// one for an endpoint that others replace, such as NodeEvacuated.
 var avoided = func() (codes [model.Whys]struct{ only, spared Code }) {
 	for why := range codes {
 		name := model.Why(why).Name()
@@ -27,9 +27,9 @@ func avoidedSentences() (all []sentence) {
 	return all
 }
 
-// preferOthers chooses among the endpoints against whose nodes there is nothing, and among those of each next level, too,
-// only if that leaves none. So all that keys and hints mean, they mean among those that are left, and a hard key is never
-// widened. Where no node answers this one, all is as if all did.
+// preferOthers chooses among the endpoints whose nodes are not avoided, and adds the next level only if that leaves
+// none. So keys and hints apply to the endpoints that are left, and a hard key is never widened. If no node answers
+// this one, the result is the same as if all did.
 func preferOthers(endpoints []model.PortEndpoint, choose func([]model.PortEndpoint) Choice) Choice {
 	answering := pick(endpoints, func(endpoint *model.PortEndpoint) bool { return !endpoint.IsUnreachable() })
 	choice := preferStaying(answering, choose)
@@ -50,7 +50,7 @@ func preferStaying(endpoints []model.PortEndpoint, choose func([]model.PortEndpo
 	}
 }
 
-// noteAvoided has the reason say that there is something against all of the endpoints, if there is.
+// noteAvoided changes the reason if all of the endpoints are avoided.
 func (c *Choice) noteAvoided() {
 	if len(c.Endpoints) > 0 && c.Endpoints[0].Avoid != nil {
 		c.Reason = Reason{Code: avoided[c.Endpoints[0].Avoid.Why].only, Key: c.Reason.Key, Value: c.Reason.Value}
@@ -79,8 +79,8 @@ func asSeenByAll(endpoints []model.PortEndpoint) []model.PortEndpoint {
 
 func isUnreachable(endpoint model.PortEndpoint) bool { return endpoint.IsUnreachable() }
 
-// isLeft reports whether new connections leave an endpoint, because its node does not answer this one and others serve in
-// its place.
+// isLeft reports whether new connections avoid an endpoint, because its node does not answer this one and others serve
+// in its place.
 func (d Decision) isLeft(endpoint *model.PortEndpoint) bool {
 	chosen := d.Selection.Cluster.Endpoints
 	return endpoint.IsUnreachable() && len(chosen) > 0 && !chosen[0].IsUnreachable()

@@ -11,11 +11,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// plans are plans that may be made anew, for a plan keeps its memory.
+// plans are plans for reuse, because a plan keeps its memory.
 var plans = sync.Pool{New: func() any { return new(balance.Plan) }}
 
-// selectBounded keeps as many connections near as the Service's bound allows, and spreads the others. While not all
-// nodes are known there is no plan: the first key wins, as without a bound.
+// selectBounded keeps as many connections near as the Service's bound allows, and spreads the others. While some nodes
+// are unknown there is no plan: the first key wins, as without a bound.
 func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewpoint Viewpoint) Choice {
 	keys := service.Topology.Keys
 	byKeys := func(endpoints []model.PortEndpoint) Choice { return selectByKeys(keys, endpoints, viewpoint) }
@@ -32,7 +32,7 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 	share := part.plan(service, demand, viewpoint.Node)
 	part.slots, part.kept, part.source = share.Slots(service.Name, part.hashes), share.Kept(), share.Source
 	if share.Outcome == balance.Nobody {
-		choice := byKeys(endpoints) // which says why
+		choice := byKeys(endpoints) // with the reason
 		choice.planned = &part
 		return choice
 	}
@@ -54,7 +54,7 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 	return choice
 }
 
-// reachable returns the slots of endpoints whose nodes answer this one: all that is drawn among, in the same proportion.
+// reachable returns the slots of endpoints whose nodes answer this one: only these are drawn, in the same proportion.
 func reachable(slots []int, endpoints []model.PortEndpoint) []int {
 	if !slices.ContainsFunc(endpoints, isUnreachable) {
 		return slots
@@ -68,8 +68,8 @@ func reachable(slots []int, endpoints []model.PortEndpoint) []int {
 	return left
 }
 
-// fillWithout is for a plan that sends all to nodes that do not answer this one: to the others that the keys allow, without a
-// bound; or, if they allow none, as planned.
+// fillWithout is for a plan that sends everything to nodes that do not answer this one. It uses the other endpoints
+// that the keys allow, without a bound; or, if there are none, the plan.
 func (c *Choice) fillWithout(slots []int, endpoints []model.PortEndpoint, byKeys func([]model.PortEndpoint) Choice) {
 	others := pick(endpoints, func(endpoint *model.PortEndpoint) bool { return !endpoint.IsUnreachable() })
 	if choice := preferOthers(others, byKeys); len(choice.Endpoints) > 0 {
@@ -85,8 +85,8 @@ func hasRank(endpoint *model.PortEndpoint, wanted model.Rank) bool {
 	return usable && rank == wanted
 }
 
-// planned is what a plan was made of for one port, and what became of it: enough to tell whether a change of the demand
-// makes a difference.
+// planned is the input and the result of a plan for one port: enough to tell whether a change of the demand makes a
+// difference.
 type planned struct {
 	places *balance.Places
 	hashes []uint32 // of the endpoints
@@ -136,7 +136,7 @@ func tierOf(share *balance.Share) string {
 	return string(share.Steps[most].Key)
 }
 
-// Load is what a Reason says in numbers of a Service whose load is bounded. Loads are per mille of the mean.
+// Load holds a Reason's numbers about a Service whose load is bounded. Loads are per mille of the mean.
 type Load struct {
 	// Kept is the part of this node's connections that stay at the reason's key, and Rest the part that goes on, most of
 	// it to Next: a key, with this node's value of it.
@@ -144,10 +144,10 @@ type Load struct {
 	Next, NextValue string
 	// HasNoLabel: this node has no label of the reason's key.
 	HasNoLabel bool
-	// Endpoints of AllEndpoints are there, for Demand of AllDemand. What was measured is in a unit that says nothing.
+	// Endpoints of AllEndpoints are there, for Demand of AllDemand. Measured demand is in an arbitrary unit.
 	Endpoints, AllEndpoints, Demand, AllDemand uint64
 	IsMeasured                                 bool
-	// Unbounded is what they would expect without the bound, Busiest what the busiest of them expects, and Limit the
+	// Unbounded is what they would expect without the bound, Busiest is what the busiest of them expects, and Limit is the
 	// bound, in percent.
 	Unbounded, Busiest, Limit uint64
 }
@@ -161,7 +161,7 @@ func PartOf(ratio float64) Part { return Part(ratio * balance.ONE) }
 // Ratio returns the part of 1.
 func (p Part) Ratio() float64 { return float64(p) / balance.ONE }
 
-// String returns percent. What is not all, or not nothing, does not look like it.
+// String returns percent. It never rounds to all or to nothing.
 func (p Part) String() string {
 	percent := p.Ratio() * 100
 	switch {
@@ -208,7 +208,7 @@ func (s Selection) whyWithoutSlot(i int) Reason {
 	return Reason{Code: BelowOneSlot, Load: &Load{Kept: part}}
 }
 
-// words are what a sentence says for {kept}, {rest} and so on, after their names.
+// words are the replacements in a sentence for {kept}, {rest} and so on, each after its name.
 func (l *Load) words() []string {
 	if l == nil {
 		l = &Load{}

@@ -118,8 +118,8 @@ func TestABoundedServiceSaysWhatBecomesOfConnections(t *testing.T) {
 	}
 }
 
-// TestTheBoundHoldsInSlots: what all nodes draw together, at each endpoint.
-// TestAMissingLabelIsNoEmptyOne: a node without the label of a key is told so, and one without its own endpoints is not.
+// TestTheBoundHoldsInSlots: what all nodes draw together, at each endpoint. TestAMissingLabelIsNoEmptyOne: the reason
+// mentions a missing label of a key, but not on a node that merely lacks endpoints of its own.
 func TestAMissingLabelIsNoEmptyOne(t *testing.T) {
 	for name, test := range map[string]struct {
 		node   string
@@ -289,7 +289,7 @@ func checkBounded(t *testing.T, decision Decision, seen map[Code]bool) {
 	}
 }
 
-// TestClientsAreCountedAnewWhenTheyChange, also if nobody named them while they did.
+// TestClientsAreCountedAnewWhenTheyChange, even if no Service named them at the time of the change.
 func TestClientsAreCountedAnewWhenTheyChange(t *testing.T) {
 	topology := bounded(120, zoneThenAll...)
 	town := newTown(topology, []int{3, 3, 3}, []int{3, 3, 3})

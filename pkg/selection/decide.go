@@ -7,7 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Decision is a selection together with what was decided about and from what: all that its readers need.
+// Decision is a selection together with its subject and its input: everything that its readers need.
 type Decision struct {
 	// Viewpoint is where the decision was made: the node it holds for, and what was known there of other nodes.
 	Viewpoint Viewpoint
@@ -16,7 +16,7 @@ type Decision struct {
 	Family    model.Family
 	// IsOfAddresses: it is about the addresses of a headless Service, whatever their ports; Port is empty then.
 	IsOfAddresses bool
-	// Owned are the frontends that lead to the port; Lost are those it asks for and another Service owns.
+	// Owned are the frontends that lead to the port; Lost are those that it asks for but another Service owns.
 	Owned []model.PortFrontend
 	Lost  []model.LostFrontend
 	// Endpoints are the port's; LeftOut is how many more there are than a Service can have.
@@ -24,8 +24,7 @@ type Decision struct {
 	LeftOut   int
 	// Virtual are the addresses of endpoints to which nothing can be sent, and why; nil if there are none.
 	Virtual map[netip.Addr]model.VirtualIP
-	// Hostnames are what endpoints of a headless Service are called below its name, by address; those without one are
-	// missing.
+	// Hostnames are the names of endpoints below a headless Service's name, by address; endpoints without one are missing.
 	Hostnames map[netip.Addr]string
 	// Sources are the clients that may dial a load balancer's address: see model.Service.AllowedSources.
 	Sources   []netip.Prefix
@@ -34,8 +33,8 @@ type Decision struct {
 
 // Decide decides for every port of a Service in every family in which it has a ClusterIP, in the order of the ports. A
 // Service that does not exist has no ports. For a headless Service it decides about the addresses of each family, and
-// about each port in it. Decisions about different Services may be made at the same time, as long as
-// nothing is applied to the nodes.
+// about each port in it. Decisions about different Services may be made concurrently, as long as nothing is applied to
+// the nodes.
 func (p *Planner) Decide(name model.ObjectName, families []model.Family) []Decision {
 	cluster := p.cluster
 	service := cluster.Service(name)
@@ -69,7 +68,7 @@ func (p *Planner) Decide(name model.ObjectName, families []model.Family) []Decis
 	return decisions
 }
 
-// noteVirtual has the reason say that nothing can be sent to any endpoint, if that is so.
+// noteVirtual changes the reason if nothing can be sent to any endpoint.
 func (d *Decision) noteVirtual() {
 	reason := &d.Selection.Cluster.Reason
 	if reason.Code == NoUsableEndpoints && !slices.ContainsFunc(d.Endpoints, func(endpoint model.PortEndpoint) bool {

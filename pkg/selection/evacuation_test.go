@@ -20,8 +20,9 @@ func evacuated(endpoints []model.PortEndpoint, nodes map[string]*model.Avoid) []
 	return marked
 }
 
-// checkLastResort checks a choice among endpoints, some of which are the last resort: it is the one among the others, or, if
-// that is none, what it would be if they were like the others, for a reason of its own. It returns which of both is right.
+// checkLastResort checks a choice among endpoints, some of which are the last resort: it must be the choice among the
+// others or, if there are none, the choice if all were alike, with a reason of its own. It returns which of the two
+// applies.
 func checkLastResort(t *testing.T, kind string, only Code, got, others, without *Choice) (want *Choice, isLastResort bool) {
 	t.Helper()
 	want = others
@@ -38,8 +39,8 @@ func checkLastResort(t *testing.T, kind string, only Code, got, others, without 
 	return want, isLastResort
 }
 
-// TestEvacuatedEndpointsAreTheLastResort: in random worlds with random nodes that are being evacuated, each choice is the
-// one among the endpoints that stay, or, if that is none, what it would be without evacuations. Flows go on.
+// TestEvacuatedEndpointsAreTheLastResort: in random worlds with random nodes that are being evacuated, each choice is
+// the one among the endpoints that stay or, if there are none, the choice without evacuations. Flows go on.
 func TestEvacuatedEndpointsAreTheLastResort(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	seen := map[Code]int{}

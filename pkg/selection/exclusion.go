@@ -71,7 +71,7 @@ func (s Selection) whyExcluded(endpoint *model.PortEndpoint, viewpoint Viewpoint
 	case !usable:
 		return Reason{Code: NotReady}
 	case s.Local != nil && viewpoint.isHere(endpoint):
-		// The local choice is ready ones then, for whatever reason the cluster choice leaves it out besides.
+		// The local choice then consists of ready endpoints, whatever other reason the cluster choice has to leave it out.
 		return Reason{Code: TerminatingNotNeeded}
 	case reason.Code == ClusterNotUsed:
 		return Reason{Code: NotOnThisNode, Key: internalTrafficPolicy}

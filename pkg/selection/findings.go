@@ -9,11 +9,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// MaxFindings bounds the findings of a decision with one code. Any owner may write any external IP into his Services, and
-// a finding becomes an Event and a line of the log.
+// MaxFindings bounds the findings of a decision with one code. An owner may write any external IP into a Service, and a
+// finding becomes an Event and a line in the log.
 const MaxFindings = 10
 
-// Findings say what the Service asks for and does not get: frontends, endpoints to which nothing can be sent, endpoints
+// Findings say what the Service asks for but does not get: frontends, endpoints to which nothing can be sent, endpoints
 // beyond what a Service can have. They do not name the Service.
 func (d Decision) Findings() []model.Finding {
 	var list []model.Finding
@@ -32,7 +32,7 @@ func (d Decision) Findings() []model.Finding {
 	return list
 }
 
-// TooManyEndpoints is why endpoints are left out. How many they are changes with every rollout.
+// TooManyEndpoints is why endpoints are left out. It does not say how many, because that changes with every rollout.
 var TooManyEndpoints = fmt.Sprintf("a Service can have %d in a family, its ports together", model.MaxPortEndpoints)
 
 func partLeftOut(reason string) model.Finding {

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// build explains a decision that the cluster's own node made. Of its frontends it names those that a query is about.
+// build explains a decision that the cluster's own node made. It names only those frontends that a query is about.
 func (c Clients) build(cluster *model.Cluster, decision selection.Decision, query Query) Port {
 	service := decision.Service
 	port := Port{
@@ -46,7 +46,7 @@ func (c Clients) build(cluster *model.Cluster, decision selection.Decision, quer
 	return port
 }
 
-// nextTiers are the tiers behind the first.
+// nextTiers are the tiers after the first.
 func nextTiers(all []selection.Tier) []Tier {
 	var tiers []Tier
 	for i := 1; i < len(all); i++ {
@@ -74,7 +74,7 @@ func choice(chosen selection.Choice) Choice {
 	}
 }
 
-// shares are what goes to the endpoints at each key; of a choice that is not split, everything.
+// shares are what goes to the endpoints at each key; everything at one key if the choice is not split.
 func shares(chosen selection.Choice) []Share {
 	switch {
 	case chosen.Share == nil && len(chosen.Endpoints) == 0:
@@ -117,7 +117,7 @@ func excluded(exclusions []selection.Exclusion) []Excluded {
 	return list
 }
 
-// allowedSources returns who may dial the port's LoadBalancerIPs. A range of all addresses forbids nothing.
+// allowedSources returns who may dial the port's LoadBalancerIPs. A range of all addresses excludes nobody.
 func allowedSources(decision selection.Decision) []string {
 	if !owns(decision, model.LoadBalancerIP) {
 		return nil
@@ -138,7 +138,7 @@ func owns(decision selection.Decision, kind model.FrontendKind) bool {
 	return slices.ContainsFunc(decision.Owned, func(frontend model.PortFrontend) bool { return frontend.Kind == kind })
 }
 
-// healthCheck returns what load balancers are answered, in one family, about the Service that decisions are about.
+// healthCheck returns the answer to load balancers, in one family, about the Service of some decisions.
 func healthCheck(decisions []selection.Decision, family model.Family) *HealthCheck {
 	check, asked := selection.HealthCheckOf(decisions)
 	if !asked {

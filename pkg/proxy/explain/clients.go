@@ -9,8 +9,8 @@ import (
 // what an endpoint sees of a client; the endpoints and the reasons stay the same. The zero value recognizes pods in both
 // families, and masquerades only where it must.
 type Clients struct {
-	// PodsUnknown holds the families in which pods are not recognized, and why that is so: what stands behind a
-	// "because", without a full stop. Pods count as clients outside there.
+	// PodsUnknown holds the families in which pods are not recognized, with the reason: the words after a "because",
+	// without a full stop. Pods there count as clients outside.
 	PodsUnknown map[model.Family]string
 	// MasqueradeAll masquerades every connection to a ClusterIP, also those of pods.
 	MasqueradeAll bool
@@ -58,8 +58,8 @@ func (c Clients) clusterIPSource() source {
 	return source{}
 }
 
-// outside and inside are the ways of connections to frontends that externalTrafficPolicy Local governs. What this node
-// itself sends is masqueraded always, and nothing else ever is (KEP-2086 and kube-proxy's packet matrix).
+// outside and inside are the paths of connections to frontends that externalTrafficPolicy Local governs. Connections
+// from this node itself are always masqueraded, and no others are (KEP-2086 and kube-proxy's packet matrix).
 func (c Clients) outside(family model.Family) path {
 	way := path{subject: "New connections from outside", policy: "externalTrafficPolicy", source: kept}
 	if why, unknown := c.PodsUnknown[family]; unknown {

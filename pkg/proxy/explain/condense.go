@@ -2,11 +2,11 @@ package explain
 
 import "fmt"
 
-// few is how many endpoints, and sentences, of one reason are told one by one.
+// few is how many endpoints, and sentences, of one reason are listed one by one.
 const few = 3
 
-// Condense makes the text of ports shorter: of endpoints that are left out for one reason it counts those of which the
-// same is said, unless they are a few. It is for people; what machines read has all.
+// Condense makes the text of ports shorter: if more than a few endpoints are left out for the same reason with the same
+// sentence, it counts them. It is for people; the output for machines lists all.
 func Condense(ports []Port) {
 	for i := range ports {
 		port := &ports[i]
@@ -16,7 +16,7 @@ func Condense(ports []Port) {
 	}
 }
 
-// group returns endpoints by reason, in the order in which each comes first.
+// group returns endpoints by reason, in the order in which the reasons first appear.
 func group(excluded []Excluded) []Excluded {
 	var reasons []string
 	byReason := map[string][]Excluded{}
@@ -37,7 +37,8 @@ func group(excluded []Excluded) []Excluded {
 	return grouped
 }
 
-// count returns the first few sentences about endpoints, with how many each is about, and how many the others are about.
+// count returns the first few sentences, each with the number of endpoints that it is about, and the number for all
+// other sentences.
 func count(excluded []Excluded) []Excluded {
 	var counted []Excluded
 	numbers, at, others := []int{}, map[string]int{}, 0

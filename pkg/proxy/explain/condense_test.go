@@ -10,7 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
-// TestManyLeftOutEndpointsAreCountedByReason: what is said of each is told once, of a few each, and nobody is lost.
+// TestManyLeftOutEndpointsAreCountedByReason: each sentence appears once, a few are listed singly, and no endpoint is
+// lost.
 func TestManyLeftOutEndpointsAreCountedByReason(t *testing.T) {
 	left := func(endpoint int, reason, message string) explain.Excluded {
 		return explain.Excluded{Endpoint: fmt.Sprintf("10.244.0.%d:80", endpoint), Reason: reason, Message: message}

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// demand says whose connections were reckoned with, and what would be otherwise with those that would be assumed.
+// demand says which clients' connections the plan is for, and what would change if demand were assumed.
 func (l *Load) demand(cluster *model.Cluster, decision selection.Decision, loads selection.Loads) {
 	topology, m := decision.Service.Topology, loads.Measured
 	if m == nil {
@@ -50,7 +50,7 @@ func ifAssumed(clients []string) string {
 // mostZones is how many zones a sentence names.
 const mostZones = 6
 
-// parts says which part each of some zones asks.
+// parts says which share of the demand comes from each of some zones.
 func parts(zones []string, asks map[string]float64) string {
 	words, rest := make([]string, 0, mostZones), 0.0
 	for i, zone := range zones {

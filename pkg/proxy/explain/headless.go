@@ -27,7 +27,7 @@ func EndpointName(endpoint netip.AddrPort) string {
 	return endpoint.String()
 }
 
-// nameOf is what clients ask DNS for: the Service's name, or that of a port; the latter only if the port has a name.
+// nameOf is what clients ask DNS for: the Service's name, or the port's if it has one.
 func nameOf(decision selection.Decision) string {
 	service := decision.Service.Name
 	name := service.Name + "." + service.Namespace + ".svc"
@@ -60,7 +60,7 @@ func (n names) isIdle(decision selection.Decision) bool {
 	return n.isHeadless && len(n.families) > 0 && !n.families[decision.Family]
 }
 
-// explain completes what is explained of a headless Service.
+// explain completes the explanation of a headless Service.
 func (n names) explain(port *Port, decision selection.Decision) {
 	if !n.isHeadless {
 		return

@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// trafficLines says what is dialled, the ClusterIP, everything external or loopback, and below it what happens to
+// trafficLines says what is dialled (the ClusterIP, everything external, or loopback), and below it what happens to
 // connections.
 func trafficLines(port Port, to string) []string {
 	if !slices.ContainsFunc(port.Traffic, func(traffic Traffic) bool { return traffic.To == to }) {
@@ -104,7 +104,7 @@ func healthLines(check *HealthCheck) []string {
 }
 
 // choiceLines says the tier, if there is one, then the reason, then how connections are split, then the endpoints, with
-// what goes to each if that is not the same.
+// the share of each if the shares differ.
 func choiceLines(choice Choice) []string {
 	var lines []string
 	if choice.Tier != "" {
@@ -164,10 +164,10 @@ func unusedLines(unused []UnusedSlice) []string {
 	return lines
 }
 
-// reasoned puts the stable code behind the sentence: the one is for reading, the other for looking up.
+// reasoned puts the stable code after the sentence: the sentence is for reading, the code for looking up.
 func reasoned(sentence, code string) string { return sentence + " [" + code + "]" }
 
-// SourceInWords calls a resource from which it is known where other nodes are as people do.
+// SourceInWords names, in people's words, a resource from which we learn where other nodes are.
 func SourceInWords(resource string) string {
 	switch resource {
 	case model.FromSlices:

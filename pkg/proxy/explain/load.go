@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// loadOf explains what a load bound makes of all nodes' connections; nil if there is none.
+// loadOf explains how a load bound distributes all nodes' connections; nil if there is none.
 func loadOf(cluster *model.Cluster, planner *selection.Planner, decision selection.Decision) *Load {
 	loads, planned := planner.Loads(decision)
 	if !planned {

@@ -13,7 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
-// Print writes a value for machines: "json" or "yaml". What would control a terminal is escaped, and means the same.
+// Print writes a value for machines: "json" or "yaml". Characters that would control a terminal are escaped, without
+// changing the value.
 func Print(w io.Writer, format string, value any) error {
 	var page bytes.Buffer
 	encoder := json.NewEncoder(&page)

@@ -148,7 +148,7 @@ func decode(t *testing.T, ports []explain.Port) []map[string]any {
 	return list
 }
 
-// TestMachinesReadWhatWasWritten, although nothing of it controls a terminal.
+// TestMachinesReadWhatWasWritten, although control characters are escaped.
 func TestMachinesReadWhatWasWritten(t *testing.T) {
 	for _, text := range []string{hostile.Text, "a\u202eb", "a\u2028b", "a\u009bb", "plain"} {
 		for _, format := range []string{"json", "yaml"} {
@@ -164,7 +164,7 @@ func TestMachinesReadWhatWasWritten(t *testing.T) {
 	}
 }
 
-// TestAStreamIsOneList, also where an item can be written in quotes alone.
+// TestAStreamIsOneList, even if an item can only be written in quotes.
 func TestAStreamIsOneList(t *testing.T) {
 	plain, quoted := emptyPort(), emptyPort()
 	quoted.Message = "a\u202eb" + hostile.Text

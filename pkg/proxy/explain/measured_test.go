@@ -32,8 +32,8 @@ func shop(clients ...string) *model.Cluster {
 	return cluster
 }
 
-// TestExplainSaysWhoseDemandItIs: as measured, with what would be otherwise; or as assumed, and why although the owner wants it
-// measured.
+// TestExplainSaysWhoseDemandItIs: as measured, with what assumed demand would change; or as assumed, and why although
+// the owner wants it measured.
 func TestExplainSaysWhoseDemandItIs(t *testing.T) {
 	demands := map[model.ObjectName]*model.Demand{web().Name: {
 		Zones: map[string]uint32{"zone-a": 100_000, "zone-b": 900_000}, Nodes: map[string]uint32{"node-b": 900_000},

@@ -16,14 +16,14 @@ var outcomeNames = [...]string{
 // outcomeLost is the outcome of a ClusterIP that another Service owns.
 const outcomeLost = "lost"
 
-// path is a way that connections take, as far as it is known without where they end.
+// path is a way that connections take, as far as it does not depend on where they end.
 type path struct {
 	subject string // "New connections to the ClusterIP"
 	policy  string // the policy that keeps them on this node, if one does
-	source  source // which address endpoints see as the client's; zero if it is not to be shown
+	source  source // which address endpoints see as the client's; zero if it should not be shown
 }
 
-// describe completes what is known of some traffic with where it goes.
+// describe completes the description of some traffic with where it goes.
 func (p path) describe(traffic Traffic, choice selection.Choice, outcome selection.Outcome) Traffic {
 	traffic.Choice = choiceCluster
 	if p.policy != "" {

@@ -16,16 +16,16 @@ type Port struct {
 	Name string `json:"name,omitempty"`
 
 	// Frontends are what clients dial and reach this port by, the ClusterIP first; empty if other Services own them all,
-	// never null. Lost are the ones that the port should have too, and another Service owns.
+	// never null. Lost are the ones that the port should also have, but another Service owns.
 	Frontends []Frontend     `json:"frontends"`
 	Lost      []LostFrontend `json:"lost,omitempty"`
 
 	// Outcome is what happens to a new connection to the ClusterIP: balance, refuse or drop; or lost, if another Service
-	// owns the ClusterIP on this port. Of a headless Service it is what DNS answers: answer, empty or refuse, to whom the
-	// cluster's DNS answers. Message is the same as a sentence.
+	// owns the ClusterIP on this port. For a headless Service it is what DNS answers: answer, empty or refuse; after a
+	// refusal the cluster's DNS answers. Message says the same as a sentence.
 	Outcome string `json:"outcome"`
 	Message string `json:"message"`
-	// Traffic says the same for all owned frontends, and for all clients that are not treated alike; never null.
+	// Traffic says the same for all owned frontends, separately for clients that are treated differently; never null.
 	Traffic []Traffic `json:"traffic"`
 
 	// Cluster holds the endpoints for traffic that no policy keeps on the node; Local those for traffic that
@@ -33,36 +33,36 @@ type Port struct {
 	Cluster Choice  `json:"cluster"`
 	Local   *Choice `json:"local,omitempty"`
 
-	// NextTiers are what clients that choose endpoints themselves turn to, by xDS, while what serves the ClusterIP does not
-	// answer: one tier after the other, in the order of the topology keys. Empty if nothing is behind it.
+	// NextTiers are what clients that choose endpoints themselves, by xDS, turn to while the endpoints for the ClusterIP
+	// do not answer: one tier after the other, in the order of the topology keys. Empty if there is no further tier.
 	NextTiers []Tier `json:"nextTiers,omitempty"`
 
-	// NodesFrom is the resource from which the labels of other nodes are known, one of model.TopologyResources, if any of them
-	// decides about the Service; empty if none does.
+	// NodesFrom is the source of other nodes' labels, one of model.TopologyResources, if any such label decides about the
+	// Service; empty if none does.
 	NodesFrom string `json:"nodesFrom,omitempty"`
-	// Load is what a load bound makes of all nodes' connections; nil without one, and while not all Nodes are known.
+	// Load is how a load bound distributes all nodes' connections; nil without a bound, and while not all Nodes are known.
 	Load *Load `json:"load,omitempty"`
 
 	// Excluded lists the endpoints that no choice contains; never null. IsCondensed: some entries are about several of them.
 	Excluded    []Excluded `json:"excluded"`
 	IsCondensed bool       `json:"-"`
-	// UnusedSlices are the Service's EndpointSlices that do nothing for this port, at most 20; and those of which some addresses
-	// are passed over.
+	// UnusedSlices are the Service's EndpointSlices that do nothing for this port, at most 20; and those some of whose
+	// addresses are ignored.
 	UnusedSlices []UnusedSlice `json:"unusedSlices,omitempty"`
 
 	// AllowedSources are the prefixes whose clients may dial the LoadBalancerIPs: spec.loadBalancerSourceRanges, and, if
 	// this node is inside one of them, the LoadBalancerIPs themselves. Other clients get no answer there; the other
 	// frontends are open to all. Without any, so are the LoadBalancerIPs.
 	AllowedSources []string `json:"allowedSources,omitempty"`
-	// HealthCheck is what load balancers read about the Service; nil if the Service has no healthCheckNodePort.
+	// HealthCheck is what load balancers read about the Service; nil without a healthCheckNodePort.
 	HealthCheck *HealthCheck `json:"healthCheck,omitempty"`
 	// AffinitySeconds is how long a client keeps its endpoint after its newest connection; zero without session affinity.
 	// It has one endpoint for all traffic of the same choice, whichever frontend it dials.
 	AffinitySeconds int `json:"affinitySeconds,omitempty"`
-	// Refused says that the kernel of the node does something else, because it refuses this version of the Service; nil
-	// if it took it, and where no running proxy was asked.
+	// Refused says that the kernel of the node does something else, because it refuses this version of the Service; nil if
+	// the kernel took it, or if no running proxy was asked.
 	Refused *Refusal `json:"refused,omitempty"`
-	// Warnings are sentences about what the Service asks for and does not get, and what it hardly means.
+	// Warnings are sentences about what the Service asks for but does not get, and what is probably a mistake.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -72,7 +72,7 @@ type Frontend struct {
 	Kind    string `json:"kind"`    // ClusterIP, LoadBalancerIP, ExternalIP or NodePort
 }
 
-// LostFrontend is a frontend that the port should have, and another Service owns.
+// LostFrontend is a frontend that the port should have, but another Service owns.
 type LostFrontend struct {
 	Frontend
 	Owner string `json:"owner"` // namespace/name; empty if it is the API server that is reached there
@@ -89,16 +89,16 @@ type Traffic struct {
 	To string `json:"to"`
 	// From says whose connections these are. It is "everybody", unless externalTrafficPolicy Local makes a difference:
 	// then those of this node and of pods come from inside, all others from outside. In a family in which the proxy does
-	// not recognize pods, pods are outside too: the message says so and why, and the source of those from inside is
-	// masqueraded, not keptForPods. Those to loopback are of this node.
+	// not recognize pods, pods are outside too: the message says so and why, and the source of connections from inside is
+	// masqueraded, not keptForPods. Connections to loopback come from this node.
 	From      string   `json:"from"`
 	Frontends []string `json:"frontends"` // their addresses, never null
 	Outcome   string   `json:"outcome"`   // balance, refuse or drop; of loopback also unserved: the proxy has no part in it
 	Message   string   `json:"message"`   // the outcome as a sentence
 	Choice    string   `json:"choice"`    // cluster or local: where the port lists the endpoints, or why there are none
 	// Source is which source address the endpoint sees: kept, the client's own; masqueraded, one of this node; or
-	// keptForPods, the former for pods and the latter for this node. Empty where nothing arrives, and for the ClusterIP
-	// unless all its connections are masqueraded: it does not depend on the Service there, but on which clients the proxy
+	// keptForPods, the former for pods and the latter for this node. Empty if nothing arrives, and for the ClusterIP
+	// unless all its connections are masqueraded: there it depends not on the Service, but on which clients the proxy
 	// takes for pods.
 	Source string `json:"source,omitempty"`
 }
@@ -109,13 +109,13 @@ type Choice struct {
 	Tier      string   `json:"tier"`      // the topology key that won, forNodes, forZones, node or all; empty without endpoints
 	Reason    string   `json:"reason"`    // a stable code
 	Message   string   `json:"message"`   // the reason as a sentence
-	// Shares say how this node's connections are split, by topology key; one entry if they are not; never null. Slots is
-	// how many draws of all lead to each endpoint; never null.
+	// Shares say how this node's connections are split, by topology key; one entry if they are not split; never null.
+	// Slots is how many of all draws lead to each endpoint; never null.
 	Shares []Share        `json:"shares"`
 	Slots  map[string]int `json:"slots"`
 }
 
-// Tier is endpoints that a client turns to together.
+// Tier is a group of endpoints that a client tries together.
 type Tier struct {
 	Endpoints []string `json:"endpoints"` // address:port, never empty
 }
@@ -131,21 +131,22 @@ type Share struct {
 // Load is what endpoints expect from all nodes together, as planned. Loads are multiples of the mean.
 type Load struct {
 	MaxLoad float64 `json:"maxLoad"`
-	// Clients are the Services whose ready endpoints ask; empty, never null, if each Node does, as its labels say.
+	// Clients are the Services whose ready endpoints are the clients; empty, never null, if each Node is a client, as its
+	// labels say.
 	Clients   []string                `json:"clients"`
 	Endpoints map[string]EndpointLoad `json:"endpoints"` // by address:port; never null
 	Message   string                  `json:"message"`   // what the bound prevents, as a sentence; empty if nothing can be used
 	Demand    string                  `json:"demand"`    // whose connections were reckoned with, as a sentence; likewise
-	// DemandSource is where that is from: labels, clients or measured. Of what was measured Measured says more.
+	// DemandSource is where that is from: labels, clients or measured. Measured has the details of the latter.
 	DemandSource string    `json:"demandSource"`
 	Measured     *Measured `json:"measured,omitempty"`
-	// Assumed says what would be otherwise if demand were assumed, as a sentence; AssumedWouldGive is what the busiest endpoint
-	// would get then, in times of the mean. Nothing if it is assumed.
+	// Assumed says in a sentence what would change if demand were assumed; AssumedWouldGive is what the busiest endpoint
+	// would get then, as a multiple of the mean. Empty if demand is assumed.
 	Assumed          string  `json:"assumed,omitempty"`
 	AssumedWouldGive float64 `json:"assumedWouldGive,omitempty"`
 }
 
-// Measured is what was measured of a Service.
+// Measured is the measured demand of a Service.
 type Measured struct {
 	Since                time.Time          `json:"since"` // when that was found out
 	NodesHeard           int                `json:"nodesHeard"`
@@ -168,7 +169,7 @@ type Excluded struct {
 	Message  string `json:"message"` // the reason as a sentence
 }
 
-// UnusedSlice is an EndpointSlice whose endpoints are not used, or not all of their addresses, and why.
+// UnusedSlice is an EndpointSlice whose endpoints, or some of their addresses, are not used, and why.
 type UnusedSlice struct {
 	Slice     string `json:"slice"` // namespace/name
 	Endpoints int    `json:"endpoints"`
@@ -181,6 +182,6 @@ type UnusedSlice struct {
 type HealthCheck struct {
 	NodePort int `json:"nodePort"`
 	// LocalEndpoints is the number of addresses on this node that have a ready endpoint of any port of the Service, in
-	// this family. With none, the answer is to send nothing here.
+	// this family. If it is zero, the answer is to send nothing here.
 	LocalEndpoints int `json:"localEndpoints"`
 }

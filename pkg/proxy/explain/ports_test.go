@@ -14,8 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// web has one port and one ready endpoint on each of two nodes in two zones, with addresses from 10.244.1.5 and
-// 10.244.2.5.
+// web has one port and one ready endpoint on each of two nodes in two zones, with addresses 10.244.1.5 and 10.244.2.5.
 func web() *model.Service {
 	return &model.Service{
 		Name:       model.ObjectName{Namespace: "default", Name: "web"},
@@ -183,7 +182,7 @@ func TestALoadBoundSaysWhatItPrevents(t *testing.T) {
 	for name, test := range map[string]struct {
 		keys            []policy.Key
 		clients         []string
-		nearby          int // endpoints on this node, beside three on the other one
+		nearby          int // endpoints on this node; the other one has three
 		load            map[string]explain.EndpointLoad
 		message, demand string
 		warnings        int

@@ -14,9 +14,9 @@ import (
 
 // Query asks for one Service, or for one of its ports, or for what is dialled. The zero Query asks for everything.
 type Query struct {
-	// Dialled is an address and a port; the others are empty then. Zero: none is asked for.
+	// Dialled is an address and a port; then the other fields are empty. Zero: no address is asked for.
 	Dialled netip.AddrPort
-	// Service is the one; without a name, all in its namespace.
+	// Service is the Service asked for; without a name, all in its namespace.
 	Service model.ObjectName
 	// Port is a port's name or its number, as it was written; empty for every port.
 	Port string
@@ -29,7 +29,7 @@ var label = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 func IsName(name string) bool { return label.MatchString(name) }
 
 // ParseQuery reads NAMESPACE/NAME or NAMESPACE/NAME:PORT, where PORT is a port's name or number. Without NAMESPACE the
-// usual one is meant, if there is one.
+// given default applies, if there is one.
 func ParseQuery(arg, usual string) (Query, error) {
 	namespace, rest, found := strings.Cut(arg, "/")
 	switch {
@@ -92,7 +92,7 @@ func (q Query) wants(decision selection.Decision) bool {
 	return slices.ContainsFunc(decision.Owned, func(frontend model.PortFrontend) bool { return q.dials(decision, frontend) })
 }
 
-// narrow leaves of a port what is about the frontend that is dialled.
+// narrow reduces a port to what concerns the dialled frontend.
 func (q Query) narrow(port *Port, decision selection.Decision) {
 	owned := slices.DeleteFunc(slices.Clone(decision.Owned), func(frontend model.PortFrontend) bool { return !q.dials(decision, frontend) })
 	port.Frontends = frontends(owned)
@@ -107,8 +107,8 @@ func (q Query) narrow(port *Port, decision selection.Decision) {
 	}
 }
 
-// dials reports whether what is dialled is a frontend of a port. A node port is dialled at an address of the node or, be
-// it served there or not, on loopback.
+// dials reports whether what is dialled is a frontend of a port. A node port is dialled at an address of the node or,
+// whether it is served there or not, on loopback.
 func (q Query) dials(decision selection.Decision, frontend model.PortFrontend) bool {
 	addr := q.Dialled.Addr()
 	switch {

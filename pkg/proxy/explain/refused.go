@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Refusals are what a running proxy says of the Services that the kernel of its node refuses. It is no decision, and
-// nothing but the kernel knows it beforehand.
+// Refusals are what a running proxy says about the Services that the kernel of its node refuses. No decision can
+// predict this: only the kernel knows.
 type Refusals struct {
 	Node     string    `json:"node"`
 	Services []Refusal `json:"services"` // by name; never null
@@ -21,11 +21,11 @@ type Refusal struct {
 	Since time.Time `json:"since"`
 	Tries int       `json:"tries"`
 	Next  time.Time `json:"next"`
-	// InForce: an earlier version is. Otherwise nothing of the Service is.
+	// InForce: an earlier version is in force. Otherwise nothing of the Service is.
 	InForce bool `json:"inForce"`
 }
 
-// Mark enters the refusals into the ports of that node. Of nil nothing is known.
+// Mark enters the refusals into the ports of that node. Nil: nothing is known.
 func (r *Refusals) Mark(ports []Port) {
 	if r == nil {
 		return

@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
-// Stream writes ports as they come: "text", "json" or "yaml". Of a large cluster they are more than fits into memory. Close
+// Stream writes ports as they come: "text", "json" or "yaml". Those of a large cluster may not fit into memory. Close
 // completes the output.
 type Stream struct {
 	w      io.Writer
@@ -36,7 +36,7 @@ func (s *Stream) Write(ports []Port) error {
 	return s.flush(page.Bytes())
 }
 
-// Close writes what comes behind the last port, or stands for none.
+// Close writes what follows the last port, or what stands for an empty list.
 func (s *Stream) Close() error {
 	isEmpty := s.Written == 0
 	switch {

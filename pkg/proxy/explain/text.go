@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
-// column is where the values begin: behind the widest label and two spaces on either side.
+// column is where the values begin: after the widest label and two spaces on either side.
 const column = 13
 
 func writePort(page *bytes.Buffer, port Port) {

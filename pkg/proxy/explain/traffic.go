@@ -49,8 +49,8 @@ func (c Clients) clusterIPTraffic(decision selection.Decision, frontends []strin
 	return path.describe(Traffic{To: toClusterIP, From: fromAll, Frontends: frontends}, choice, outcome)
 }
 
-// externalTraffic separates clients outside from those inside only where something different happens to them: those
-// outside are refused only if no endpoint serves anywhere, and then so are all clients. With externalTrafficPolicy
+// externalTraffic separates clients outside from those inside only if they are treated differently. Clients outside are
+// refused only if there is no endpoint anywhere, and then all clients are. With externalTrafficPolicy
 // Cluster everything is masqueraded, because the answers must come back through this node.
 func (c Clients) externalTraffic(decision selection.Decision, frontends []string) []Traffic {
 	uniform := path{subject: "New connections to the external frontends", source: masqueraded}

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// maxUnused bounds the EndpointSlices that are told of one port: a Service may have thousands of both.
+// maxUnused bounds the EndpointSlices that are listed for one port: a Service may have thousands of both.
 const maxUnused = 20
 
 // slicesOf are the EndpointSlices of a Service, and what is the same for all of its ports.
@@ -17,7 +17,7 @@ type slicesOf struct {
 	isHeadless bool
 	families   []string
 	slices     []sliceOf
-	// leftOut is how many more there are than a Service can have.
+	// leftOut is how many more endpoints there are than a Service can have.
 	leftOut int
 }
 
@@ -43,7 +43,7 @@ func newSlicesOf(cluster *model.Cluster, service *model.Service) slicesOf {
 	return s
 }
 
-// explain completes what is explained of a port.
+// explain completes the explanation of a port.
 func (s slicesOf) explain(port *Port, decision selection.Decision) {
 	var more int
 	port.UnusedSlices, more = s.unused(decision)
@@ -60,8 +60,8 @@ func (s slicesOf) explain(port *Port, decision selection.Decision) {
 	}
 }
 
-// unused returns which EndpointSlices do nothing for a port, and why. One that serves another port of the Service is no
-// mistake, unless none serves this one.
+// unused returns which EndpointSlices do nothing for a port, and why. A slice that serves another port of the Service
+// is normal, unless no slice serves this port.
 func (s slicesOf) unused(decision selection.Decision) (list []UnusedSlice, more int) {
 	for i := range s.slices {
 		slice := &s.slices[i]
@@ -108,7 +108,7 @@ func familiesOf(service *model.Service) []string {
 	return families
 }
 
-// sliceWords returns a slice in the words of the API.
+// sliceWords describes a slice in the words of the API.
 func sliceWords(slice *model.EndpointSlice) policy.SliceWords {
 	words := policy.SliceWords{
 		Name: slice.Name.String(), AddressType: slice.Family.String(), Endpoints: len(slice.Endpoints), Crowded: int(slice.Crowded),

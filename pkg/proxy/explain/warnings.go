@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// warnings returns what the Service asks for and does not get, and what it hardly means.
+// warnings returns what the Service asks for but does not get, and what is probably a mistake.
 func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFrontend) []string {
 	service := decision.Service
 	var list []string
@@ -60,7 +60,7 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 	return list
 }
 
-// partSentence says what of an object has no effect.
+// partSentence says which part of an object has no effect.
 func partSentence(finding model.Finding, object string) string {
 	if finding.Code == model.PartsLeftOut {
 		return "Left out of the " + object + ": " + finding.Sentence()

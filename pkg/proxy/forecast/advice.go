@@ -13,15 +13,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// What is worth a change: so much more in the zone, or so much less on the busiest endpoint.
+// What makes a change worthwhile: this much more in the zone, or this much less on the busiest endpoint.
 const (
 	worthZone = 0.05
 	worthLoad = 0.25
 )
 
-// advise recommends a setting, if anything would be gained by one. What protects the endpoints as well as the bound and
-// needs no proxy of ours comes first. An owner who has a bound has chosen it. And whoever has a setting without effect needs
-// that to be mended, and no other one beside it: Causes says how.
+// advise recommends a setting, if one would improve anything. A setting that protects the endpoints as well as the
+// bound, and needs no proxy of ours, comes first. An owner who has a bound has chosen it, and gets no advice against
+// it. A setting without effect needs mending, not another one beside it: Causes says how.
 func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Service) *Advice {
 	now, field, bounded := s.outlook(Now), s.outlook(policy.PreferSameZone), s.bounded()
 	if field == nil || bounded == nil || read.InternalTrafficLocal || read.IsHeadless && len(read.Topology.Keys) == 0 ||
@@ -72,7 +72,7 @@ func isDistributed(service *corev1.Service) bool {
 }
 
 // difference is what to write into a Service so that it has the settings of another one: a patch in YAML, in which null
-// takes away.
+// removes.
 func difference(from, to *corev1.Service) string {
 	var set strings.Builder
 	for _, annotation := range slices.Concat(policy.OwnAnnotations, policy.ModeAnnotations) {
@@ -125,7 +125,7 @@ func (s *Service) bounded() *Outlook {
 	return nil
 }
 
-// percent writes a part of 1. What is not all, or not nothing, does not look like it.
+// percent writes a part of 1. It never rounds to all or to nothing.
 func percent(part float64) string {
 	switch {
 	case part == 0, part == 1:

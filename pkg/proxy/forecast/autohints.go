@@ -12,15 +12,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// The EndpointSlice controller gives each zone as many endpoints as it has of the processors. Of zones that lack, or have,
-// equally much too much, it takes whichever a Go map names first. So there are several results, and each of them is right. A
-// forecast of the same objects must be the same: here zones come in the order of their names.
+// The EndpointSlice controller gives each zone a share of the endpoints equal to its share of the processors. Among
+// zones with an equal lack or excess it takes whichever comes first in a Go map. So there are several results, all of
+// them right. Forecasts of the same objects must be the same: here zones come in the order of their names.
 
-// mostOverload is how much more an endpoint may get than others before the controller gives no hints: its overloadThreshold.
+// mostOverload is the controller's overloadThreshold: if an endpoint would get that much more than others, it gives no
+// hints.
 const mostOverload = 0.2
 
-// processorParts returns which part of all processors each zone has, of the nodes that the controller counts. It means
-// something only where the controller gives hints: then each of those nodes says its zone.
+// processorParts returns each zone's share of all processors, over the nodes that the controller counts. It is
+// meaningful only where the controller gives hints: then each of those nodes has a zone.
 func processorParts(nodes []*corev1.Node) map[string]float64 {
 	parts, all := map[string]float64{}, 0.0
 	for _, node := range nodes {
@@ -49,8 +50,8 @@ func isReady(node *corev1.Node) bool {
 	})
 }
 
-// settle gives the hints of slices that the controller wrote anew once more, by its rules and without chance. The others keep
-// theirs.
+// settle assigns the hints of slices that the controller wrote anew a second time, by its rules but deterministically.
+// Other slices keep theirs.
 func (c controllers) settle(anew, kept []*discoveryv1.EndpointSlice) {
 	hinted, ready := map[string]int{}, 0
 	for endpoint := range readyIn(kept) {
@@ -115,7 +116,7 @@ func most(numbers map[string]float64) (zone string) {
 	return zone
 }
 
-// rounding is less than what zones may differ by, and more than what only floating-point numbers make of what is equal.
+// rounding is less than any real difference between zones, and more than the floating-point error between equal ones.
 const rounding = 1e-9
 
 func takeOne(numbers map[string]int, zone string) {

@@ -37,7 +37,7 @@ func zonedNodes(random *rand.Rand) []*corev1.Node {
 	return nodes
 }
 
-// zonedSlices are one or two slices of a Service, of which some have hints.
+// zonedSlices are one or two slices of a Service; some have hints.
 func zonedSlices(random *rand.Rand) []*discoveryv1.EndpointSlice {
 	var list []*discoveryv1.EndpointSlice
 	for number := range 1 + random.IntN(2) {
@@ -73,8 +73,8 @@ func hintsIn(list []*discoveryv1.EndpointSlice) string {
 	return fmt.Sprint(lines)
 }
 
-// TestAutoIsOneOfTheControllersResults: the controller's own package has several results for the same objects, by chance. The
-// forecast has one of them, and always the same.
+// TestAutoIsOneOfTheControllersResults: the controller's own package gives several results for the same objects, at
+// random. The forecast gives one of them, and always the same.
 func TestAutoIsOneOfTheControllersResults(t *testing.T) {
 	random := rand.New(rand.NewPCG(34, 7))
 	service := objects.Service("shop", "web", objects.Annotated(policy.TopologyModeAnnotation, policy.ModeAuto))
@@ -110,7 +110,7 @@ func TestAutoIsOneOfTheControllersResults(t *testing.T) {
 	}
 }
 
-// TestAForecastIsTheSameEachTime, with whatever was measured.
+// TestAForecastIsTheSameEachTime, whatever was measured.
 func TestAForecastIsTheSameEachTime(t *testing.T) {
 	random := rand.New(rand.NewPCG(34, 8))
 	for round := range 50 {

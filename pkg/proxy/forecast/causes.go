@@ -15,33 +15,34 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/fleet"
 )
 
-// Cause is why connections are refused, or why a setting does not do what it is there for.
+// Cause is why connections are refused, or why a setting does not work.
 type Cause struct {
 	// Code is stable: a reason of explain, such as NoTopologyMatch; MissingHints; the rule of the webhook that is broken; or
 	// IgnoredAnnotation, if there is no Judge.
 	Code     string `json:"code"`
 	Sentence string `json:"sentence"`
-	// Denied: the setting is as good as absent, and the webhook would deny it.
+	// Denied: the setting counts as absent, and the webhook would deny it.
 	Denied bool `json:"denied,omitempty"`
 }
 
-// Judge says what is wrong with a Service's settings that was not wrong before; before is nil for all that is wrong.
+// Judge returns what is wrong with a Service's settings but was not wrong before; with nil for before it returns
+// everything.
 type Judge func(before, now *corev1.Service) []Cause
 
-// The codes of a setting that works through hints which are not there, and of an annotation that no rule is about.
+// The codes for a setting that needs hints which are missing, and for an annotation that no rule covers.
 const (
 	missingHints      = "MissingHints"
 	ignoredAnnotation = "IgnoredAnnotation"
 )
 
-// refusal is the connections to a portion that are refused.
+// refusal is the refused connections to a portion.
 type refusal struct {
 	portion  int
 	part     float64
 	refusers fleet.Refusers
 }
 
-// causes says why a Service is not as its owner wants it, the worst first.
+// causes says why a Service does not behave as its owner wants, the worst first.
 func (f *forecaster) causes(now *Outlook, object *corev1.Service, read *model.Service, portions []portion) []Cause {
 	var causes []Cause
 	for _, refusal := range now.refusals {
@@ -99,7 +100,7 @@ func countedOf(first []string, all int) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(first, ", "), all-len(first))
 }
 
-// toPorts says of which ports a portion is, if that is not all of them.
+// toPorts names the ports of a portion, if it is not all of them.
 func toPorts(service *model.Service, portions []portion, at int) string {
 	if len(portions) == 1 {
 		return ""
@@ -118,7 +119,7 @@ func toPorts(service *model.Service, portions []portion, at int) string {
 	return " to " + explain.Counted(names)
 }
 
-// whoseHints says why there are no hints, or not for all endpoints.
+// whoseHints says why endpoints, or some of them, have no hints.
 func (f *forecaster) whoseHints(object *corev1.Service) string {
 	written := f.slicesOf[nameOf(object)]
 	if !slices.ContainsFunc(written, isWrittenByController) {
@@ -138,7 +139,7 @@ func (f *forecaster) whoseHints(object *corev1.Service) string {
 	return "kube-controller-manager writes none, because the endpoints are in no zone: their Nodes need the label " + string(policy.Zone) + "."
 }
 
-// noteHints says once of all Services that hints are missing, if there are several: the cause may be one for all.
+// noteHints says once for all Services that hints are missing, if several lack them: they may have one cause.
 func (r *Report) noteHints() {
 	without := 0
 	for i := range r.Services {

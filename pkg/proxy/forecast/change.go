@@ -21,12 +21,12 @@ import (
 
 // Change is a change that has not been made.
 type Change interface {
-	// apply does it to a cluster, of which it may change lists and maps, and no object. It marks the Services whose hints
-	// the controller would write anew.
+	// apply makes the change in a cluster. It may change the cluster's lists and maps, but not its objects. It marks the
+	// Services whose hints the controller would write anew.
 	apply(c *Cluster, rehinted map[model.ObjectName]bool) error
 }
 
-// After returns the cluster as it would be after some changes, one after the other. The hints are those that the
+// After returns the cluster as it would be after some changes, one after the other, with the hints that the
 // EndpointSlice controller would have written by then.
 func (c Cluster) After(changes []Change) (Cluster, error) {
 	after := c
@@ -100,7 +100,7 @@ type Evacuate struct {
 
 // ParseEvacuate reads the name of a zone, or a label selector.
 func ParseEvacuate(text string) (Evacuate, error) {
-	if text == "" { // which would be all Nodes without a zone
+	if text == "" { // it would mean all Nodes without a zone
 		return Evacuate{}, errors.New("the name of a zone, or a selector, is missing")
 	}
 	if !strings.ContainsAny(text, "=!,()") {
@@ -147,7 +147,7 @@ func (c *Cluster) zonesInWords() string {
 // TrafficDistribution is the key of an Annotate that sets the field spec.trafficDistribution.
 const TrafficDistribution = "trafficDistribution"
 
-// Annotate sets an annotation of a Service, or its field trafficDistribution; an empty value takes it away.
+// Annotate sets an annotation of a Service, or its field trafficDistribution; an empty value removes it.
 type Annotate struct {
 	Service    model.ObjectName
 	Key, Value string
@@ -210,7 +210,7 @@ func (c *Cluster) find(name model.ObjectName) (*corev1.Service, int, error) {
 	return c.services[at], at, nil
 }
 
-// with returns a copy of labels or annotations with one set; an empty value takes it away.
+// with returns a copy of labels or annotations with one set; an empty value removes it.
 func with(all map[string]string, key, value string) map[string]string {
 	changed := maps.Clone(all)
 	if changed == nil {
@@ -230,7 +230,7 @@ func (c Cluster) NotFound(name model.ObjectName) error {
 	return fmt.Errorf("service %s not found", name)
 }
 
-// Scale gives a Service so many ready endpoints in a zone.
+// Scale gives a Service a number of ready endpoints in a zone.
 type Scale struct {
 	Service  model.ObjectName
 	Zone     string
@@ -296,7 +296,7 @@ func (s Scale) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
 	return nil
 }
 
-// scale takes the last endpoints of the zone away, or adds some where the fewest are.
+// scale removes the last endpoints of the zone, or adds endpoints on the nodes with the fewest.
 func (s Scale) scale(
 	written []*discoveryv1.EndpointSlice, nodes []string, zoneOf map[string]string,
 ) ([]*discoveryv1.EndpointSlice, error) {
@@ -340,7 +340,7 @@ func (s Scale) scale(
 	return scaled, nil
 }
 
-// freshAddr is an address that no pod has: of the ranges for benchmarks and for documentation.
+// freshAddr is an address that no pod has, from the ranges for benchmarks and for documentation.
 func freshAddr(addressType discoveryv1.AddressType, number int) (string, error) {
 	switch addressType {
 	case discoveryv1.AddressTypeIPv4:

@@ -21,19 +21,19 @@ type Cluster struct {
 	nodes    []*corev1.Node
 	services []*corev1.Service                                 // by name
 	slicesOf map[model.ObjectName][]*discoveryv1.EndpointSlice // by name of their Service
-	// demands are what was measured of Services; nil if that is not asked about.
+	// demands are measured demand of Services; nil if that is not asked about.
 	demands map[model.ObjectName]*model.Demand
-	// refused is what of them could not be read.
+	// refused are those that could not be read.
 	refused []model.Finding
 	view    convert.View
-	// virtual has the ClusterIPs of all Services, and the ServiceCIDRs; no change touches them.
+	// virtual has the ClusterIPs of all Services, and the ServiceCIDRs. Changes do not touch them.
 	virtual *model.Cluster
 	cidrs   map[string][]netip.Prefix
-	// seen is what the proxy avoids whose node is asked about, because of what it alone has seen: no object says it.
+	// seen is what the proxy on the node in question avoids because of its own observations, which are in no object.
 	seen map[model.Against]*model.Avoid
 }
 
-// NewCluster arranges objects. The view says what Services without settings of their own have.
+// NewCluster arranges objects. The view has the defaults for Services without settings of their own.
 func NewCluster(objects convert.Objects, view convert.View) Cluster {
 	view.WithHeadless = true
 	c := Cluster{
@@ -66,7 +66,7 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 	return c
 }
 
-// Measured returns the number of Services of which it is known what was measured.
+// Measured returns the number of Services with measured demand.
 func (c Cluster) Measured() (count int) {
 	for name := range c.demands {
 		if _, exists := c.index(name); exists {
@@ -82,13 +82,13 @@ func (c Cluster) AsAssumed() Cluster {
 	return c
 }
 
-// AsSeen is the cluster for questions about the node whose proxy avoids something because of what it alone has seen.
+// AsSeen is the cluster for questions about one node, with what its proxy avoids because of its own observations.
 func (c Cluster) AsSeen(avoided map[model.Against]*model.Avoid) Cluster {
 	c.seen = avoided
 	return c
 }
 
-// clusterIPs returns the Services with their ClusterIPs, and nothing else of them.
+// clusterIPs returns the Services with only their ClusterIPs.
 func (c Cluster) clusterIPs() map[model.ObjectName]*model.Service {
 	all := make(map[model.ObjectName]*model.Service, len(c.services))
 	for _, object := range c.services {
@@ -99,7 +99,7 @@ func (c Cluster) clusterIPs() map[model.ObjectName]*model.Service {
 	return all
 }
 
-// virtualIn returns the Services that have a ClusterIP which is an endpoint in some slices.
+// virtualIn returns the Services whose ClusterIP is an endpoint in some slices.
 func (c Cluster) virtualIn(endpointSlices map[model.ObjectName]*model.EndpointSlice) map[model.ObjectName]*model.Service {
 	found := map[model.ObjectName]*model.Service{}
 	for _, slice := range endpointSlices {
@@ -140,8 +140,8 @@ func (c Cluster) ServiceNames() []model.ObjectName {
 	return names
 }
 
-// knownNodes returns the nodes that the proxies would know, in the order of their objects, what is known of them at a time,
-// and what is refused.
+// knownNodes returns the nodes that the proxies would know, in the order of their objects, what is known about them at
+// a time, and what is refused.
 func (c Cluster) knownNodes(now time.Time) (named []model.Node, known model.Change, refused []model.Finding) {
 	directory := nodes.New("", nil)
 	directory.AllLabels = true

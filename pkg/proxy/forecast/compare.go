@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/fleet"
 )
 
-// Compare forecasts a cluster as it is, and as it would be after changes, with one measure for both: the same clients ask
-// in both, those that a Service names after the changes, or else before them; and all loads are multiples of the mean
+// Compare forecasts a cluster as it is, and as it would be after changes, by the same measure: both have the same
+// clients (those that a Service names after the changes, or else before them), and all loads are multiples of the mean
 // before. So an endpoint that has to do the work of two expects 2 times the mean.
 func Compare(before, after Cluster, options Options) (was, would Report, refused []model.Finding) {
 	options.OnlyNow = true
@@ -40,14 +40,14 @@ func clientsIn(clusters ...Cluster) map[model.ObjectName][]model.ObjectName {
 	return clients
 }
 
-// mean is what the endpoints of a port would get if all got the same, in what nodes ask, or clients.
+// mean is what each endpoint of a port would get if all got the same, in units of the demand of nodes or clients.
 type mean struct {
 	load      float64
 	ofService bool
 }
 
-// meanOf is the mean that loads are multiples of: the one before the changes. If no endpoint answered then, or other
-// clients asked, the two cannot be compared, and it is the mean of the port itself.
+// meanOf is the mean that loads are multiples of: the one before the changes. If no endpoint answered then, or the
+// clients were different, the two cannot be compared, and it is the mean of the port itself.
 func (f *forecaster) meanOf(setting Setting, portion *portion, spread *fleet.Spread) float64 {
 	own := mean{spread.Mean, spread.OfService}
 	if f.means != nil && setting.Name == Now {

@@ -13,7 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
-// Traffic is how many bytes a second Services move, both ways, by namespace/name; of those without a name together under "".
+// Traffic is how many bytes a second Services move, both ways, by namespace/name; those without a name are summed up
+// under "".
 type Traffic map[string]float64
 
 // TrafficOf adds up bytes a second by the labels namespace and service.
@@ -35,7 +36,7 @@ func TrafficOf(samples []Sample) (Traffic, error) {
 	return traffic, nil
 }
 
-// all is the same however often it is asked: sums of fractions depend on their order.
+// all sums up in a fixed order, because sums of fractions depend on it.
 func (t Traffic) all() (sum float64) {
 	for _, service := range slices.Sorted(maps.Keys(t)) {
 		sum += t[service]
@@ -46,7 +47,7 @@ func (t Traffic) all() (sum float64) {
 // Cost is what the bytes between zones would cost in a month under a setting.
 type Cost struct {
 	Setting string `json:"setting"`
-	// Bytes go to other zones in a month, of all that are moved.
+	// Bytes is how many of all moved bytes go to other zones in a month.
 	Bytes float64 `json:"bytesToOtherZones"`
 	Money float64 `json:"money"`
 }
@@ -56,8 +57,9 @@ const (
 	gigabyte = 1e9
 )
 
-// Price reckons what bytes to other zones would cost under each setting, at a price for each GB. Bytes of a Service follow its
-// connections; those of no Service in the report follow all Services together.
+// Price calculates what bytes to other zones would cost under each setting, at a price for each GB. The bytes of a
+// Service are split like its connections; those of Services that are not in the report are split like all Services
+// together.
 func (r *Report) Price(traffic Traffic, perGB float64) {
 	r.Costs, r.BytesInMonth, r.PerGB = nil, traffic.all()*month, perGB
 	for _, total := range r.Settings {
@@ -90,7 +92,7 @@ func (p *printer) costs(report *Report, names []string, costs []Cost) {
 	}
 }
 
-// byteUnit is one that all numbers of a table share, so that they can be compared.
+// byteUnit is the unit that all numbers of a table share, so that they can be compared.
 type byteUnit struct {
 	name  string
 	bytes float64

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// reportOf has two Services under two settings, by which part of each goes to other zones.
+// reportOf has two Services under two settings, given the part of each that goes to other zones.
 func reportOf() *Report {
 	outlooks := func(now, near float64) []Outlook {
 		return []Outlook{{Setting: "now", Shares: Shares{OtherZones: now}}, {Setting: "PreferSameZone", Shares: Shares{OtherZones: near}}}
@@ -36,7 +36,7 @@ func TestBytesOfAServiceFollowItsConnections(t *testing.T) {
 	}
 	report := reportOf()
 	report.Price(traffic, 0.02)
-	// 2,000 B/s of shop/api, and 500 B/s of nobody in the report.
+	// 2,000 B/s of shop/api, and 500 B/s of Services that are not in the report.
 	want := []Cost{
 		{"now", (1000 + 300) * month, (1000 + 300) * month / 1e9 * 0.02}, {"PreferSameZone", 50 * month, 50 * month / 1e9 * 0.02},
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/fleet"
 )
 
-// Weights are how much nodes ask, or the nodes of zones together, by name.
+// Weights are the demand of nodes, or of all nodes of a zone together, by name.
 type Weights map[string]float64
 
 // ParseWeights reads weights by node or zone: a YAML or JSON mapping from names to numbers, or what Prometheus answers
@@ -55,7 +55,8 @@ func ParseWeights(text []byte) (Weights, error) {
 	return weights, nil
 }
 
-// AskedOf returns what nodes ask of each Service, by namespace/name: samples whose labels name a node and a Service.
+// AskedOf returns the demand of nodes on each Service, by namespace/name: samples whose labels name a node and a
+// Service.
 func AskedOf(samples []Sample) map[string]Weights {
 	asked := map[string]Weights{}
 	for i := range samples {
@@ -72,7 +73,7 @@ func AskedOf(samples []Sample) map[string]Weights {
 	return asked
 }
 
-// add adds to a weight. The sum must be one, too.
+// add adds to a weight. The sum must be a valid weight, too.
 func (w Weights) add(name string, weight float64) error {
 	sum := w[name] + weight
 	if isWeight := weight >= 0 && !math.IsInf(sum, 0); !isWeight { // nor is NaN
@@ -116,7 +117,7 @@ func (s *Sample) nameOf(labels ...string) string {
 	return ""
 }
 
-// service returns the namespace/name of the Service that the sample is of; empty if it is of none.
+// service returns the namespace/name of the sample's Service; empty if it has none.
 func (s *Sample) service() string {
 	if s.Labels["service"] == "" {
 		return ""
@@ -124,7 +125,7 @@ func (s *Sample) service() string {
 	return s.Labels["namespace"] + "/" + s.Labels["service"]
 }
 
-// ParseSamples reads the result of an instant query. A text that is none has no samples.
+// ParseSamples reads the result of an instant query. Any other text has no samples.
 func ParseSamples(text []byte) ([]Sample, error) {
 	converted, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
@@ -161,7 +162,7 @@ func samplesIn(text []byte) (samples []Sample, isResult bool, err error) {
 	return nil, false, nil
 }
 
-// readSamples says of which sample it is what is wrong.
+// readSamples names the sample in its errors.
 func readSamples(text []byte) ([]Sample, error) {
 	var written []json.RawMessage
 	if err := json.Unmarshal(text, &written); err != nil {
@@ -176,8 +177,8 @@ func readSamples(text []byte) ([]Sample, error) {
 	return samples, nil
 }
 
-// nameLabels are the labels of a sample that name a node or a zone, the first that it has. Our PodMonitor writes the
-// node's name into instance.
+// nameLabels are the labels of a sample that may name a node or a zone; the first that it has counts. Our PodMonitor
+// writes the node's name into instance.
 var nameLabels = []string{"node", "zone", "topology_kubernetes_io_zone", "instance"}
 
 func weightsOf(samples []Sample) (Weights, error) {
@@ -203,7 +204,7 @@ func weightsOf(samples []Sample) (Weights, error) {
 	return weights, nil
 }
 
-// Demand returns which part of all each node of a cluster asks: by its own weight, or its part of its zone's. It fails if a
+// Demand returns each node's share of all demand: by its own weight, or by its part of its zone's. It fails if a
 // name belongs to no node or zone, or to both, or there is no demand at all.
 func (w Weights) Demand(cluster Cluster) (fleet.Demand, error) {
 	nodes, inZone := map[string]bool{}, map[string]int{}

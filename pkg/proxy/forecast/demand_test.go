@@ -101,8 +101,8 @@ func TestAZonesWeightIsSharedByItsNodes(t *testing.T) {
 	}
 }
 
-// TestAServiceIsAskedAsItWasMeasured: a Service that was measured is asked by its own clients, others as all together are. A
-// bound that is planned without what was measured does not hold for those clients, and beside it stands what would.
+// TestAServiceIsAskedAsItWasMeasured: a measured Service has its own clients, and others have those of all together. A
+// bound that is planned without the measurement does not hold for those clients; the report also has one that would.
 func TestAServiceIsAskedAsItWasMeasured(t *testing.T) {
 	const text = `[{"metric":{"node":"a1","namespace":"shop","service":"web"},"value":[1,"3"]},` +
 		`{"metric":{"instance":"b1","namespace":"shop","service":"web"},"value":[1,"1"]},` +
@@ -156,8 +156,8 @@ func TestAServiceIsAskedAsItWasMeasured(t *testing.T) {
 	}
 }
 
-// TestAServiceIsAskedAsItsServiceDemandSays: nodes ask as it says, with their number or without a zone; a Service whose owner wants
-// that is planned with it, and a bound is compared with both plans.
+// TestAServiceIsAskedAsItsServiceDemandSays: demand of nodes is as it says, with their number or without a zone; a
+// Service whose owner wants that is planned with it, and a bound is compared with both plans.
 func TestAServiceIsAskedAsItsServiceDemandSays(t *testing.T) {
 	zoned := func(service *corev1.Service) {
 		service.Annotations[policy.TopologyKeysAnnotation] = string(policy.Zone) + ", " + string(policy.AnyNode)

@@ -12,14 +12,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/fleet"
 )
 
-// OnlyEvacuated is a Service that has only endpoints on Nodes that are being evacuated, for some clients: its
-// topology keys or a Local policy allow no other one, or there is none. Those endpoints go on serving.
+// OnlyEvacuated is a Service that, for some clients, has endpoints only on Nodes that are being evacuated: its topology
+// keys or a Local policy allow no others, or there are none. Those endpoints go on serving.
 type OnlyEvacuated struct {
 	Service string `json:"service"` // namespace/name
-	// Share is which part of the Service's connections inside the cluster goes on to these Nodes.
+	// Share is the part of the Service's connections inside the cluster that keeps going to these Nodes.
 	Share float64 `json:"share"`
-	// Clients counts the Nodes whose connections that is about, and On names the first ones; never null. All are in
-	// Report.OnlyEvacuatedOn.
+	// Clients counts the Nodes that these connections come from, and On names the first ones; never null.
+	// Report.OnlyEvacuatedOn has all.
 	Clients int      `json:"clients"`
 	On      []string `json:"on"`
 	// Outside are the evacuated Nodes on which connections from outside the cluster stay, because externalTrafficPolicy is
@@ -27,14 +27,14 @@ type OnlyEvacuated struct {
 	Outside []string `json:"outside"`
 }
 
-// NodeOnlyEvacuated is a Node on which some Services have nothing else.
+// NodeOnlyEvacuated is a client's Node for which some Services have only evacuated endpoints.
 type NodeOnlyEvacuated struct {
 	Node     string   `json:"node"`
 	Count    int      `json:"count"`
 	Services []string `json:"services"` // by name, at most MaxListed
 }
 
-// noteEvacuated notes a Service that has nothing else, for some clients.
+// noteEvacuated notes a Service that has only evacuated endpoints for some clients.
 func (f *forecaster) noteEvacuated(service *model.Service, portions []portion, now *Outlook) {
 	one := OnlyEvacuated{Service: service.Name.String(), Share: now.evacuated, On: []string{}, Outside: []string{}}
 	for i, node := range slices.Sorted(maps.Keys(now.onlyEvacuated)) {
@@ -73,7 +73,7 @@ func isExternal(service *model.Service) bool {
 	})
 }
 
-// onlyEvacuated says who has nothing else, if anything is evacuated.
+// onlyEvacuated says which Services have only evacuated endpoints, if anything is evacuated.
 func (p *printer) onlyEvacuated(report *Report, most int) {
 	nodes := count(report.EvacuatedNodes, "Node")
 	switch {

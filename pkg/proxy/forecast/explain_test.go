@@ -44,7 +44,7 @@ func change(t *testing.T, objects convert.Objects) model.Change {
 	return change
 }
 
-// average is what explain says on all nodes, one after the other, for the ClusterIP of a Service.
+// average is the mean of what explain says on all nodes for the ClusterIP of a Service.
 type average struct {
 	asked, refused float64
 	onlyEvacuated  float64
@@ -91,8 +91,8 @@ func explained(t *testing.T, objects convert.Objects, service model.ObjectName, 
 	return out
 }
 
-// TestAForecastIsTheAverageOfWhatExplainSays: exactly. Of a bound the shares of keys are compared, and the expected
-// loads that explain prints are another test's (selection/fleet): slots are rounded.
+// TestAForecastIsTheAverageOfWhatExplainSays, exactly. With a bound only the shares of keys are compared, because slots
+// are rounded. Another test covers the expected loads that explain prints (selection/fleet).
 func TestAForecastIsTheAverageOfWhatExplainSays(t *testing.T) {
 	compared := map[string]int{}
 	for seed := range uint64(3000) {
@@ -125,7 +125,7 @@ func TestAForecastIsTheAverageOfWhatExplainSays(t *testing.T) {
 	}
 }
 
-// shareOfEvacuated is what a report's list says of a Service that has nothing else; 0 if it is not there.
+// shareOfEvacuated is what a report says about a Service with only evacuated endpoints; 0 if it is not listed.
 func shareOfEvacuated(report Report, service string) float64 {
 	for _, one := range report.OnlyEvacuated {
 		if one.Service == service {
@@ -200,7 +200,7 @@ func total(loads []float64, endpoints []Endpoint, want map[string]float64) float
 	return all / sum
 }
 
-// asks is what a node asks of a Service: as its label says, or as the clients say that are named.
+// asks is a node's demand on a Service: by its label, or by the named clients.
 func asks(objects convert.Objects, service *corev1.Service) func(node string) float64 {
 	byLabel, byClients, anyLabel := map[string]float64{}, map[string]float64{}, 0.0
 	for _, node := range objects.Nodes {

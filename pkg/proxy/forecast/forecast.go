@@ -18,15 +18,15 @@ import (
 
 // Options say what is asked.
 type Options struct {
-	// Now is when: evacuations may have an end.
+	// Now is the time of the forecast: evacuations may have an end.
 	Now time.Time
-	// Bounds are the load bounds to compare, in percent. OnlyNow: no setting is compared but the one that is.
+	// Bounds are the load bounds to compare, in percent. OnlyNow: only the present setting is forecast.
 	Bounds  []uint64
 	OnlyNow bool
-	// Only is what is asked about: one Service, or those of a namespace; empty: all.
+	// Only limits the forecast to one Service, or to those of a namespace; empty: all.
 	Only explain.Query
-	// Demand is what each node asks; nil: as its labels say, or the Service's clients. Asked is what nodes ask of single
-	// Services, by namespace/name, where that was measured, too. DemandFrom says where they are from.
+	// Demand is the demand of each node; nil: by its labels, or by the Service's clients. Asked is the demand of nodes on
+	// single Services, by namespace/name, if that was measured, too. DemandFrom says where they come from.
 	Demand     fleet.Demand
 	Asked      map[string]Weights
 	DemandFrom string
@@ -36,7 +36,7 @@ type Options struct {
 	Progress func(done, all int)
 }
 
-// Make makes a forecast. What could not be read is refused, as a proxy would.
+// Make makes a forecast. It refuses unreadable objects, as a proxy would.
 func Make(cluster Cluster, options Options) (Report, []model.Finding) {
 	f, report := newForecaster(cluster, options)
 	f.forecast(&report, options)
@@ -101,7 +101,7 @@ func (f *forecaster) forecast(report *Report, options Options) {
 type forecaster struct {
 	Cluster
 	fleet       *fleet.Fleet
-	avoided     *model.Cluster // which knows nothing but what is held against nodes
+	avoided     *model.Cluster // it knows only what is held against nodes
 	controllers controllers
 	settings    []Setting
 	asked       map[string]Weights
@@ -111,7 +111,7 @@ type forecaster struct {
 	onlyEvacuated   []OnlyEvacuated
 	onlyEvacuatedOn map[string]*NodeOnlyEvacuated
 
-	// Of a comparison: see Compare.
+	// For a comparison: see Compare.
 	clientsOf     map[model.ObjectName][]model.ObjectName
 	means, before map[portOf]mean
 }
@@ -192,7 +192,7 @@ func (f *forecaster) read(object *corev1.Service) (*model.Service, string) {
 	return read, ""
 }
 
-// topologyUnder is what a Service says of its topology under another setting.
+// topologyUnder is what a Service would say about its topology under another setting.
 func (f *forecaster) topologyUnder(changed *corev1.Service, read *model.Service) policy.Topology {
 	if read.IsHeadless && changed.Annotations[policy.TopologyKeysAnnotation] == "" {
 		return policy.Topology{}
@@ -201,7 +201,7 @@ func (f *forecaster) topologyUnder(changed *corev1.Service, read *model.Service)
 	return topology
 }
 
-// meansNothing says why a setting means nothing to a Service, and like which other setting it is then.
+// meansNothing says why a setting has no meaning for a Service, and which other setting it is then equal to.
 func (f *forecaster) meansNothing(
 	setting Setting, read *model.Service, object *corev1.Service, written []*discoveryv1.EndpointSlice,
 ) (note, like string) {
@@ -220,7 +220,7 @@ func (f *forecaster) meansNothing(
 	return "", ""
 }
 
-// portion is endpoints that several ports or families have alike, except for the addresses.
+// portion is endpoints that several ports or families have in common, except for the addresses.
 type portion struct {
 	endpoints []model.PortEndpoint
 	ports     []portOf
@@ -275,7 +275,7 @@ func (f *forecaster) portions(service *model.Service, endpointSlices []*model.En
 	return portions
 }
 
-// isAlike reports whether two endpoints differ in nothing that decides.
+// isAlike reports whether two endpoints are equal in everything that decides.
 func isAlike(a, b model.PortEndpoint) bool {
 	return a.Node == b.Node && a.Zone == b.Zone && a.Phase() == b.Phase() &&
 		slices.Equal(a.HintNodes, b.HintNodes) && slices.Equal(a.HintZones, b.HintZones)
@@ -350,7 +350,7 @@ func (f *forecaster) outlook(
 		if asked == 0 {
 			return 0
 		}
-		return max(0, rounded(amount/asked)) // what should be 0 may be a little less
+		return max(0, rounded(amount/asked)) // rounding may make a little less than 0 of 0
 	}
 	out.UnknownZones = part(answered - out.Zone - out.OtherZones)
 	out.Refused, out.evacuated = part(asked-answered), part(out.evacuated)
@@ -367,7 +367,7 @@ func (f *forecaster) outlook(
 	return out
 }
 
-// noteLoads takes in what the endpoints of a portion expect. Those of the first one are listed.
+// noteLoads takes in what the endpoints of a portion expect. The endpoints of the first portion are listed.
 func (o *Outlook) noteLoads(portion *portion, spread *fleet.Spread, mean float64, isFirst bool) {
 	for i, load := range spread.Loads {
 		if load /= mean; load > o.Busiest.Load+1e-9 {
@@ -383,7 +383,7 @@ func (o *Outlook) noteLoads(portion *portion, spread *fleet.Spread, mean float64
 	}
 }
 
-// rounded leaves away what only rounding made.
+// rounded removes rounding errors.
 func rounded(x float64) float64 { return math.Round(x*1e9) / 1e9 }
 
 func notNaN(x float64) float64 {

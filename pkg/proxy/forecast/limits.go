@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Limits are what a Service must keep: its busiest endpoint expects no more than so many times the mean, so much stays in
-// the zone of what is known, and no more is refused. Nil: that is not asked.
+// Limits are limits for each Service: its busiest endpoint's load in multiples of the mean, the least share that stays
+// in the zone (where zones are known), and the largest share that is refused. Nil: no limit.
 type Limits struct{ MaxLoad, MinNear, MaxRefused *float64 }
 
-// Missed says, as a sentence each, which Services miss some limits. It is about the first setting: as it is.
+// Missed returns a sentence for each Service that misses a limit under the first setting: the present one.
 func (r *Report) Missed(limits Limits) []string {
 	var sentences []string
 	for i := range r.Services {
@@ -33,7 +33,7 @@ func (r *Report) Missed(limits Limits) []string {
 	return sentences
 }
 
-// besideUnknown says that the zones of a part are not known.
+// besideUnknown says that the zones of a part are unknown.
 func besideUnknown(part float64) string {
 	if part == 0 {
 		return ""
@@ -55,7 +55,7 @@ func ParseLoad(text string) (float64, error) {
 	return times, nil
 }
 
-// manyTimes and more is probably a percentage without its sign.
+// A load of manyTimes and more is probably a percentage without its sign.
 const manyTimes = 100
 
 // ParseShare reads a limit of a share: a number, or a percentage.

@@ -8,26 +8,26 @@ type Report struct {
 	Nodes int `json:"nodes"`
 	// Namespace is the one that was asked about; empty: all of them, or one Service.
 	Namespace string `json:"namespace,omitempty"`
-	// NodesWithoutZone and NodesWithoutRegion are those without the label, or with an empty one. If that is all of them, it
-	// is unknown what stays in a zone, or a region.
+	// NodesWithoutZone and NodesWithoutRegion count the Nodes without the label, or with an empty one. If that is all of
+	// them, it is unknown what stays in a zone, or a region.
 	NodesWithoutZone   int `json:"nodesWithoutZone"`
 	NodesWithoutRegion int `json:"nodesWithoutRegion"`
 	// Notes are sentences about the whole cluster; never null.
 	Notes []string `json:"notes"`
-	// Zones are the rows and columns of a matrix. The last ones are of all other zones, and of what has none.
+	// Zones are the rows and columns of a matrix. The last ones are for all other zones, and for unknown zones.
 	Zones []string `json:"zones"`
-	// ZonesInAll is how many zones Nodes are in. Of more than a matrix names, those are named whose Nodes ask most.
+	// ZonesInAll is how many zones Nodes are in. If they are more than a matrix names, it names those with most demand.
 	ZonesInAll int `json:"zonesInAll"`
-	// Demand says whose connections were reckoned with.
+	// Demand says which clients' connections the forecast is for.
 	Demand string `json:"demand"`
-	// Settings has all Services together, under each setting. Each Service counts the same.
+	// Settings has all Services together, under each setting. Every Service has the same weight.
 	Settings []Total `json:"settings"`
 	// Services are in the order of their names.
 	Services []Service `json:"services"`
 	// NotServed are the Services without connections to endpoints.
 	NotServed []NotServed `json:"notServed"`
-	// EvacuatedNodes is how many Nodes are being evacuated, and OnlyEvacuated are the Services that would have nothing else
-	// than endpoints there; never null.
+	// EvacuatedNodes is how many Nodes are being evacuated, and OnlyEvacuated are the Services that would have endpoints
+	// only there; never null.
 	EvacuatedNodes int             `json:"evacuatedNodes"`
 	OnlyEvacuated  []OnlyEvacuated `json:"onlyEvacuated"`
 	// OnlyEvacuatedOn has the same by the clients' Nodes, in the order of their names; never null.
@@ -39,19 +39,19 @@ type Report struct {
 	PerGB        float64 `json:"perGB,omitempty"`
 }
 
-// Total is what a setting makes of all Services.
+// Total is the result of a setting for all Services.
 type Total struct {
 	Setting string `json:"setting"`
 	Shares
-	// Busiest is the endpoint that expects most beside the others of its Service.
+	// Busiest is the endpoint that expects most compared with the others of its Service.
 	Busiest        Busiest `json:"busiest"`
 	BusiestService string  `json:"busiestService"`
-	// Matrix is what goes from the zone of a row to that of a column, as a part of 1 of all that is asked. Its
-	// sum, and what is refused, make 1.
+	// Matrix is what goes from the zone of a row to that of a column, as a part of 1 of all demand. Its sum and the
+	// refused part make 1.
 	Matrix [][]float64 `json:"matrix"`
 }
 
-// Shares are which parts of all connections stay near, which do not, and which are refused.
+// Shares are the parts of all connections that stay near, that do not, and that are refused.
 type Shares struct {
 	// Node stays on the client's node, Zone there or in its zone, Region in these or in its region.
 	Node   float64 `json:"node"`
@@ -82,14 +82,14 @@ func (s *Shares) round() {
 	}
 }
 
-// hasZones reports whether anybody knows what stays in a zone.
+// hasZones reports whether it is known what stays in a zone.
 func (s *Shares) hasZones() bool { return s.Zone > 0 || s.OtherZones > 0 || s.UnknownZones == 0 }
 
 // Busiest is the endpoint that expects most.
 type Busiest struct {
 	Endpoint string `json:"endpoint"` // address:port, empty if no endpoint gets anything
 	Node     string `json:"node"`
-	// Load is how many times the mean of its Service's endpoints; after changes, their mean before.
+	// Load is a multiple of the mean of its Service's endpoints; after changes, of their mean before.
 	Load float64 `json:"load"`
 }
 
@@ -97,7 +97,7 @@ type Busiest struct {
 type Service struct {
 	Service  string `json:"service"` // namespace/name
 	Headless bool   `json:"headless,omitempty"`
-	// EndpointsByZone counts the endpoints of the first port that may be used; "" are those of no known zone.
+	// EndpointsByZone counts the usable endpoints of the first port; "" are those whose zone is unknown.
 	EndpointsByZone map[string]int `json:"endpointsByZone"`
 	// Endpoints are those of the first port, at most MaxListed of them.
 	Endpoints []Endpoint `json:"endpoints"`
@@ -107,7 +107,7 @@ type Service struct {
 	Advice *Advice `json:"advice"` // null where nothing would be gained
 }
 
-// MaxListed is how many endpoints of a Service are listed with their loads. All of them are reckoned with.
+// MaxListed is how many endpoints of a Service are listed with their loads. The forecast itself covers all.
 const MaxListed = 100
 
 // Endpoint is one of a Service's endpoints.
@@ -128,19 +128,20 @@ type Outlook struct {
 	Busiest Busiest    `json:"busiest"`
 	// Used is how many of the first port's endpoints get any connections.
 	Used int `json:"used"`
-	// Loads is what each of the Service's Endpoints expects, as a multiple of their mean; after changes, of that before.
+	// Loads is what each of the Service's Endpoints expects, as a multiple of their mean; after changes, of the mean
+	// before.
 	Loads []float64 `json:"loads"`
-	// Note says why the setting means nothing here; empty if it does.
+	// Note says why the setting has no meaning here; empty if it has one.
 	Note string `json:"note,omitempty"`
 
 	zones     []float64
-	evacuated float64 // the part of all connections that goes on to evacuated Nodes
+	evacuated float64 // the part of all connections that still goes to evacuated Nodes
 	// onlyEvacuated are the Nodes of those clients.
 	onlyEvacuated map[string]bool
 	refusals      []refusal
 }
 
-// KeyShare is what goes to the endpoints that one key matches, and none before it.
+// KeyShare is what goes to the endpoints that one key matches and no earlier key does.
 type KeyShare struct {
 	Key   string  `json:"key"`
 	Share float64 `json:"share"`
@@ -156,6 +157,6 @@ type NotServed struct {
 type Advice struct {
 	Setting  string `json:"setting"`
 	Sentence string `json:"sentence"`
-	// Set is what to put into the Service's manifest, as YAML. What is null there has to go.
+	// Set is what to put into the Service's manifest, as YAML. A null means to remove the field.
 	Set string `json:"set"`
 }

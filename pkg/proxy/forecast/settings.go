@@ -16,9 +16,9 @@ import (
 
 // Setting is what a Service's owner could set.
 type Setting struct {
-	// Name is how it is called in the output: that of a value of the API, a bound as "120%", Now or None.
+	// Name is its name in the output: a value of the API, a bound such as "120%", Now or None.
 	Name string
-	// bound is the load bound in percent; 0 for none. isMeasured: it is planned with what was measured.
+	// bound is the load bound in percent; 0 for none. isMeasured: it is planned with measured demand.
 	bound      uint64
 	isMeasured bool
 }
@@ -29,7 +29,7 @@ const (
 	None = "none" // no preference
 )
 
-// measured follows the name of a bound that is planned with what was measured.
+// measured follows the name of a bound that is planned with measured demand.
 const measured = " measured"
 
 // settingsOf returns the settings to compare, in the order of the output.
@@ -44,8 +44,8 @@ func settingsOf(bounds []uint64, isMeasured bool) []Setting {
 	return settings
 }
 
-// noteMeasured says what a setting is that is planned with what was measured: what was given, which proxies do not know, or what
-// ServiceDemands say.
+// noteMeasured explains settings that are planned with measured demand: it comes from a given file, which proxies do
+// not know, or from ServiceDemands.
 func (s Setting) noteMeasured(isGiven bool) string {
 	if isGiven {
 		return fmt.Sprintf("%q is a bound that is planned with this demand. Proxies know nothing of it, except by the annotation %s of "+
@@ -55,8 +55,8 @@ func (s Setting) noteMeasured(isGiven bool) string {
 		s.Name, policy.ClientsAnnotation, policy.Measured, policy.FormatMaxLoad(s.bound))
 }
 
-// needsHints reports whether hints are how the setting works, so that it means nothing to a headless Service, and to one
-// whose slices its owner writes.
+// needsHints reports whether the setting works through hints. Then it has no meaning for a headless Service, or for one
+// whose owner writes its slices.
 func (s Setting) needsHints() bool {
 	return s.Name == policy.PreferSameZone || s.Name == policy.PreferSameNode || s.Name == policy.ModeAuto
 }
@@ -93,7 +93,7 @@ func (s Setting) apply(service *corev1.Service) *corev1.Service {
 	return &changed
 }
 
-// prefers reports whether a Service, beside its mode, prefers some endpoints.
+// prefers reports whether a Service, apart from its mode, prefers some endpoints.
 func prefers(service *corev1.Service) bool {
 	if _, has := service.Annotations[policy.TopologyKeysAnnotation]; has {
 		return true
@@ -115,7 +115,7 @@ func newControllers(nodes []*corev1.Node) controllers {
 	return controllers{cache, processorParts(nodes)}
 }
 
-// managedByController is what the EndpointSlice controller of Kubernetes calls itself in LabelManagedBy.
+// managedByController is the name of Kubernetes' EndpointSlice controller in LabelManagedBy.
 const managedByController = "endpointslice-controller.k8s.io"
 
 // isWrittenByController reports whether the controller writes a slice, and its hints.
@@ -124,8 +124,9 @@ func isWrittenByController(slice *discoveryv1.EndpointSlice) bool {
 }
 
 // hint returns a Service's slices with the hints that the controller gives them when the Service's settings change, as
-// reconcileByAddressType in k8s.io/endpointslice does it. Those that it does not write stay as they are, and it keeps hints
-// that it takes for good: from PreferSameNode to Auto those for nodes stay. If it gives none for Auto, it says why.
+// reconcileByAddressType in k8s.io/endpointslice does it. Slices that it does not write stay as they are, and it keeps
+// hints that it considers good: from PreferSameNode to Auto hints for nodes stay. If there are none for Auto, it
+// returns why.
 func (c controllers) hint(
 	service *corev1.Service, written []*discoveryv1.EndpointSlice,
 ) (hinted []*discoveryv1.EndpointSlice, whyNone string) {

@@ -17,7 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// isAbout reports whether two numbers of a report are the same: it has nine digits, and sums have more of an error.
+// isAbout reports whether two numbers of a report are the same: numbers have nine digits, and sums have a larger error.
 func isAbout(a, b float64) bool { return math.Abs(a-b) < 1e-7 }
 
 // TestAllSharesMakeOne: of a Service, of all Services together, and in a matrix.
@@ -114,7 +114,8 @@ func patched(t *testing.T, service *corev1.Service, patch string) *corev1.Servic
 	return &changed
 }
 
-// TestWhatIsAdvisedKeepsItsPromise: whoever writes it gets what was forecast, and is not advised the same again.
+// TestWhatIsAdvisedKeepsItsPromise: following the advice gives what was forecast, and the same advice does not come
+// again.
 func TestWhatIsAdvisedKeepsItsPromise(t *testing.T) {
 	followed, taken := map[string]int{}, 0
 	for seed := range uint64(1500) {
@@ -157,7 +158,8 @@ func TestWhatIsAdvisedKeepsItsPromise(t *testing.T) {
 	}
 }
 
-// TestBeforeAndAfterHaveOneMeasure: in multiples of the mean before, the loads of a Service grow as what is answered does.
+// TestBeforeAndAfterHaveOneMeasure: in multiples of the mean before, the loads of a Service grow like its answered
+// connections.
 func TestBeforeAndAfterHaveOneMeasure(t *testing.T) {
 	compared, byClients := 0, 0
 	for seed := range uint64(1500) {
@@ -170,14 +172,14 @@ func TestBeforeAndAfterHaveOneMeasure(t *testing.T) {
 		}
 		after, err := before.After(changes)
 		if err != nil {
-			continue // nobody is evacuated
+			continue // no node is evacuated
 		}
 		was, would, _ := Compare(before, after, Options{Now: time.Now()})
 		alone, _ := Make(after, Options{Now: time.Now(), OnlyNow: true})
 		for i := range was.Services {
 			then, now, single := &was.Services[i].Outlooks[0], &would.Services[i].Outlooks[0], &alone.Services[i].Outlooks[0]
 			if sum(then.Loads) == 0 || sum(now.Loads) == 0 {
-				continue // nobody answers, so that there is no mean
+				continue // no endpoint answers, so there is no mean
 			}
 			compared++
 			if ratio := (1 - now.Refused) / (1 - then.Refused); !isAbout(sum(now.Loads)/sum(then.Loads), ratio) {

@@ -22,12 +22,12 @@ type step struct {
 	sentence string // what to do, as "label node-7 example.com/rack=r1"
 	change   Change
 	objects  int // how many are changed
-	// isNeeded: without it the endpoint could not be used, or only if there were no other.
+	// isNeeded: without it the endpoint could not be used, or only if there were no others.
 	isNeeded bool
 }
 
-// steps are what stands between a node and an endpoint: each alone may be enough. All of them together always are, unless
-// nothing can be sent to the endpoint's address.
+// steps are the changes that may let a node use an endpoint: one alone may be enough. All of them together always are,
+// unless nothing can be sent to the endpoint's address.
 func (w *asking) steps(decision selection.Decision, endpoint *model.PortEndpoint) []step {
 	var steps []step
 	add := func(change Change, objects int, isNeeded bool, format string, args ...any) {
@@ -65,8 +65,8 @@ func (w *asking) steps(decision selection.Decision, endpoint *model.PortEndpoint
 
 type adder = func(change Change, objects int, isNeeded bool, format string, args ...any)
 
-// labelSteps give the node the endpoint's values of topology keys, or the endpoint's node this one's. Users do not move a node
-// to another zone or region, so that such a label is only added.
+// labelSteps give the node the endpoint's values of topology keys, or give the endpoint's node this node's values.
+// Users do not move a node to another zone or region, so such a label is only added.
 func (w *asking) labelSteps(decision selection.Decision, endpoint *model.PortEndpoint, add adder) {
 	own := decision.Viewpoint.Node
 	keys := decision.Service.Topology.Keys
@@ -92,7 +92,7 @@ func (w *asking) labelSteps(decision selection.Decision, endpoint *model.PortEnd
 	}
 }
 
-// settingSteps change what the Service says.
+// settingSteps change the Service's settings.
 func (w *asking) settingSteps(decision selection.Decision, add adder) {
 	service := w.Service(w.service)
 	if decision.Service.InternalTrafficLocal {
@@ -125,7 +125,7 @@ func (w *asking) settingSteps(decision selection.Decision, add adder) {
 	}
 }
 
-// hintStep takes hints away that the controller does not write.
+// hintStep removes hints that the controller does not write.
 func (w *asking) hintStep(add adder) {
 	var names []string
 	for _, slice := range w.slicesOf[w.service] {
@@ -160,7 +160,7 @@ func (s setReady) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
 	return nil
 }
 
-// relabel sets a label of a node; an empty value takes it away.
+// relabel sets a label of a node; an empty value removes it.
 type relabel struct{ node, key, value string }
 
 func (r relabel) apply(c *Cluster, _ map[model.ObjectName]bool) error {
@@ -176,7 +176,7 @@ func (r relabel) apply(c *Cluster, _ map[model.ObjectName]bool) error {
 	return fmt.Errorf("node %s not found", r.node)
 }
 
-// answers has a node answer again.
+// answers makes a node answer again.
 type answers struct{ node string }
 
 func (a answers) apply(c *Cluster, _ map[model.ObjectName]bool) error {
@@ -200,7 +200,7 @@ func (s setInternalPolicy) apply(c *Cluster, _ map[model.ObjectName]bool) error 
 	return nil
 }
 
-// withoutHints takes hints away.
+// withoutHints removes hints.
 type withoutHints struct{ service model.ObjectName }
 
 func (w withoutHints) apply(c *Cluster, _ map[model.ObjectName]bool) error {

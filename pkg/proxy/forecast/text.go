@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
-// Text writes a report for a terminal: all Services together, and then each, in the order of sorted. Of more than most
-// Services it writes the first ones; 0: all.
+// Text writes a report for a terminal: all Services together, and then each, in the order of sorted. It writes the
+// first most Services; 0: all.
 func Text(w io.Writer, report *Report, most int) error {
 	p := printer{w: w}
 	p.f("%s and %s%s, forecast for new connections inside the cluster. %s\n\n", count(report.Nodes, "Node"),
@@ -46,7 +46,7 @@ func (r *Report) ofNamespace() string {
 	return " of the namespace " + r.Namespace
 }
 
-// printer writes what others cannot forge, and remembers the first error.
+// printer escapes what it writes, so that no name can forge a line, and remembers the first error.
 type printer struct {
 	w   io.Writer
 	err error
@@ -83,7 +83,7 @@ func settingsIn(report *Report) []string {
 	return names
 }
 
-// totals writes a line for each total, under a name. What no label of any Node says is "-".
+// totals writes a line for each total, under a name. Numbers for which no Node has a label are "-".
 func (p *printer) totals(report *Report, names []string, totals []Total) {
 	of := "TIMES THE MEAN"
 	if len(report.Settings) < len(totals) {
@@ -108,7 +108,7 @@ func (p *printer) totals(report *Report, names []string, totals []Total) {
 	})
 }
 
-// notes writes what is to be said about the whole cluster.
+// notes writes the notes about the whole cluster.
 func (p *printer) notes(report *Report) {
 	notes := report.Notes
 	if unknown := report.Settings[0].UnknownZones; unknown > 0 && report.NodesWithoutZone < report.Nodes {
@@ -122,8 +122,8 @@ func (p *printer) notes(report *Report) {
 	}
 }
 
-// sorted returns the Services: those first of which most is refused, then those for which something can be done, then those
-// of which most leaves the zone, then the most overloaded.
+// sorted returns the Services by how much is refused, then by whether something can be done, then by how much leaves
+// the zone, then by overload.
 func sorted(services []Service) []Service {
 	return slices.SortedStableFunc(slices.Values(services), func(a, b Service) int {
 		now, then := &a.Outlooks[0], &b.Outlooks[0]
@@ -132,7 +132,7 @@ func sorted(services []Service) []Service {
 	})
 }
 
-// todo is 1 if there is something to mend or to gain.
+// todo is 1 if something can be mended or improved.
 func (s *Service) todo() int {
 	if s.Advice == nil && len(s.Causes) == 0 {
 		return 0
@@ -213,7 +213,7 @@ func byZone(counts map[string]int) string {
 	return fmt.Sprintf("%d = %s", all, strings.Join(words, "+"))
 }
 
-// advice says what is wrong, and then what would be better. Services for which that is the same are named together.
+// advice says what is wrong, and then what would be better. Services with the same advice are named together.
 func (p *printer) advice(report *Report, most int) {
 	todo := slices.DeleteFunc(sorted(report.Services), func(s Service) bool { return s.todo() == 0 })
 	shown := todo
@@ -283,7 +283,7 @@ type Difference struct {
 	After   *Outlook `json:"after"`
 }
 
-// Differences returns the Services of which something is different, those first that get worst.
+// Differences returns the Services that differ, those that get worst first.
 func Differences(before, after *Report) []Difference {
 	var list []Difference
 	index := map[string]int{}
@@ -311,7 +311,8 @@ func Differences(before, after *Report) []Difference {
 	return list
 }
 
-// refused, left and load are how much more is refused, leaves the zone, and is expected of the busiest endpoint.
+// refused, left and load are how much more is refused, how much more leaves the zone, and how much more the busiest
+// endpoint expects.
 func (d *Difference) refused() float64 { return orNone(d.After).Refused - orNone(d.Before).Refused }
 func (d *Difference) left() float64    { return orNone(d.Before).Zone - orNone(d.After).Zone }
 func (d *Difference) load() float64 {
@@ -354,7 +355,7 @@ func Comparison(w io.Writer, changes string, before, after *Report, most int) er
 	return p.err
 }
 
-// newlyRefused says why connections are refused that were not before.
+// newlyRefused says why connections are refused now but were not before.
 func (p *printer) newlyRefused(differences []Difference, after *Report, most int) {
 	for i := range differences {
 		if differences[i].refused() <= 0 || most > 0 && i == most {

@@ -18,7 +18,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// Why is what a node's connections have to do with one endpoint of a Service port, and what would have to be different.
+// Why says whether a node's connections use one endpoint of a Service port, why, and what would have to change.
 //
 // Its JSON names are an interface: scripts read them.
 type Why struct {
@@ -34,10 +34,11 @@ type Why struct {
 	// Share is the part of the node's connections to the ClusterIP, or of the answers of DNS, that the endpoint has: 0 if
 	// it is not used.
 	Share float64 `json:"share"`
-	// Reason is a stable code, of the choice if it is used, and why it is left out otherwise; Message the same as a sentence.
+	// Reason is a stable code: of the choice if it is used, otherwise of why it is left out. Message says the same as a
+	// sentence.
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
-	// Suggestions are the smallest changes after which it would be used, each proven by deciding again; never null, and
+	// Suggestions are the smallest changes after which it would be used, each verified by deciding again; never null, and
 	// empty if it is used.
 	Suggestions []Suggestion `json:"suggestions"`
 
@@ -45,9 +46,9 @@ type Why struct {
 	isUnused bool
 }
 
-// Suggestion is what would have to be different.
+// Suggestion is what would have to change.
 type Suggestion struct {
-	// Changes have to be made together; mostly it is one.
+	// Changes have to be made together; mostly there is only one.
 	Changes []string `json:"changes"`
 	// Share is what the endpoint would have then.
 	Share float64 `json:"share"`
@@ -58,8 +59,8 @@ type Suggestion struct {
 }
 
 // Reasons answers why a node does not use an endpoint, or which share it has, for all ports and families. The target is
-// an endpoint's address, with or without a port, the name of a pod, or that of a node. An error says what was meant. What
-// is refused of the Nodes and of the Service's EndpointSlices is missing in the answers.
+// an endpoint's address, with or without a port, the name of a pod, or that of a node. An error says what was probably
+// meant. Refused Nodes and EndpointSlices are missing in the answers.
 func (c Cluster) Reasons(node string, query explain.Query, target string, now time.Time) ([]Why, []model.Finding, error) {
 	service := c.Service(query.Service)
 	if service == nil {
@@ -229,11 +230,11 @@ func shareOf(decision selection.Decision, endpoint netip.AddrPort) float64 {
 	return 1 / float64(len(choice.Endpoints))
 }
 
-// mostSuggestions is how many are told.
+// mostSuggestions bounds the suggestions.
 const mostSuggestions = 5
 
-// suggest looks for the smallest changes: one that is enough, beside those without which nothing is; else all that stands
-// in the way, without what can be left out.
+// suggest looks for the smallest changes: the needed ones plus a single one that is then enough; else all that stand in
+// the way, without those that turn out to be unnecessary.
 func (w *asking) suggest(decision selection.Decision, endpoint *model.PortEndpoint) []Suggestion {
 	all := w.steps(decision, endpoint)
 	needed := slices.DeleteFunc(slices.Clone(all), func(s step) bool { return !s.isNeeded })

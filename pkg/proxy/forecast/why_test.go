@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// slotsOn are the slots that explain has for a Service's ports on a node, by family and endpoint, in parts of all.
+// slotsOn are the slots that explain has for a Service's ports on a node, by family and endpoint, as parts of all.
 func slotsOn(t *testing.T, c Cluster, node string, service model.ObjectName) map[string]float64 {
 	t.Helper()
 	objects := convert.Objects{Nodes: c.nodes, Services: c.services}
@@ -40,7 +40,8 @@ func slotsOn(t *testing.T, c Cluster, node string, service model.ObjectName) map
 	return parts
 }
 
-// TestEverySuggestionIsProven: explain agrees about what is used, and after each suggestion that it would be.
+// TestEverySuggestionIsProven: explain agrees about what is used, and after each suggestion it says that the endpoint
+// is used.
 func TestEverySuggestionIsProven(t *testing.T) {
 	suggested, combined, virtual := 0, 0, map[string]int{}
 	for seed := range uint64(400) {

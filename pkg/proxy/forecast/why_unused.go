@@ -13,13 +13,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// unused answers for what the EndpointSlices of the Service have, and the port does not: each slice says why.
+// unused answers for endpoints that are in the Service's EndpointSlices but not in the port: each slice gives the
+// reason.
 func (w *asking) unused(decision selection.Decision, target string) []Why {
 	var answers []Why
 	for _, object := range w.slicesOf[w.service] {
 		slice, errs := convert.EndpointSlice(object, w.view)
 		if slice == nil || len(errs) > 0 {
-			continue // it is refused, and told
+			continue // it is refused, which is reported elsewhere
 		}
 		why := explain.WhyUnused(slice, decision)
 		for i := range object.Endpoints {
@@ -37,7 +38,7 @@ func (w *asking) unused(decision selection.Decision, target string) []Why {
 	return answers
 }
 
-// isWritten returns which of the addresses, or names, in an entry of a slice is meant; -1 if none is.
+// isWritten returns the index of the meant address, or name, in an entry of a slice; -1 if there is none.
 func (w *asking) isWritten(endpoint *discoveryv1.Endpoint, target string) int {
 	if len(endpoint.Addresses) > 0 && target != "" && (target == podOf(endpoint) || target == ptr.Deref(endpoint.NodeName, "")) {
 		return 0

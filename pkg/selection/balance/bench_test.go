@@ -47,8 +47,8 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// BenchmarkMeasured makes of what was measured a demand, which each plan with it does: of three zones, with as many named nodes
-// as there may be; and of a zone for each node. Beside it stands the plan itself.
+// BenchmarkMeasured turns measurements into a demand, as each plan with measured demand does: for three zones, with the
+// largest number of named nodes; and for one zone per node. The plan itself is measured for comparison.
 func BenchmarkMeasured(b *testing.B) {
 	for _, size := range sizes[1:3] {
 		w := fleet(size.nodes, size.racks, size.endpoints, size.keys...)

@@ -7,8 +7,8 @@ import (
 )
 
 // Cells are the Nodes of a cluster as one list of topology keys sees them: nodes with the same values of all keys but
-// the hostname are a cell. A node that comes, goes or changes costs no more in a large cluster than in a small one; only
-// one's own node, when it moves to another cell, costs a look at all.
+// the hostname are a cell. A node that comes, goes or changes costs no more in a large cluster than in a small one;
+// only the own node, when it moves to another cell, costs a look at all nodes.
 //
 // It is not safe for use by several goroutines while it changes.
 type Cells struct {
@@ -20,7 +20,7 @@ type Cells struct {
 	free  []int32
 	index map[tuple]int32
 	words []vocabulary // by key
-	// before is the nodes of this node's cell that come before it by name.
+	// before are the nodes of this node's cell that come before it by name.
 	before tally
 }
 
@@ -39,7 +39,7 @@ type cell struct {
 type tuple [policy.MaxKeys + 1]int32
 
 // NewCells returns the cells of a cluster without nodes, for some keys, as seen from a node. There are at most
-// policy.MaxKeys keys, each once, and one more.
+// policy.MaxKeys keys plus one, all different.
 func NewCells(keys []policy.Key, self string) *Cells {
 	return &Cells{
 		keys:  slices.Clone(keys),
@@ -50,7 +50,7 @@ func NewCells(keys []policy.Key, self string) *Cells {
 	}
 }
 
-// Set takes a node in, or its new labels, and reports whether any plan can be different for it.
+// Set takes in a node, or its new labels, and reports whether that can change any plan.
 func (c *Cells) Set(name string, labels map[string]string) (changed bool) {
 	demand, _ := policy.DemandOf(labels)
 	old, known := c.nodes[name]
@@ -89,7 +89,7 @@ func (c *Cells) Remove(name string) (changed bool) {
 // Len returns the number of nodes.
 func (c *Cells) Len() int { return len(c.nodes) }
 
-// leave takes what a node was out of its cell.
+// leave takes a node, as it was, out of its cell.
 func (c *Cells) leave(name string, old node) {
 	if own, here := c.nodes[c.self]; here && own.cell == old.cell && name < c.self {
 		c.before.take(tallyOf(old.demand))
@@ -154,7 +154,7 @@ type vocabulary struct {
 	free    []int32
 }
 
-// number returns a word's number. A word that is new is forgotten again unless a cell keeps it.
+// number returns a word's number. A new word is forgotten again unless a cell keeps it.
 func (v *vocabulary) number(word string) int32 {
 	if number, known := v.numbers[word]; known {
 		return number

@@ -41,7 +41,7 @@ func TestTheOrderOfTheInputDoesNotMatter(t *testing.T) {
 	measuredWorlds(t, 250, check)
 }
 
-// TestAPlanRemembersNothing: one that is made anew is as one that never was anything else.
+// TestAPlanRemembersNothing: a plan that is made again equals a fresh one.
 func TestAPlanRemembersNothing(t *testing.T) {
 	var plan balance.Plan
 	randomWorlds(t, 150, true, func(w *world, _ *rand.Rand) {
@@ -72,7 +72,7 @@ func text(w *world, plan *balance.Plan) string {
 	return all.String()
 }
 
-// TestCellsForgetHowTheyCameAbout: after any history they are like new ones, for whatever node they are seen from.
+// TestCellsForgetHowTheyCameAbout: after any history they equal new ones, whichever node they are seen from.
 func TestCellsForgetHowTheyCameAbout(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 3))
 	for i := range 300 {
@@ -111,7 +111,7 @@ func TestCellsForgetHowTheyCameAbout(t *testing.T) {
 	}
 }
 
-// seen is what cells see of labels.
+// seen is the part of the labels that cells see.
 func seen(w *world, labels map[string]string) string {
 	demand, _ := policy.DemandOf(labels)
 	all := fmt.Sprint(demand)
@@ -123,8 +123,8 @@ func seen(w *world, labels map[string]string) string {
 	return all
 }
 
-// TestTheBytesAreTheSameEverywhere: on every processor, and after an upgrade. Where this number changes on purpose, every
-// node of every cluster writes its tables anew when it gets the new version.
+// TestTheBytesAreTheSameEverywhere: on every processor, and after an upgrade. If this number changes on purpose, every
+// node of every cluster rewrites its tables when it gets the new version.
 func TestTheBytesAreTheSameEverywhere(t *testing.T) {
 	hash := fnv.New64a()
 	for _, shape7 := range shapes {
@@ -196,7 +196,7 @@ func TestASmallChangeMovesLittle(t *testing.T) {
 	}
 }
 
-// written is how many elements of a row differ, if those that can stay do.
+// written is how many elements of a row differ, if all that can stay do stay.
 func written(before, after []int) int {
 	more, fewer := 0, 0
 	for i := range max(len(before), len(after)) {
@@ -213,7 +213,7 @@ func written(before, after []int) int {
 	return max(more, fewer)
 }
 
-// shifted is which part of a node's connections goes elsewhere.
+// shifted is the part of a node's connections that goes elsewhere.
 func shifted(before, after row) float64 {
 	sum := 0.0
 	for i := range max(len(before.Parts), len(after.Parts)) {
@@ -246,7 +246,7 @@ func TestNodesThatAreAlikeGiveAnEndpointItsPart(t *testing.T) {
 	}
 }
 
-// TestRoundingIsNotTraffic: where all is full to the brim, what rounding leaves is neither passed on nor followed.
+// TestRoundingIsNotTraffic: if everything is full, rounding leftovers are neither passed on nor followed.
 func TestRoundingIsNotTraffic(t *testing.T) {
 	for nodes := 1; nodes < 12; nodes++ {
 		for endpoints := 1; endpoints < 12; endpoints++ {
@@ -274,7 +274,7 @@ func TestRoundingIsNotTraffic(t *testing.T) {
 	}
 }
 
-// TestExtremes: the largest numbers that may occur overflow nothing.
+// TestExtremes: the largest possible numbers cause no overflow.
 func TestExtremes(t *testing.T) {
 	const nodes, endpoints = 1 << 18, 65_535
 	keys := []policy.Key{policy.Hostname, policy.Zone, policy.Region, policy.AnyNode}

@@ -14,10 +14,10 @@ type crowd struct {
 	keys   int
 	groups []int32 // of each entry, key by key
 	sums   []tally // of each entry
-	// groupOfValue is the group for each number of a key's vocabulary, and for 0, which is no value.
+	// groupOfValue is the group for each number of a key's vocabulary, and for 0, which means no value.
 	groupOfValue []int32
-	// entry is that of each cell, codes a number for the groups of each cell, and byCode the entry with a code, plus one,
-	// or index if there are many.
+	// entry is the entry of each cell, codes is a number for the groups of each cell, and byCode is the entry with a code,
+	// plus one; index is used instead if there are many.
 	entry  []int32
 	codes  []uint64
 	byCode []int32
@@ -29,7 +29,7 @@ func (e *crowd) gather(d Demand, places *Places) {
 	c := d.cells
 	e.keys, e.groups = len(places.keys), cleared(e.groups, len(c.cells)*len(places.keys))
 	e.codes = cleared(e.codes, len(c.cells))
-	codes := uint64(1) // how many there can be
+	codes := uint64(1) // the possible number of codes
 	for k, key := range places.keys {
 		groups := uint64(places.first[k+1]-places.first[k]) + 1
 		switch key {
@@ -56,11 +56,11 @@ func (e *crowd) gather(d Demand, places *Places) {
 	}
 }
 
-// fewCodes is up to how many codes a slice finds their entries, and a map beyond it.
+// fewCodes is the number of codes up to which entries are found by a slice, and beyond it by a map.
 const fewCodes = 1 << 10
 
-// unite makes one entry of all cells whose groups are the same, as their codes tell: there are so many at most, unless
-// they have no room for all. Most cells share no value with any endpoint.
+// unite makes one entry of all cells with the same groups, which their codes show. There are at most as many codes as
+// given, unless that number is too large. Most cells share no value with any endpoint.
 func (e *crowd) unite(d Demand, codes uint64) {
 	isFew, told := codes <= fewCodes, codes < math.MaxUint64
 	if isFew {
@@ -97,7 +97,7 @@ func (e *crowd) unite(d Demand, codes uint64) {
 	e.groups = e.groups[:len(e.sums)*e.keys]
 }
 
-// times returns a product; if it is too large, the largest number.
+// times returns a product, or the largest number if it would overflow.
 func times(a, b uint64) uint64 {
 	if high, low := bits.Mul64(a, b); high == 0 {
 		return low

@@ -8,12 +8,12 @@ const MaxDemand = 1 << 16
 // nothing after they changed.
 type Demand struct {
 	cells *Cells
-	// named is the demand of single nodes, most at the most; nil: all nodes ask what their labels say.
+	// named is the demand of single nodes, at most the field most; nil: all nodes have the demand of their labels.
 	named  map[string]uint32
 	most   uint32
 	byCell map[int32]tally // the named nodes
-	// others is what each node asks that is not named, by the number of its value of the zone, the key of this index. Nil:
-	// nothing.
+	// others is the demand of each node that is not named, by the number of its zone; the zone is the key with this index.
+	// Nil: none.
 	others []uint32
 	zone   int
 }
@@ -21,8 +21,8 @@ type Demand struct {
 // ByLabels is the demand that the nodes' labels say.
 func (c *Cells) ByLabels() Demand { return Demand{cells: c} }
 
-// Named is a demand for some nodes, by name, while all others have none. Nodes that the cells do not have are left out:
-// nobody knows where they are. It costs as much as nodes are named.
+// Named is a demand for some nodes, by name; all others have none. Nodes that the cells do not have are left out: their
+// place is unknown. Its cost is proportional to the named nodes.
 func (c *Cells) Named(demand map[string]uint32) Demand {
 	d := Demand{cells: c, named: demand, most: MaxDemand}
 	d.sumNamed()
@@ -92,7 +92,7 @@ func (d Demand) of(name string, node node) uint32 {
 	return d.other(node.cell)
 }
 
-// other returns what a node of a cell asks that is not named.
+// other returns the demand of a node of a cell that is not named.
 func (d Demand) other(cell int32) uint32 {
 	if d.others == nil {
 		return 0
@@ -109,14 +109,14 @@ func (d Demand) in(cell int32) tally {
 	return d.withOthers(d.byCell[cell], all.nodes, cell)
 }
 
-// withOthers returns what so many nodes of a cell ask, given those of them that are named.
+// withOthers returns the demand of a number of nodes of a cell, given those of them that are named.
 func (d Demand) withOthers(named tally, nodes uint64, cell int32) tally {
 	each, others := uint64(d.other(cell)), nodes-named.nodes
 	return tally{nodes: nodes, demand: named.demand + others*each, squares: named.squares + others*each*each}
 }
 
-// before returns what those nodes ask that share a node's cell and come before it by name. For one's own node it is
-// known; for others all nodes are looked at.
+// before returns the demand of the nodes that share a node's cell and come before it by name. It is known for the own
+// node; for others all nodes are looked at.
 func (d Demand) before(name string, cell int32) tally {
 	sum := d.cells.before
 	if name != d.cells.self {

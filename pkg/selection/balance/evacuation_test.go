@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// TestWhatStaysSharesTheLoad: while nodes are being evacuated, the endpoints that stay share what they would if there
-// were no others, within the bound. Nodes that none of them can serve share the evacuated ones among themselves.
+// TestWhatStaysSharesTheLoad: while nodes are being evacuated, the remaining endpoints share the load within the bound,
+// as if there were no others. Nodes that none of them can serve share the evacuated ones among themselves.
 func TestWhatStaysSharesTheLoad(t *testing.T) {
 	served, lastResort := 0, 0
 	check := func(w *world, random *rand.Rand) {
@@ -30,7 +30,7 @@ func TestWhatStaysSharesTheLoad(t *testing.T) {
 			at := 0
 			for i := range w.endpoints {
 				endpoint := &w.endpoints[i]
-				isAlone := row.Rank >= 2 // nobody who stays serves this node
+				isAlone := row.Rank >= 2 // no remaining endpoint serves this node
 				if row.Parts[i] > 0 && (endpoint.Avoid != nil) != isAlone {
 					t.Errorf("%s sends %d to %v, evacuated %t, rank %d", name, row.Parts[i], endpoint.Addr, endpoint.Avoid != nil, row.Rank)
 				}

@@ -7,10 +7,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// This file is the judge: it computes what is possible by minimum-cost flow, from the definitions and from nothing of
-// the package but the demand of a label.
+// This file is the judge: it computes what is possible by minimum-cost flow, from the definitions. It uses nothing of
+// the package except the demand of a label.
 
-// problem is one component in one phase: who asks how much, who may serve it, and by which key at first.
+// problem is one component in one phase: how much each node asks, which endpoints may serve it, and the first key by
+// which each may.
 type problem struct {
 	nodes     []string
 	endpoints []int // of the world's
@@ -20,7 +21,7 @@ type problem struct {
 	nested    bool
 }
 
-// problems takes a world apart, as the page's words say.
+// problems takes a world apart, following the page's text.
 func (w *world) problems() []problem {
 	var all []problem
 	waiting := w.names()
@@ -129,7 +130,7 @@ func (w *world) complete(p *problem) {
 	p.nested = w.isNested(p)
 }
 
-// isNested reports whether any two groups that have endpoints are disjoint, or one lies in the other. Nodes without
+// isNested reports whether of any two groups with endpoints one contains the other, or they are disjoint. Nodes without
 // demand count: they link groups too.
 func (w *world) isNested(p *problem) bool {
 	var groups []map[int]bool // of endpoints, and behind them nodes
@@ -177,7 +178,7 @@ func (w *world) isNested(p *problem) bool {
 // best returns the most that the first key, the first two keys and so on can place at once, if an endpoint takes no
 // more than a capacity. Amounts are in units of which a node asks `unit` for each 1 of demand.
 func (p *problem) best(keys int, unit, capacity int64) []int64 {
-	// Nodes that see the endpoints alike are one, and so are endpoints that are seen alike.
+	// Nodes that see the endpoints alike are merged, and so are endpoints that are seen alike.
 	type bundle struct {
 		member int
 		amount int64
@@ -228,8 +229,8 @@ func (p *problem) best(keys int, unit, capacity int64) []int64 {
 	return sums
 }
 
-// network is a flow by successive cheapest paths. A key's edge costs minus a power of 4096, more than a path has
-// edges, so that no number of later keys outweighs an earlier one.
+// network is a flow by successive cheapest paths. A key's edge costs minus a power of 4096. A path has fewer edges than
+// that, so no number of later keys outweighs an earlier one.
 type network struct {
 	edges [][]edge
 }

@@ -35,8 +35,8 @@ func TestCellsForgetWhatIsGone(t *testing.T) {
 	}
 }
 
-// TestNodesThatAreAlikeStandSideBySide: seats of those who host as many endpoints are evenly spaced, and so are those of
-// the others in the cell, by their demand.
+// TestNodesThatAreAlikeStandSideBySide: the seats of nodes that host equally many endpoints are evenly spaced, by
+// demand, and so are those of the others in the cell.
 func TestNodesThatAreAlikeStandSideBySide(t *testing.T) {
 	keys := []policy.Key{policy.Hostname, policy.Zone, policy.AnyNode}
 	cells := NewCells(keys, "n3")
@@ -63,7 +63,7 @@ func TestNodesThatAreAlikeStandSideBySide(t *testing.T) {
 	}
 }
 
-// TestDustRaisesNobody: what rounding leaves to ask, or to take, counts as nothing, and more than that does not.
+// TestDustRaisesNobody: demand or room that is only a rounding error counts as nothing; anything more counts.
 func TestDustRaisesNobody(t *testing.T) {
 	for _, c := range []struct{ asked, room, placed uint64 }{
 		{10, 5000, 0}, {5000, 10, 0}, {11, 5000, 11}, {5000, 11, 11}, {3000, 5000, 3000},

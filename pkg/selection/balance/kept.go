@@ -6,16 +6,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Kept is enough to tell without a plan that all connections of the cells' own node stay at the first key, each of its
-// endpoints with one slot: most Services of most nodes are so, and each node that comes or goes asks it of all of them.
-// The zero Kept tells nothing.
+// Kept is enough to tell, without a plan, that all connections of the cells' own node stay at the first key, with one
+// slot for each of its endpoints. That holds for most Services on most nodes, and has to be checked for all of them
+// whenever a node comes or goes. The zero Kept tells nothing.
 type Kept struct {
 	value                string // of the first key
 	endpoints, ofCluster uint64 // that have it, and all
 }
 
-// Kept returns what the share is known by. The keys end with policy.AnyNode then, so that the load is balanced between
-// all nodes.
+// Kept returns by what the share can be recognized. The keys must end with policy.AnyNode, so that the load is balanced
+// between all nodes.
 func (h *Share) Kept() Kept {
 	last := len(h.Steps) - 1
 	if h.Outcome != KeptNear || h.Near != 0 || h.Rank != 0 || last == 0 || h.Steps[last].Key != policy.AnyNode {
@@ -24,8 +24,8 @@ func (h *Share) Kept() Kept {
 	return Kept{value: h.Steps[0].Value, endpoints: h.Steps[0].Endpoints, ofCluster: h.Endpoints}
 }
 
-// Holds reports whether all connections stay there with another demand, too: what the group's nodes ask is not more than
-// its endpoints may take, as Plan.Make reckons. False does not mean that they go on.
+// Holds reports whether all connections stay there with another demand, too: the demand of the group's nodes is not
+// more than its endpoints may take, by the arithmetic of Plan.Make. False does not mean that connections go elsewhere.
 func (k Kept) Holds(demand Demand, limit uint64) bool {
 	if k.endpoints == 0 {
 		return false

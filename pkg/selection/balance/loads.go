@@ -2,11 +2,11 @@ package balance
 
 import "slices"
 
-// Load is what an endpoint expects from all nodes together, beside the mean of those between which the load is balanced,
-// per mille: 1200 is 1.2 times.
+// Load is what an endpoint expects from all nodes together, relative to the mean of the endpoints between which the
+// load is balanced, per mille: 1200 is 1.2 times.
 type Load struct {
-	// Bounded is by the plan, and Unbounded if each node's connections all went to the endpoints of its first key that
-	// has some.
+	// Bounded is the load with the plan. Unbounded is the load if each node sent all connections to the endpoints of its
+	// first key that has some.
 	Bounded, Unbounded uint64
 }
 
@@ -53,8 +53,8 @@ func (s *split) unbounded() []uint64 {
 	return loads
 }
 
-// LoadsUnder returns what each endpoint would get, per mille of the mean, if nodes asked something else than was planned
-// with: in the order in which the endpoints were given. Both demands must be of the same cells.
+// LoadsUnder returns what each endpoint would get, per mille of the mean, if the nodes' demand differed from the
+// planned one: in the order in which the endpoints were given. Both demands must be of the same cells.
 func (p *Plan) LoadsUnder(demand Demand) []uint64 {
 	var nodes crowd
 	nodes.gather(demand, p.places) // the same entries, in the same order: they follow from cells and places alone

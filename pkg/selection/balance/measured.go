@@ -6,17 +6,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// measuredOne is what all nodes ask together, as measured: fine enough for 10,000 nodes that share a thousandth. With it a
+// measuredOne is the total of a measured demand: fine enough for 10,000 nodes that share a thousandth. With it a
 // plan for 65,535 endpoints stays below 2^61 at any limit, and the squares of all demands below 2^60.
 const measuredOne = 1 << 30
 
-// Measured is a demand as it was measured: what the nodes of each zone ask together, and what of that single nodes do; the
-// others of a zone ask alike. Numbers are parts of their sum, in any unit. The zone of nodes without the label is empty. It
-// reports whether nodes that the cells have ask anything.
+// Measured is a demand as it was measured: the total of the nodes of each zone, and the part of single nodes in it; the
+// other nodes of a zone share the rest equally. Numbers are parts of their sum, in any unit. The zone of nodes without
+// the label is empty. It reports whether the nodes in the cells have any demand.
 //
-// The cells must have the zone among their keys. What a zone asks is what counts: if its named nodes have more, or there are
-// no others, they share it in their proportion. Zones without nodes are dropped, and so are nodes that the cells do not have.
-// It costs as much as there are cells and named nodes.
+// The cells must have the zone among their keys. The zone's total decides: if its named nodes have more, or there are
+// no others, they share it in proportion. Zones without nodes are dropped, and so are nodes that the cells do not have.
+// The cost is proportional to the cells and named nodes.
 func (c *Cells) Measured(zones, named map[string]uint32) (d Demand, any bool) {
 	d = Demand{cells: c, named: map[string]uint32{}, most: measuredOne, zone: slices.Index(c.keys, policy.Zone)}
 	sums := d.sumsOf(zones, named)
@@ -85,8 +85,8 @@ func (d Demand) sumsOf(zones, named map[string]uint32) map[string]*zoneSum {
 	return sums
 }
 
-// Zones returns what the nodes of each zone ask together; if nobody asks, each node counts 1, as in a plan. The cells must
-// have the zone among their keys.
+// Zones returns the total demand of the nodes of each zone; if no node has any, each counts 1, as in a plan. The cells
+// must have the zone among their keys.
 func (d Demand) Zones() map[string]uint64 {
 	d.zone = slices.Index(d.cells.keys, policy.Zone)
 	zones, nodes, all := map[string]uint64{}, map[string]uint64{}, uint64(0)

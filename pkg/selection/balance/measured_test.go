@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// placements are where clients may be, by the name of their node, beside what all others ask. The second zone is where
-// they gather.
+// placements are where clients may be, by the name of their node, in addition to the demand of all others. They gather
+// in the second zone.
 var placements = []struct {
 	name  string
 	asks  func(zone, i int) uint32
@@ -95,7 +95,7 @@ func measuredCells() *balance.Cells {
 	return cells
 }
 
-// TestWhatZonesAskIsWhatCounts: whatever is said of single nodes, and of zones and nodes that are not there.
+// TestWhatZonesAskIsWhatCounts, whatever is said about single nodes, and about zones and nodes that do not exist.
 func TestWhatZonesAskIsWhatCounts(t *testing.T) {
 	type asks = map[string]uint32
 	for name, c := range map[string]struct {
@@ -136,8 +136,8 @@ func TestWhatZonesAskIsWhatCounts(t *testing.T) {
 	}
 }
 
-// TestLoadsUnderAnotherDemand: what a plan made for one demand gives each endpoint under another one is what the nodes' parts
-// add up to.
+// TestLoadsUnderAnotherDemand: if a plan for one demand meets another demand, each endpoint gets the sum of the nodes'
+// parts.
 func TestLoadsUnderAnotherDemand(t *testing.T) {
 	differ := 0
 	measuredWorlds(t, 300, func(w *world, _ *rand.Rand) {

@@ -24,7 +24,7 @@ type Places struct {
 	values []string // by group
 }
 
-// none is no group, and nowhere no place.
+// none means no group, and nowhere means no place.
 const (
 	none    = -1
 	nowhere = -1
@@ -34,7 +34,7 @@ const (
 // policy.AnyNode.
 type ValueOf func(endpoint *model.PortEndpoint, key policy.Key) (value string, known bool)
 
-// fewEndpoints is up to how many endpoints a look through all places and values is faster than a map, which has to be made.
+// fewEndpoints is the number of endpoints up to which searching all places and values is faster than building a map.
 const fewEndpoints = 32
 
 // NewPlaces returns the places of some endpoints, no two of which have the same address and port.

@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Plan is how the connections of all nodes are split over a Service's endpoints. It means nothing after the Cells that
-// it was made from changed. One that is made anew for the next Service needs no new memory.
+// Plan is how the connections of all nodes are split over a Service's endpoints. It is invalid once the Cells that it
+// was made from have changed. A plan that is made again for the next Service needs no new memory.
 type Plan struct {
 	demand  Demand
 	places  *Places
@@ -26,9 +26,9 @@ func NewPlan(demand Demand, places *Places, limit int) *Plan {
 }
 
 // Make splits the demand over the endpoints, whatever the plan was before. No endpoint expects more than the limit, in
-// percent of the mean, from 100 to 1000. Within that, most is placed at the first key, of those ways most at the second,
-// and so on; of those the busiest endpoint has the least to do; and what a group cannot take is taken from all its nodes
-// in proportion.
+// percent of the mean, from 100 to 1000. Within that it places as much as possible at the first key, then as much as
+// possible at the second, and so on; among those ways it chooses the one with the least load on the busiest endpoint;
+// and what a group cannot take is taken from all its nodes in proportion.
 //
 // The keys of the places must be those of the cells that the demand is of, or the first of them.
 func (p *Plan) Make(demand Demand, places *Places, limit int) {
@@ -46,7 +46,7 @@ func (p *Plan) Make(demand Demand, places *Places, limit int) {
 		if !s.count(model.Rank(rank)) {
 			continue
 		}
-		// Those whom no endpoint of this rank can serve wait for the next one.
+		// Nodes that no endpoint of this rank can serve wait for the next rank.
 		p.waiting = s.admit(p.waiting)
 		s.join()
 		s.scale(uint64(limit))
@@ -100,7 +100,7 @@ type component struct {
 	endpoints uint64
 	demand    uint64
 	squares   uint64 // the sum of each node's demand times itself
-	// each: no node has a demand, so each counts 1.
+	// each: no node has any demand, so each counts 1.
 	each    bool
 	unit    uint64 // what a node asks for each 1 of demand
 	full    uint64 // what an endpoint may take
@@ -109,9 +109,9 @@ type component struct {
 	busiest uint64 // what the busiest endpoint gets
 }
 
-// dust is which part of a component's demand counts as nothing: 1 of 2^dustBits, a million units and more. Rounding
-// leaves less than a unit for each entry, endpoint and key. The least that one node asks is more, in clusters of up to a
-// billion, and so is what raises 65,535 endpoints by a unit.
+// dust is the part of a component's demand that counts as nothing: 1 of 2^dustBits, a million units and more. Rounding
+// leaves less than a unit for each entry, endpoint and key. The smallest demand of a node is larger, in clusters of up
+// to a billion nodes, and so is the amount that raises 65,535 endpoints by a unit.
 const dustBits = 36
 
 // count counts the rank's endpoints, and reports whether there are any.
@@ -267,7 +267,8 @@ func (c *component) demandOf(sum *tally) uint64 {
 	return sum.demand
 }
 
-// crowd is how many nodes of equal demand would even out each other's errors as well as those of the component do.
+// crowd is how many nodes of equal demand would cancel out each other's rounding errors as well as the component's
+// nodes do.
 func (c *component) crowd() uint64 {
 	high, low := bits.Mul64(c.demand, c.demand)
 	crowd, _ := bits.Div64(high, low, max(c.squares, 1))
@@ -348,8 +349,8 @@ func (s *split) fill(k int, g *group, places []int32) {
 	g.placed = min(g.asked, g.room)
 }
 
-// finish adds what no endpoint can take within the bound: hard keys that cross, or nodes and endpoints without a
-// label, can ask for more than is there. It goes to the last key that matches, over the bound.
+// finish adds what no endpoint can take within the bound: hard keys that cross, or nodes and endpoints without a label,
+// can ask for more than there is room. It goes to the last key that matches, beyond the bound.
 func (s *split) finish() {
 	var over []uint64 // by group
 	for i, e := range s.entries {
@@ -375,7 +376,7 @@ func (s *split) finish() {
 	}
 }
 
-// spread adds to the loads what is over in some groups, as those who have a share in it spread it.
+// spread adds the excess of some groups to the loads, in the proportion in which the nodes concerned spread it.
 func (s *split) spread(over []uint64) {
 	weights := make([]uint64, len(s.counts))
 	for k := range s.places.keys {

@@ -14,14 +14,14 @@ import (
 const (
 	tameWorlds = 1000
 	wildWorlds = 1000
-	// in which what is asked was measured
+	// worlds with measured demand
 	someMeasured = 600
 )
 
 // outcome is what all nodes of a problem do together, as parts of its demand.
 type outcome struct {
 	sums    []float64 // placed up to each key
-	loads   []float64 // of the problem's endpoints, beside the mean
+	loads   []float64 // of the problem's endpoints, relative to the mean
 	busiest float64   // likewise
 }
 
@@ -83,8 +83,8 @@ func TestSharesAreTheBestThatThereIs(t *testing.T) {
 	}
 }
 
-// checkLoads: the plan says of each endpoint what all nodes together send there, and what they would if all went to the
-// first key that has endpoints.
+// checkLoads: for each endpoint the plan says what all nodes together send there, and what they would send if all went
+// to the first key that has endpoints.
 func checkLoads(t *testing.T, w *world, p *problem, rows map[string]row) {
 	t.Helper()
 	bounded, unbounded := w.outcome(p, byParts, rows).loads, make([]float64, len(p.endpoints))
@@ -137,7 +137,7 @@ func checkBest(t *testing.T, w *world, p *problem, rows map[string]row) (gap flo
 		t.Error("a bound is said to be impossible although any endpoint will do")
 	}
 	if !p.nested {
-		// What is over the bound may be over it at the first key.
+		// Demand beyond the bound may already be placed at the first key.
 		if got.sums[0] < placed(0)-tolerance || !overloaded && got.sums[0] > placed(0)+tolerance {
 			t.Errorf("%f are placed at the first key, %f can be", got.sums[0], placed(0))
 		}
@@ -157,7 +157,7 @@ func checkBest(t *testing.T, w *world, p *problem, rows map[string]row) (gap flo
 	return 0
 }
 
-// checkLeastBusy: with less for every endpoint than the busiest one has, the same cannot be placed.
+// checkLeastBusy: if every endpoint may take only less than the busiest one has, not as much can be placed.
 func checkLeastBusy(t *testing.T, w *world, p *problem, got outcome, most []int64) {
 	t.Helper()
 	const finer = 1 << 22
@@ -174,8 +174,8 @@ func checkLeastBusy(t *testing.T, w *world, p *problem, got outcome, most []int6
 	t.Errorf("the busiest endpoint expects %f times the mean, and less is possible", got.busiest)
 }
 
-// checkRows: whoever has a usable endpoint by the keys uses one, only such ones, and never both phases; the steps say
-// what the parts are.
+// checkRows: a node that has usable endpoints by the keys uses only such endpoints, and never both phases; the steps
+// agree with the parts.
 func checkRows(t *testing.T, w *world, rows map[string]row) {
 	t.Helper()
 	for name, row := range rows {

@@ -10,9 +10,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// The flow judges what all nodes do together. What it leaves open is who of them does it: that what a group cannot take
-// is taken from all its nodes in proportion, what nodes without demand do, and which way is taken where groups cross.
-// This is section 4 and 5 of the page in fractions, endpoint by endpoint and node by node: no cells, no places, no
+// The flow judges what all nodes do together. It leaves open what each of them does: that what a group cannot take is
+// taken from all its nodes in proportion, what nodes without demand do, and which way is taken if groups cross. This
+// file is sections 4 and 5 of the page in fractions, endpoint by endpoint and node by node: no cells, no places, no
 // rounding.
 
 func rat(n int64) *big.Rat { return big.NewRat(n, 1) }

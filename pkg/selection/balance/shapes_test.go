@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// shapes are the clusters of the table in weights.md, with what stays in the zone and what the busiest endpoint expects
-// at 120 %.
+// shapes are the clusters of the table in weights.md, with the share that stays in the zone and the load of the busiest
+// endpoint at 120 %.
 var shapes = []struct {
 	name             string
 	nodes, endpoints []int
@@ -46,7 +46,7 @@ func TestTheTableOfShapes(t *testing.T) {
 	}
 }
 
-// logRow prints what a node gives to each zone, of all.
+// logRow prints the part of all connections that a node gives to each zone.
 func logRow(t *testing.T, w *world, rows map[string]row, name string) {
 	t.Helper()
 	parts, slots, all, counts := map[string]float64{}, map[string]int{}, 0, map[string]int{}

@@ -11,7 +11,7 @@ import (
 // ONE is all of a node's connections.
 const ONE = 1 << 62
 
-// dustOfOne counts as nothing. A part that small is what rounding left; it would never become a slot.
+// dustOfOne counts as nothing. A part that small is a rounding error; it would never become a slot.
 const dustOfOne = ONE >> 30
 
 // Share is one node's part of a plan. Ratios are per mille: 1200 is 1.2 times.
@@ -23,8 +23,8 @@ type Share struct {
 	Rank model.Rank
 	// Steps says what happens at each key, in their order.
 	Steps []Step
-	// Outcome says it in a word. Near is the step that it is about, and Next the one that gets most of the rest: the same
-	// if nothing goes on.
+	// Outcome sums it up in a word. Near is the step that it is about, and Next is the step that gets most of the rest:
+	// the same one if there is no rest.
 	Outcome    Outcome
 	Near, Next int
 
@@ -32,10 +32,10 @@ type Share struct {
 	Source Source
 	// Endpoints and Demand are those between which the load is balanced.
 	Endpoints, Demand uint64
-	// Busiest is what the busiest of them expects, beside the mean.
+	// Busiest is what the busiest of them expects, relative to the mean.
 	Busiest uint64
 
-	// seat is where the node is among its like, and crowd how many nodes round: see Slots.
+	// seat is the node's place among nodes like it, and crowd is how many nodes round: see Slots.
 	seat  uint32
 	crowd uint64
 }
@@ -50,18 +50,18 @@ type Step struct {
 	Part uint64
 	// Endpoints is how many have this value, and Demand what all nodes with it ask.
 	Endpoints, Demand uint64
-	// Unbounded is what these endpoints would expect, beside the mean, if all of this demand stayed with them.
+	// Unbounded is what these endpoints would expect, relative to the mean, if all of this demand stayed with them.
 	Unbounded uint64
 	// Busiest is what the busiest of them expects.
 	Busiest uint64
 }
 
-// Outcome is what became of a node's wish to stay near.
+// Outcome is how a node's preference for near endpoints was met.
 type Outcome uint8
 
 // The outcomes.
 const (
-	// Nobody: no usable endpoint has a value of this node's. It refuses.
+	// Nobody: no usable endpoint shares a value with this node. It refuses.
 	Nobody Outcome = iota
 	// KeptNear: all connections stay at the first key that has endpoints.
 	KeptNear
@@ -73,8 +73,8 @@ const (
 	OverLoad
 )
 
-// Share returns a node's part of the plan. The labels are asked for the values of all keys but the hostname. The node
-// need not be among those of the plan; then it uses the shares of those who have the same values.
+// Share returns a node's part of the plan. The labels are asked for the values of all keys but the hostname. A node
+// that is not in the plan uses the shares of nodes with the same values.
 func (p *Plan) Share(name string, labels map[string]string) Share {
 	share := Share{
 		Parts: make([]uint64, len(p.places.of)), Steps: make([]Step, len(p.places.keys)), Source: p.demand.Source(),
@@ -151,7 +151,7 @@ func (p *Plan) Weight(of Group, endpoint int) uint64 {
 	return s.weightOf(of.Key, of.group, int(place))
 }
 
-// legs returns what of ONE goes to each of a node's groups that have endpoints, key by key.
+// legs returns the part of ONE that goes to each of a node's groups that have endpoints, key by key.
 func (s *split) legs(groups []int32) []Leg {
 	var legs []Leg
 	rest, last := uint64(ONE), s.last(groups)
@@ -210,7 +210,7 @@ func (h *Share) describe(k int, s *split, g int32, here uint64) {
 	step.Busiest = perMille(group.busiest, c.mean)
 }
 
-// judge says in a word what became of the node's wish.
+// judge says in a word how the node's preference was met.
 func (h *Share) judge(s *split, groups []int32) {
 	first, last := slices.IndexFunc(groups, s.has), s.last(groups)
 	c := &s.components[s.groups[groups[first]].component]
@@ -235,7 +235,7 @@ func (h *Share) judge(s *split, groups []int32) {
 	}
 }
 
-// perMille rounds to the nearest; what is half way goes up.
+// perMille rounds to the nearest; a half rounds up.
 func perMille(some, all uint64) uint64 {
 	high, low := bits.Mul64(some, 1000)
 	low, carry := bits.Add64(low, all/2, 0)

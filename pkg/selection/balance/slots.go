@@ -9,9 +9,9 @@ import (
 )
 
 // How many slots a row with unequal parts has in sum, at least: slotsPerEndpoint for each of the component's endpoints
-// where smallCrowd nodes round, fewer where more do, because their errors cancel out. With fewestSlots of 32 the bench of
-// 10,000 Services on 5,000 nodes has 152,344 elements, with 16 it has 93,718, and the property tests' busiest endpoint is
-// as close to its plan.
+// if smallCrowd nodes round, fewer if more nodes do, because their errors cancel out. With fewestSlots of 32 the bench
+// of 10,000 Services on 5,000 nodes has 152,344 elements, with 16 it has 93,718, and the property tests' busiest
+// endpoint is as close to its plan.
 const (
 	slotsPerEndpoint = 32
 	smallCrowd       = 16
@@ -25,9 +25,9 @@ const alikeBits = 20
 // Slots returns how many slots each endpoint gets, in the order in which the endpoints were given: one each if their
 // parts are equal, else numbers in proportion to the parts. The hashes are those of the endpoints (Hashes).
 //
-// The largest parts are met exactly, all others to the whole number below or above. Which of the two is decided by a
-// threshold of this node's own, and nodes that are alike have thresholds that are evenly spaced: what one gives too
-// much, another gives too little. A threshold depends on no other endpoint, so a change moves few slots.
+// The largest parts are met exactly, all others are rounded down or up. A threshold of this node's own decides which,
+// and similar nodes have evenly spaced thresholds: if one gives too much, another gives too little. A threshold depends
+// on no other endpoint, so a change moves few slots.
 func (h *Share) Slots(service model.ObjectName, hashes []uint32) []int {
 	slots := make([]int, len(h.Parts))
 	heaviest, lightest, sum := uint64(0), uint64(ONE), uint64(0)
@@ -67,14 +67,14 @@ func (h *Share) quota(heaviest, sum uint64) uint64 {
 	return quota
 }
 
-// MostSlots is about how many slots so many endpoints get at most, beside one each.
+// MostSlots is about how many slots a number of endpoints get at most, in addition to one each.
 func MostSlots(endpoints int) int {
 	return min(max(slotsPerEndpoint*endpoints, fewestSlots), mostSlots)
 }
 
-// seat is where a node is among its like: the demand of those before it by name, as a part of 1<<32 of the demand of
-// all of them. Its like are the nodes of its cell; if the hostname is a key, those of them that host as many of the
-// endpoints.
+// seat is a node's place among similar nodes: the demand of those before it by name, as a part of 1<<32 of the demand
+// of all of them. Similar nodes are those of its cell; if the hostname is a key, only those of them that host equally
+// many of the endpoints.
 func (p *Plan) seat(name string, rank model.Rank) uint32 {
 	node, known := p.demand.cells.nodes[name]
 	if !known {
@@ -134,7 +134,7 @@ func Hashes(endpoints []model.PortEndpoint) []uint32 {
 	return hashes
 }
 
-// mix is the end of MurmurHash3: it spreads what hashes differ in over all bits. What comes out concerns this node alone,
+// mix is the end of MurmurHash3: it spreads what hashes differ in over all bits. The result matters to this node only,
 // and may change.
 func mix(hash uint32) uint32 {
 	hash ^= hash >> 16

@@ -24,7 +24,7 @@ type world struct {
 	nodes     map[string]map[string]string // labels by name
 	endpoints []model.PortEndpoint
 	clients   map[string]uint32 // nil: demand is what the labels say
-	// measured: what clients ask was measured, and is known of zones, and of the nodes that are named.
+	// measured: demand was measured, and is known for zones, and for the nodes that are named.
 	measured bool
 	named    map[string]bool
 }
@@ -150,7 +150,7 @@ func shape(nodes, endpoints []int, keys ...policy.Key) *world {
 func nodeIn(zone, i int) string { return fmt.Sprintf("%c-%03d", 'a'+zone, i) }
 
 // randomWorld has regions, zones in them and racks in those, unless it is wild: then racks are named alike everywhere,
-// labels are missing, slices contradict the nodes, and endpoints are on nodes that nobody knows.
+// labels are missing, slices contradict the nodes, and endpoints are on unknown nodes.
 func randomWorld(random *rand.Rand, wild bool) *world {
 	w := &world{nodes: map[string]map[string]string{}, limit: []int{100, 105, 120, 140, 200, 1000}[random.IntN(6)]}
 	if random.IntN(4) == 0 {
@@ -198,7 +198,7 @@ func randomWorld(random *rand.Rand, wild bool) *world {
 	return w
 }
 
-// measure has some nodes of each zone ask alike, as was measured, and others more or less, which are named.
+// measure gives some nodes of each zone equal demand, as measured, and others, which are named, more or less.
 func (w *world) measure(random *rand.Rand) {
 	w.measured, w.clients, w.named = true, map[string]uint32{"gone": 7}, map[string]bool{"gone": true}
 	alike := map[string]uint32{}
@@ -215,7 +215,7 @@ func (w *world) measure(random *rand.Rand) {
 	w.named[w.names()[0]] = true
 }
 
-// measuredWorlds yields worlds in which what is asked was measured.
+// measuredWorlds yields worlds with measured demand.
 func measuredWorlds(t *testing.T, count int, yield func(w *world, random *rand.Rand)) {
 	t.Helper()
 	measured := func(w *world, random *rand.Rand) {

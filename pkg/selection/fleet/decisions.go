@@ -13,13 +13,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// decisions are what nodes decide about one question. Nodes decide alike if the endpoints cannot tell them apart: they have
-// the same values of all keys, as far as any endpoint has that value. So package selection decides once for each of these
-// kinds of nodes. If hostnames matter, each node that hosts an endpoint is a kind of its own.
+// decisions are what nodes decide about one question. Nodes decide alike if the endpoints cannot tell them apart: the
+// nodes have the same values of all keys, counting only values that some endpoint has. So package selection decides
+// once for each of these kinds of nodes. If hostnames matter, each node that hosts an endpoint is a kind of its own.
 //
-// Endpoints are alike to a node if they differ in nothing but hosts that are not this node. One of a class stands for all,
-// so a decision costs the node's own endpoints and the classes, however many endpoints there are. Of a plan, the endpoints of
-// each group are weighed once.
+// Endpoints are alike to a node if they differ only in hosts that are not this node. One of a class stands for all, so
+// the cost of a decision depends on the node's own endpoints and the classes, however many endpoints there are. With a
+// plan, the endpoints of each group are weighed once.
 type decisions struct {
 	question Question
 	service  model.Service
@@ -39,7 +39,7 @@ type decisions struct {
 // decision is where a kind of nodes sends its connections.
 type decision struct {
 	legs []leg     // none if it refuses
-	keys []float64 // which part goes on to each of the topology keys
+	keys []float64 // the part that goes to each of the topology keys
 }
 
 // leg is a part of 1, and where it goes.
@@ -48,7 +48,7 @@ type leg struct {
 	part float64
 }
 
-// first returns one of the targets, which are all of one rank; nil if there is none.
+// first returns one of the targets, which all have the same rank; nil if there is none.
 func (d *decision) first() *target {
 	if len(d.legs) == 0 {
 		return nil
@@ -56,12 +56,12 @@ func (d *decision) first() *target {
 	return d.legs[0].to
 }
 
-// target is endpoints that share what goes to them.
+// target is a group of endpoints that share what goes to them.
 type target struct {
 	members []int32
 	weights []float64 // what each gets of 1; nil: alike
 
-	// What goes there: in all, and from which zones, regions and hosts.
+	// What goes there: in total, and from which zones, regions and hosts.
 	asked                                        float64
 	fromZones, fromRegions, fromPairs, fromHosts amounts
 }
@@ -74,8 +74,8 @@ func (t *target) weight(member int) float64 {
 	return t.weights[member]
 }
 
-// isEvacuated reports whether the members are on nodes that are being evacuated. They are of one rank, or on one node: it
-// holds for all if it does for the first.
+// isEvacuated reports whether the members are on nodes that are being evacuated. They have one rank, or are on one
+// node, so what holds for the first holds for all.
 func (t *target) isEvacuated(endpoints []model.PortEndpoint) bool {
 	return endpoints[t.members[0]].Avoid.IsEvacuation()
 }
@@ -124,7 +124,7 @@ func (f *Fleet) plannedWith(q *Question, census *census) balance.Demand {
 	return census.cells.ByLabels()
 }
 
-// all yields what each node asks.
+// all yields each node's demand.
 func (f *Fleet) all() iter.Seq2[int32, float64] {
 	return func(yield func(int32, float64) bool) {
 		for i, asks := range f.asks {
@@ -135,7 +135,7 @@ func (f *Fleet) all() iter.Seq2[int32, float64] {
 	}
 }
 
-// wholeNumbers scales a demand so that whoever asks most asks balance.MaxDemand, and whoever asks anything at least 1.
+// wholeNumbers scales a demand so that the largest becomes balance.MaxDemand, and none above zero becomes less than 1.
 func (f *Fleet) wholeNumbers(asks iter.Seq2[int32, float64]) map[string]uint32 {
 	most := 0.0
 	for _, asked := range asks {
@@ -256,8 +256,8 @@ func (d *decisions) decide(node *model.Node) *decision {
 	return decided
 }
 
-// seenBy returns the endpoints as a node sees them: its own, and one of each class of others. members returns all that some
-// of those stand for, which are in the same order.
+// seenBy returns the endpoints as a node sees them: its own, and one of each class of others. members returns all
+// endpoints that some of those stand for, in the same order.
 func (d *decisions) seenBy(node string) (seen []model.PortEndpoint, members func(chosen []model.PortEndpoint) []int32) {
 	own := d.own[node]
 	isOthers := func(i int32) bool {
@@ -309,7 +309,7 @@ func (d *decisions) planned(node *model.Node) *decision {
 	return decided
 }
 
-// groupOf returns the endpoints of a group of the plan, which a node of this name uses.
+// groupOf returns the endpoints of a group of the plan that a node of this name uses.
 func (d *decisions) groupOf(group balance.Group, node string) *target {
 	to := d.groups[group]
 	if to != nil {

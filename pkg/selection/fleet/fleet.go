@@ -14,7 +14,7 @@ import (
 // Region is the label of a Node that says its region.
 const Region policy.Key = "topology.kubernetes.io/region"
 
-// Demand says how much a node asks, beside other nodes.
+// Demand says how much a node asks, relative to other nodes.
 type Demand func(node *model.Node) float64
 
 // Fleet is the nodes of a cluster as clients. It is not safe for use by several goroutines.
@@ -22,7 +22,7 @@ type Fleet struct {
 	nodes  []model.Node // by name
 	byName map[string]int32
 	asks   []float64 // by node
-	// isGiven: what the nodes ask is known, whichever clients a Service names.
+	// isGiven: the nodes' demand is given, whichever clients a Service names.
 	isGiven bool
 
 	zones, regions vocabulary
@@ -35,8 +35,8 @@ type Fleet struct {
 	censuses map[string]*census
 }
 
-// MaxZones is how many zones a matrix has by name: those that ask most. All others, and nodes and endpoints of which no
-// zone is known, share one row and one column.
+// MaxZones is how many zones a matrix names: those with most demand. All others, and nodes and endpoints whose zone is
+// unknown, share one row and one column.
 const MaxZones = 16
 
 // New returns the fleet of some nodes. Without a demand each asks as its labels say (policy.DemandOf), and a Service's
@@ -117,7 +117,7 @@ func (f *Fleet) row(zone int32) int {
 	if int(zone) < len(f.rows) {
 		return int(f.rows[zone])
 	}
-	return int(f.rows[0]) // of an endpoint, and of no node
+	return int(f.rows[0]) // the zone of an endpoint, but of no node
 }
 
 // ZoneOf returns the zone of an endpoint; empty if it is not known.
@@ -139,7 +139,7 @@ type census struct {
 	crowds []crowd
 	of     []int32 // the crowd of each node
 	cells  *balance.Cells
-	// given is the demand of the fleet as bounds may be planned with it; nil until one is.
+	// given is the demand of the fleet in the form for planning bounds; nil until a bound is planned.
 	given *balance.Demand
 }
 

@@ -1,4 +1,4 @@
-// Package measured reads what was measured of a cluster's connections and bytes, for a forecast.
+// Package measured reads measurements of a cluster's connections and bytes, for a forecast.
 package measured
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
 )
 
-// Demand is how much clients ask, and how many bytes that moves.
+// Demand is the demand of clients, and how many bytes it moves.
 type Demand struct {
 	Weights forecast.Weights
-	// Asked is what nodes ask of single Services.
+	// Asked is the demand of nodes on single Services.
 	Asked map[string]forecast.Weights
 	// Traffic is nil if it was not wanted.
 	Traffic forecast.Traffic
@@ -58,8 +58,8 @@ const (
 	startMetric              = "process_start_time_seconds"
 )
 
-// readMetrics reads what proxies answered at /metrics: a node asks as much as it made connections a second since its proxy
-// began; the file was written when that ended.
+// readMetrics reads the answers of proxies at /metrics: a node's demand is its connections a second, from the start of
+// its proxy until the file was written.
 func readMetrics(folder string) (d Demand, err error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.prom"))
 	if err != nil {

@@ -7,29 +7,29 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Why is why the endpoints on a node are tried last. Where several reasons are given for a node, the one furthest down
-// this list decides, and its endpoints are tried after those of nodes with a reason further up.
+// Why is why the endpoints on a node are tried last. If a node has several reasons, the one furthest down this list
+// decides, and its endpoints are tried after those of nodes with a reason further up.
 type Why uint8
 
 const (
 	// Evacuated is a node that has a label which says so.
 	Evacuated Why = iota
-	// Draining is a node whose condition says so, as somebody publishes it. It is evacuated, too.
+	// Draining is a node with a condition that somebody publishes as an evacuation. It is evacuated, too.
 	Draining
-	// Unreachable is a node that does not answer this one. Others may see it otherwise.
+	// Unreachable is a node that does not answer this one. Other nodes may see it differently.
 	Unreachable
 	// Whys is how many there are.
 	Whys = iota
 )
 
-// whys describes them. Whatever selects, watches or speaks of them reads it here.
+// whys describes them. All code that selects by, watches or names reasons reads it here.
 var whys = [Whys]struct {
 	// name is the word for an endpoint on such a node, capitalized: it is part of the names of reasons, too.
 	name string
-	// only ends a sentence on endpoints that all run on such nodes, and spared one on an endpoint on such a node in whose
-	// place others serve. {until}, {since} and {condition} stand for what an Avoid says.
+	// only ends a sentence about endpoints that all run on such nodes, and spared one about an endpoint on such a node
+	// that others replace. {until}, {since} and {condition} stand for what an Avoid says.
 	only, spared string
-	// label on a Node gives the reason, and read reads its value. Without a label somebody observes the node.
+	// label on a Node gives the reason, and read reads its value. A reason without a label comes from observing the node.
 	label string
 	read  func(value string) (isGiven bool, until *time.Time, err error)
 	// evacuates: an operator takes the node out of use, so load balancers are sent away, too.
@@ -67,8 +67,8 @@ func (w Why) Label() string { return whys[w].label }
 // Evacuates reports whether an operator gives the reason, to take the node out of use.
 func (w Why) Evacuates() bool { return whys[w].evacuates }
 
-// Read returns what the labels of a node hold against it for this reason; nil if they say nothing, or something that cannot
-// be read. What has ended counts until somebody who knows the time lifts it.
+// Read returns what the labels of a node hold against it for this reason; nil if they say nothing, or something
+// unreadable. An evacuation that has ended still counts here, until a caller that knows the time lifts it.
 func (w Why) Read(labels map[string]string) *Avoid {
 	value, isLabelled := labels[whys[w].label]
 	if !isLabelled || whys[w].read == nil {
@@ -84,17 +84,18 @@ func (w Why) Read(labels map[string]string) *Avoid {
 // Avoid takes the endpoints on a node out of new connections, as long as others may serve in their place.
 type Avoid struct {
 	Why Why
-	// Condition is that of the Node for which it is Draining.
+	// Condition is the Node's condition for which it is Draining.
 	Condition string
-	// Until is when it ends; nil: nobody said. Who watches the clock makes a change of it.
+	// Until is when it ends; nil: no end is known. A caller with a clock turns the end into a change.
 	Until *time.Time
-	// Since is when it began; zero: nobody said.
+	// Since is when it began; zero: unknown.
 	Since time.Time
-	// Alike is what all nodes hold against it alike, where this is what one node alone has seen; nil if that is nothing.
+	// Alike is what all nodes hold against the node alike, if this is what one node alone has seen; nil if that is
+	// nothing.
 	Alike *Avoid
 }
 
-// SeenByAll returns what all nodes hold against a node alike: plans for all of them are made of that.
+// SeenByAll returns what all nodes hold against a node alike: plans for all nodes are based on it.
 func (a *Avoid) SeenByAll() *Avoid {
 	if a != nil && a.Why == Unreachable {
 		return a.Alike
@@ -102,7 +103,7 @@ func (a *Avoid) SeenByAll() *Avoid {
 	return a
 }
 
-// Against is what is held against a node: each reason comes and goes on its own.
+// Against is a node and a reason to avoid it: each reason comes and goes on its own.
 type Against struct {
 	Node string
 	Why  Why
@@ -119,13 +120,13 @@ func (a *Avoid) End() string {
 	return a.Until.UTC().Format("2006-01-02 15:04 UTC")
 }
 
-// Is reports whether that is the reason; of nil none is.
+// Is reports whether that is the reason; false for nil.
 func (a *Avoid) Is(why Why) bool { return a != nil && a.Why == why }
 
-// IsEvacuation reports whether an operator takes the node out of use; of nil nobody does.
+// IsEvacuation reports whether an operator takes the node out of use; false for nil.
 func (a *Avoid) IsEvacuation() bool { return a != nil && a.Why.Evacuates() }
 
-// Level is 0 for a node against which there is nothing, and more the later its endpoints are tried.
+// Level is 0 for a node that is not avoided; the higher it is, the later its endpoints are tried.
 func (a *Avoid) Level() Rank {
 	if a == nil {
 		return 0
@@ -164,7 +165,7 @@ func (c *Cluster) MarkAvoided(endpoints []PortEndpoint) {
 	}
 }
 
-// applyAvoid marks the Services that have endpoints on nodes that are avoided for another reason than before, or no more.
+// applyAvoid marks the Services that have endpoints on nodes whose reason to be avoided changed or ended.
 func (c *Cluster) applyAvoid(changes map[Against]*Avoid, dirty map[ObjectName]bool) {
 	before := map[string][2]Rank{}
 	for against, avoid := range changes {

@@ -13,8 +13,8 @@ func evacuating(nodes ...string) Change {
 	return change
 }
 
-// TestEvacuationsConcernWhoHasEndpointsThere, when they begin and when they end; and nobody when only their end is
-// another one.
+// TestEvacuationsConcernWhoHasEndpointsThere, when they begin and when they end. A change of only the planned end
+// concerns no Service.
 func TestEvacuationsConcernWhoHasEndpointsThere(t *testing.T) {
 	cluster := startingCluster()
 	for _, step := range []struct {
@@ -62,7 +62,7 @@ func TestWhatHasEndedIsOver(t *testing.T) {
 	}
 }
 
-// TestSeveralReasonsTogether: what this node alone has seen decides here, and what all nodes see is not lost behind it.
+// TestSeveralReasonsTogether: what this node alone has seen decides here, without hiding what all nodes see.
 func TestSeveralReasonsTogether(t *testing.T) {
 	cluster := startingCluster()
 	unreachable := Against{Node: "node-2", Why: Unreachable}

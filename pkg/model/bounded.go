@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// bounded are the Services whose load is bounded. Their endpoints are chosen with regard to all nodes, and to their demand,
-// so that each node that comes or goes concerns them all, a little.
+// bounded are the Services whose load is bounded. Their endpoints are chosen with regard to all nodes and their demand,
+// so each node that comes or goes affects all of them a little.
 type bounded struct {
 	services map[ObjectName]bool
-	// clients are those of them that name a Service as their client, by that Service.
+	// clients are the bounded Services that name a Service as their client, by that Service.
 	clients map[ObjectName]map[ObjectName]bool
 	// stale are those with new clients or new demand; all of them have when allStale is set.
 	stale    map[ObjectName]bool
@@ -25,7 +25,7 @@ func newBounded() bounded {
 	}
 }
 
-// add takes a Service in, if its load is bounded.
+// add takes in a Service, if its load is bounded.
 func (b *bounded) add(service *Service) {
 	if service.Topology.MaxLoad == 0 {
 		return
@@ -50,7 +50,8 @@ func (b *bounded) remove(service *Service) {
 	}
 }
 
-// noteNode takes in that a node came, went or has other labels. This node's own concern all at once.
+// noteNode takes in that a node came, went or changed its labels. Changes of this node's own labels concern all bounded
+// Services at once.
 func (b *bounded) noteNode(isSelf bool, dirty map[ObjectName]bool) {
 	if isSelf {
 		maps.Copy(dirty, b.services)
@@ -59,7 +60,7 @@ func (b *bounded) noteNode(isSelf bool, dirty map[ObjectName]bool) {
 	b.allStale = true
 }
 
-// askAnew takes in that a Service has other endpoints, from which clients may ask.
+// askAnew takes in that the endpoints of a Service, which may be clients, have changed.
 func (b *bounded) askAnew(client ObjectName) {
 	if len(b.clients[client]) > 0 {
 		maps.Copy(b.stale, b.clients[client])
@@ -67,15 +68,14 @@ func (b *bounded) askAnew(client ObjectName) {
 	}
 }
 
-// measureAnew takes in that something else was measured of a Service. Nil: there is none.
+// measureAnew takes in that the measured demand of a Service changed. Nil: there is no such Service.
 func (b *bounded) measureAnew(service *Service) {
 	if service != nil && service.Topology.MaxLoad > 0 && service.Topology.Measured {
 		b.stale[service.Name] = true
 	}
 }
 
-// ClientsVersion is another number whenever a Service is named as a client for the first time, or has other endpoints
-// while it is.
+// ClientsVersion changes whenever a Service is first named as a client, or a client's endpoints change.
 func (c *Cluster) ClientsVersion() uint64 { return c.bounded.version }
 
 // HasStale reports whether Services whose load is bounded have new clients or new demand since TakeStale.
@@ -95,7 +95,7 @@ func (c *Cluster) TakeStale() []ObjectName {
 	return names
 }
 
-// Clients are the Services whose endpoints ask this one, as far as its owner says so.
+// Clients are the Services whose endpoints are this one's clients, as named by its owner.
 func (s *Service) Clients() []ObjectName {
 	clients := make([]ObjectName, 0, len(s.Topology.Clients))
 	for _, client := range s.Topology.Clients {

@@ -6,24 +6,24 @@ import (
 	"net/netip"
 )
 
-// Change is what became different in the cluster: each object in its new state, or nil if it is gone.
+// Change is what changed in the cluster: each object in its new state, or nil if it is gone.
 type Change struct {
 	Services map[ObjectName]*Service
 	Slices   map[ObjectName]*EndpointSlice
 	Nodes    map[string]*Node
-	// AllNodes reports whether all nodes of the cluster are known. Nil: nothing new is known of that.
+	// AllNodes reports whether all nodes of the cluster are known. Nil: unchanged.
 	AllNodes *bool
 	// Avoid is what is held against nodes. Nil: it is over.
 	Avoid map[Against]*Avoid
-	// Demands are what was measured of Services, by their names. Nil: nothing is any more. DemandState is whether that counts;
-	// nil: nothing new is known of it.
+	// Demands are measured demand by Service. Nil: there is none any more. DemandState says whether it counts; nil:
+	// unchanged.
 	Demands     map[ObjectName]*Demand
 	DemandState *DemandState
 	// ServiceCIDRs are the ranges from which ClusterIPs are taken, by the name of their object. Nil: the object is gone.
 	ServiceCIDRs map[string][]netip.Prefix
-	// LocalAddrs are all addresses that this machine's interfaces have now. Nil: nothing new is known of them.
+	// LocalAddrs are all addresses that this machine's interfaces have now. Nil: unchanged.
 	LocalAddrs []netip.Addr
-	// APIServers is where this process reaches the API server. Nil: nothing new is known of it.
+	// APIServers is where this process reaches the API server. Nil: unchanged.
 	APIServers []netip.AddrPort
 }
 
@@ -33,7 +33,7 @@ func (c Change) IsEmpty() bool {
 		c.AllNodes == nil && c.DemandState == nil && c.LocalAddrs == nil && c.APIServers == nil
 }
 
-// Then returns the change that c and then later make together.
+// Then returns the change that c followed by later makes.
 func (c Change) Then(later Change) Change {
 	together := Change{
 		Services:     merge(c.Services, later.Services),

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// claims says which Services want which frontend. Among several, the first owns it until it lets go: by the kind of the
-// frontend (see rank), then the oldest Service, then the lexically smallest name.
+// claims says which Services want which frontend. If several do, the first one owns it until it lets go: by the kind of
+// the frontend (see rank), then the oldest Service, then the lexically smallest name.
 type claims struct {
 	byFrontend map[Frontend][]claim
 	// external are the Services that want an address as an external IP. A node port of another Service that is served
@@ -19,7 +19,7 @@ type claims struct {
 	contested int
 }
 
-// claim is that a Service wants a frontend, and why.
+// claim says that a Service wants a frontend, and why.
 type claim struct {
 	service *Service
 	kind    FrontendKind
@@ -92,14 +92,14 @@ func allFrontends(service *Service) []PortFrontend {
 // Contested returns the number of frontends that several Services want.
 func (c *Cluster) Contested() int { return c.claims.contested }
 
-// LostFrontend is a frontend that a Service wants and another one owns.
+// LostFrontend is a frontend that a Service wants but another one owns.
 type LostFrontend struct {
 	PortFrontend
 	Owner     ObjectName
 	OwnerKind FrontendKind // why the owner has it
 	IsOlder   bool         // the owner is
-	// APIServer: no Service owns it, because this process reaches the API server there. Translated, a proxy that starts
-	// again would never hear that the Service is gone.
+	// APIServer: no Service owns it, because this process reaches the API server there. If it were translated, a restarted
+	// proxy could never hear that the Service is gone.
 	APIServer bool
 }
 
@@ -152,7 +152,7 @@ func (l LostFrontend) Sentence() string {
 	}
 }
 
-// Finding is that a Service does not get the frontend.
+// Finding says that a Service does not get the frontend.
 func (l LostFrontend) Finding() Finding {
 	if l.APIServer {
 		return Finding{Code: FrontendIsAPIServer, Reason: l.Sentence(), Local: true}
@@ -200,7 +200,7 @@ func (c *Cluster) isAPIServer(frontend PortFrontend) bool {
 	return (frontend.Kind == ExternalIP || frontend.Kind == LoadBalancerIP) && c.apiServers[frontend.Frontend]
 }
 
-// applyAPIServers marks the Services that want what became, or was until now, an address of the API server.
+// applyAPIServers marks the Services that want a new or former address of the API server.
 func (c *Cluster) applyAPIServers(addrs []netip.AddrPort, dirty map[ObjectName]bool) {
 	before := c.apiServers
 	c.apiServers = make(map[Frontend]bool, len(addrs))
@@ -224,8 +224,8 @@ func (c *Cluster) applyAPIServers(addrs []netip.AddrPort, dirty map[ObjectName]b
 }
 
 // overruled returns the node port of another Service that is served on a Service's external IP: on an address of this
-// node, with the same protocol and number. The tables look for a frontend with an address first, so that the external
-// IP would take the node port's clients.
+// node, with the same protocol and number. The tables look for a frontend with an address first, so the external IP
+// would take the node port's clients.
 func (c *Cluster) overruled(frontend PortFrontend, service ObjectName) (nodePort claim, overruled bool) {
 	if frontend.Kind != ExternalIP || !c.servesNodePorts(frontend.Addr) {
 		return claim{}, false
@@ -248,7 +248,7 @@ func (c *Cluster) servesNodePorts(addr netip.Addr) bool {
 	return c.local[addr] && !addr.IsLoopback() && (c.NodePorts.All(FamilyOf(addr)) || c.NodePorts.includes(addr, c.Self()))
 }
 
-// markOverruled marks the Services whose external IPs a Service's node ports overrule, or did.
+// markOverruled marks the Services whose external IPs a Service's node ports overrule or did overrule.
 func (c *Cluster) markOverruled(service *Service, dirty map[ObjectName]bool) {
 	for _, port := range service.Ports {
 		if port.NodePort == 0 {

@@ -12,7 +12,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 )
 
-// TestOwnershipDependsOnTheFinalSetAlone, and every Service that becomes or ceases to be an owner on the way is
+// TestOwnershipDependsOnTheFinalSetAlone, and every Service that becomes an owner or stops being one on the way is
 // decided anew.
 func TestOwnershipDependsOnTheFinalSetAlone(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
@@ -72,7 +72,8 @@ func checkDirty(t *testing.T, before, after map[string]string, dirty []ObjectNam
 	}
 }
 
-// checkOwners counts anew who wants what, and compares what every Service gets and how many frontends are contested.
+// checkOwners computes from scratch which Service wants what, and compares what every Service gets and how many
+// frontends are contested.
 func checkOwners(t *testing.T, cluster *Cluster) {
 	t.Helper()
 	type wish struct {

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Cluster is the state of the cluster, as far as changes have brought it.
+// Cluster is the state of the cluster after the changes so far.
 type Cluster struct {
 	// NodePorts says on which addresses node ports are served. It is set before the first change.
 	NodePorts NodePortAddresses
@@ -22,17 +22,17 @@ type Cluster struct {
 	nodes    map[string]*Node
 	// allNodes: these are all nodes of the cluster.
 	allNodes bool
-	// against is all that is held against nodes, and avoid what decides of it, by node.
+	// against is everything that is held against nodes; avoid is the deciding part of it, by node.
 	against map[Against]*Avoid
 	avoid   map[string]*Avoid
 	claims  claims
 	// readers are the Services whose topology keys name a label, by that label.
 	readers map[policy.Key]map[ObjectName]bool
-	// unzoned are the slices that do not say the zone of each endpoint. Then its Node's counts.
+	// unzoned are the slices that do not name the zone of every endpoint. For those without one the Node's zone counts.
 	unzoned map[*EndpointSlice]bool
 	bounded bounded
 	virtual virtualIPs
-	// demands are what was measured, by Service, and demandState is whether that counts.
+	// demands are measured demand by Service, and demandState says whether it counts.
 	demands     map[ObjectName]*Demand
 	demandState DemandState
 
@@ -87,8 +87,8 @@ func (c *Cluster) ServiceNames() []ObjectName {
 // SlicesOf returns the slices of a Service, sorted by name. They must not be changed.
 func (c *Cluster) SlicesOf(service ObjectName) []*EndpointSlice { return c.slicesOf[service] }
 
-// Self returns the node from which the cluster is seen, as its object last said. Its labels are nil if there never was
-// one.
+// Self returns the node from which the cluster is seen, by the last version of its object. Its labels are nil if there
+// never was one.
 func (c *Cluster) Self() Node {
 	if node := c.nodes[c.self]; node != nil {
 		return *node
@@ -114,11 +114,12 @@ func (c *Cluster) NodeLabels(name string) (labels map[string]string, known bool)
 	return node.Labels, true
 }
 
-// Apply takes a change in and returns the names of the Services that may have to be decided anew, sorted: those that
+// Apply takes in a change and returns the names of the Services that may have to be decided anew, sorted: those that
 // changed, those whose slices changed, those whose topology reads a label that changed on this node, or on one that has
-// their endpoints, those with endpoints on a node that is avoided from now on, or no more, those that gain or lose a frontend
-// because of another Service, those with an endpoint that becomes a ClusterIP or no longer is one (see VirtualIP), and, if
-// this node's own addresses changed, those with source ranges (see AllowedSources) and with external IPs.
+// their endpoints, those with endpoints on a node that is now avoided or no longer is, those that gain or lose a
+// frontend because of another Service, those with an endpoint that becomes a ClusterIP or no longer is one (see
+// VirtualIP), and, if this node's own addresses changed, those with source ranges (see AllowedSources) and with
+// external IPs.
 func (c *Cluster) Apply(change Change) []ObjectName {
 	dirty := make(map[ObjectName]bool, max(len(change.Services), len(change.Slices)))
 	c.makeRoom(change)
@@ -221,11 +222,11 @@ func (c *Cluster) setSlicesOf(service ObjectName, list []*EndpointSlice) {
 	c.slicesOf[service] = list
 }
 
-// applyNodes marks the Services whose own endpoints are on nodes that have another value now of one of their topology
-// keys, or that read it of this node. The nodes are gathered by label first, so that the work is the sum of the nodes and
-// of the Services' endpoints, however many nodes change at once.
+// applyNodes marks the Services that have endpoints on nodes whose value of one of their topology keys changed, or that
+// read a changed value on this node. The nodes are first gathered by label, so the work is the sum of the nodes and of
+// the Services' endpoints, however many nodes change at once.
 func (c *Cluster) applyNodes(nodes map[string]*Node, dirty map[ObjectName]bool) {
-	changed := map[policy.Key]map[string]bool{} // the nodes, by the label that they have another value of
+	changed := map[policy.Key]map[string]bool{} // the nodes, by the label whose value changed
 	for name, node := range nodes {
 		if name == c.self {
 			c.applySelf(node, dirty)
@@ -273,8 +274,8 @@ func (c *Cluster) markReaders(key policy.Key, nodes map[string]bool, dirty map[O
 	}
 }
 
-// setNode keeps this cluster's own node as it was when its object goes: the machine is still there, and with its labels
-// and addresses every node port would go.
+// setNode keeps this cluster's own node unchanged when its object goes: the machine is still there, and without its
+// labels and addresses every node port would vanish.
 func (c *Cluster) setNode(name string, node *Node) *Node {
 	switch {
 	case node != nil:
@@ -285,8 +286,8 @@ func (c *Cluster) setNode(name string, node *Node) *Node {
 	return c.nodes[name]
 }
 
-// applySelf marks what depends on this node alone: hints, which a Service without topology keys may have, look at its
-// zone, and source ranges at its addresses.
+// applySelf marks what depends only on this node: hints, which a Service without topology keys may have, depend on its
+// zone, and source ranges on its addresses.
 func (c *Cluster) applySelf(node *Node, dirty map[ObjectName]bool) {
 	old := c.nodes[c.self]
 	if node == nil {
@@ -316,8 +317,7 @@ func addressesOf(node *Node) []netip.Addr {
 	return node.Addresses
 }
 
-// changedLabels returns the keys that a node's new version gives another value, takes away or adds. Nil versions have
-// none.
+// changedLabels returns the keys that a node's new version changes, removes or adds. Nil versions have no labels.
 func changedLabels(old, current *Node) map[string]bool {
 	changed := map[string]bool{}
 	labels := func(node *Node) map[string]string {

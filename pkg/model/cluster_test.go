@@ -40,7 +40,7 @@ func nodeWith(name string, labels ...string) *Node {
 	return node
 }
 
-// changeOf makes a change of the new versions of objects, and of the names of Services that go.
+// changeOf makes a change from the new versions of objects, and from the names of Services that go.
 func changeOf(objects ...any) Change {
 	change := Change{Services: map[ObjectName]*Service{}, Slices: map[ObjectName]*EndpointSlice{}, Nodes: map[string]*Node{}}
 	for _, object := range objects {

@@ -13,22 +13,22 @@ type EndpointSlice struct {
 	Name    ObjectName
 	Service ObjectName // from the label kubernetes.io/service-name; the namespace is the slice's
 	Family  Family     // addressType
-	// IsHeadless: it has the label of headless Services, and serves no other one.
+	// IsHeadless: it has the label of headless Services, and serves only those.
 	IsHeadless bool
 	// Names is how many endpoints have names instead of addresses (addressType FQDN). Such a slice has nothing else: it serves
 	// no clients, and is kept so that this can be reported.
 	Names uint16
-	// Crowded is how many endpoints have more than one address; all but the first are passed over.
+	// Crowded is how many endpoints have more than one address; all but the first are ignored.
 	Crowded   uint16
 	Ports     []SlicePort
 	Endpoints []SliceEndpoint
-	// Hostnames are what the endpoints, in their order, are called below the name of a headless Service, each often empty;
-	// nil if no endpoint has one, or they are not needed.
+	// Hostnames are the names of the endpoints, in their order, below the name of a headless Service, often empty; nil if
+	// no endpoint has one, or they are not needed.
 	Hostnames []string
 
 	TriggeredAt time.Time // when the cause of this version happened, as the EndpointSlice controller stamped it; zero if it did not
 
-	// Findings say what of the object has no effect, while the rest is served.
+	// Findings say which parts of the object have no effect, while the rest is served.
 	Findings []Finding
 }
 
@@ -37,8 +37,8 @@ func (s *EndpointSlice) isOn(nodes map[string]bool) bool {
 	return slices.ContainsFunc(s.Endpoints, func(endpoint SliceEndpoint) bool { return nodes[endpoint.Node] })
 }
 
-// reads reports whether an endpoint's value of a key is the label of one of some nodes. The name of the node, and mostly
-// the zone, are in the slice.
+// reads reports whether an endpoint's value of a key comes from the label of one of some nodes. The name of the node,
+// and mostly the zone, come from the slice.
 func (s *EndpointSlice) reads(key policy.Key, nodes map[string]bool) bool {
 	return slices.ContainsFunc(s.Endpoints, func(endpoint SliceEndpoint) bool {
 		return (key != policy.Zone || endpoint.Zone == "") && nodes[endpoint.Node]
@@ -85,7 +85,7 @@ type PortEndpoint struct {
 }
 
 // Phase says in which order endpoints are tried, each phase as a whole before the next one. Terminating endpoints that
-// still serve are better than none (KEP-1669), and never used beside ready ones.
+// still serve are better than none (KEP-1669), but never used together with ready ones.
 type Phase uint8
 
 // The phases. An endpoint of PhaseNever is not usable.

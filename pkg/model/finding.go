@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
-// Finding says that an object, or a part of it, does not work, and why. It is made where that is found out. What the log,
-// Events, pages and explain say is made of it. It holds until the object, or the file, is put right.
+// Finding says that an object, or a part of it, does not work, and why. The code that finds this out makes it. The log,
+// Events, pages and explain use it for what they say. It holds until the object, or the file, is put right.
 type Finding struct {
 	File string     // relative to the folder; empty for an object of a cluster
 	Kind string     // "Service"; empty if the file or a document of it could not be read
@@ -20,18 +20,18 @@ type Finding struct {
 	Line int        // of the document, for an object that has no name; else zero
 
 	Code FindingCode
-	// Field is what of the object does not work: "spec.ports[0].port", or the name of an annotation; empty if no single field
-	// is to blame.
+	// Field is the part of the object that does not work: "spec.ports[0].port", or the name of an annotation; empty if no
+	// single field is to blame.
 	Field  string
 	Reason string // why, for people
-	// Local: it is so on this node alone. Otherwise it follows from the cluster's objects, and all nodes find it.
+	// Local: it holds only on this node. Otherwise it follows from the cluster's objects, and all nodes find it.
 	Local bool
 }
 
 // FindingCode is a stable name of what is found, safe to alert on. It is the reason of Events.
 type FindingCode string
 
-// What is found. The codes of annotations without effect are those of policy.Annotations.
+// The codes. The codes of annotations without effect are those of policy.Annotations.
 const (
 	// Refused: the object is left out, and its last good version stays in force.
 	Refused FindingCode = "Refused"

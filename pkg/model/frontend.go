@@ -18,8 +18,8 @@ type Frontend struct {
 // FrontendKind is why a Service has a frontend.
 type FrontendKind uint8
 
-// The kinds, in the order in which they are shown. Only the first is dialled from inside by its nature; the others are
-// external, for every client.
+// The kinds, in the order in which they are shown. Only the first is meant for clients inside; the others are external,
+// for every client.
 const (
 	ClusterIP FrontendKind = iota
 	LoadBalancerIP
@@ -32,11 +32,11 @@ func (k FrontendKind) String() string {
 	return [...]string{ClusterIP: "ClusterIP", LoadBalancerIP: "LoadBalancerIP", ExternalIP: "ExternalIP", NodePort: "NodePort"}[k]
 }
 
-// IsExternal reports whether externalTrafficPolicy governs the frontend, and not internalTrafficPolicy.
+// IsExternal reports whether externalTrafficPolicy, rather than internalTrafficPolicy, governs the frontend.
 func (k FrontendKind) IsExternal() bool { return k != ClusterIP }
 
-// rank orders the kinds by who gave them: the API server gives a ClusterIP to one Service alone, and a load balancer's
-// address and a node port come from those who run the cluster, while any owner of a Service may write any external IP.
+// rank orders the kinds by who gave them: the API server gives a ClusterIP to one Service only, and a load balancer's
+// address and a node port come from the cluster's operators, while any owner of a Service may write any external IP.
 func (k FrontendKind) rank() int {
 	switch k {
 	case ClusterIP:
@@ -72,7 +72,7 @@ type PortFrontend struct {
 
 // Frontends returns the addresses on which a port can be dialled in a family, by kind: the ClusterIP first, node ports
 // last. An address that the Service has for two reasons is there once, for the first of them. A family without a
-// ClusterIP has none at all, as in kube-proxy.
+// ClusterIP has no frontends at all, as in kube-proxy.
 func (s *Service) Frontends(port ServicePort, family Family) []PortFrontend {
 	clusterIP, ok := s.ClusterIP(family)
 	if !ok {

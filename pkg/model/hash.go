@@ -8,8 +8,8 @@ const (
 	fnvPrime = 16777619
 )
 
-// HashOfAddr returns the FNV-1a hash of an address, as 16 bytes, and a port. Who takes only some of its bits mixes them
-// first: addresses that differ in their last byte have hashes that are close together.
+// HashOfAddr returns the FNV-1a hash of an address, as 16 bytes, and a port. A caller that takes only some of its bits
+// must mix them first: addresses that differ in their last byte have hashes that are close together.
 func HashOfAddr(addr netip.AddrPort) uint32 {
 	hash := uint32(fnvStart)
 	for _, b := range addr.Addr().As16() {

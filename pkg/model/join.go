@@ -7,16 +7,16 @@ import (
 	"slices"
 )
 
-// What one Service can ask of every node, in a family: its ports times the endpoints of each, and the ports that its
-// EndpointSlices list in sum. Each port has its share of the first. All Services wait while one is decided, so that
-// no user may write one that takes long.
+// The load that one Service can put on every node, in a family: its ports times the endpoints of each, and the total
+// number of ports that its EndpointSlices list. Each port has its share of the first. All Services wait while one is
+// decided, so no user may write a Service that takes long.
 const (
 	MaxPortEndpoints = 32_768
 	MaxOffers        = 65_536
 )
 
 // Endpoints joins a Service's EndpointSlices into the endpoints of one of its ports in one family, sorted by address
-// and port. All slices must belong to the Service. Of a Service with more than MaxPortEndpoints it takes those of the
+// and port. All slices must belong to the Service. If a Service has more than MaxPortEndpoints, it takes those of the
 // first slices.
 //
 // A slice's port belongs to the Service port of the same name and protocol. An address and port that several entries
@@ -32,7 +32,7 @@ type Joined struct {
 	slices []*EndpointSlice
 	// most is how many endpoints a port can have.
 	most int
-	// byPort are the slices by what they offer; nil if they offer so little that to look through all is faster.
+	// byPort are the slices by what they offer; nil if they offer so little that searching all is faster.
 	byPort map[offer][]offered
 }
 
@@ -51,8 +51,8 @@ type offered struct {
 // manyOffers is how many ports a Service's slices have in sum before they are indexed.
 const manyOffers = 32
 
-// Join makes the slices that name a Service ready. One with the label of headless Services serves no other one: kube-proxy
-// never sees it, and neither does a proxy that answers no DNS.
+// Join prepares the slices that name a Service. A slice with the label of headless Services serves only those:
+// kube-proxy never sees it, and neither does a proxy that answers no DNS.
 func Join(service *Service, named []*EndpointSlice) Joined {
 	isOthers := func(slice *EndpointSlice) bool { return slice.IsHeadless && !service.IsHeadless }
 	if slices.ContainsFunc(named, isOthers) {
@@ -61,7 +61,7 @@ func Join(service *Service, named []*EndpointSlice) Joined {
 	return join(named, len(service.Ports))
 }
 
-// join makes the slices of a Service with some ports ready.
+// join prepares the slices of a Service with some ports.
 func join(endpointSlices []*EndpointSlice, ports int) Joined {
 	endpointSlices, offers := Taken(endpointSlices)
 	joined := Joined{slices: endpointSlices, most: max(1, MaxPortEndpoints/max(1, ports))}
@@ -89,7 +89,8 @@ func Taken(endpointSlices []*EndpointSlice) (taken []*EndpointSlice, offers int)
 	return endpointSlices, offers
 }
 
-// Endpoints is the function of that name, for one port after the other. It also returns how many are left out.
+// Endpoints does the same as the function Endpoints, for one port after the other. It also returns how many are left
+// out.
 func (j Joined) Endpoints(port ServicePort, family Family) (endpoints []PortEndpoint, leftOut int) {
 	count := 0
 	for slice := range j.serving(port, family) {
@@ -122,8 +123,8 @@ func (j Joined) Addresses(family Family) (endpoints []PortEndpoint, leftOut int)
 	return believe(endpoints), max(0, count-j.most)
 }
 
-// Hostnames returns what endpoints are called below the name of a headless Service, by address. Of an address with
-// several names it is the first one in the alphabet.
+// Hostnames returns the names of endpoints below the name of a headless Service, by address. If an address has several
+// names, it is the first one in the alphabet.
 func (j Joined) Hostnames() map[netip.Addr]string {
 	names := map[netip.Addr]string{}
 	for _, slice := range j.slices {
@@ -137,7 +138,7 @@ func (j Joined) Hostnames() map[netip.Addr]string {
 	return names
 }
 
-// believe sorts endpoints, and of those with one address and port keeps the one to believe.
+// believe sorts endpoints, and of several with the same address and port keeps the one to believe.
 func believe(endpoints []PortEndpoint) []PortEndpoint {
 	slices.SortFunc(endpoints, compareEntries)
 	return slices.CompactFunc(endpoints, func(a, b PortEndpoint) bool { return a.Addr == b.Addr })
@@ -167,7 +168,7 @@ func (j Joined) serving(port ServicePort, family Family) iter.Seq2[*EndpointSlic
 
 // compareEntries orders endpoints by address and port, and those that claim the same by which to believe: first one
 // that is not terminating, as kube-proxy does since 1.36, then one that is ready, then one that serves. kube-proxy
-// leaves the rest to chance; here what the entry says decides, so that all nodes and all runs agree.
+// leaves the rest to chance; here the entry's content decides, so that all nodes and all runs agree.
 func compareEntries(a, b PortEndpoint) int {
 	if order := a.Addr.Compare(b.Addr); order != 0 {
 		return order

@@ -232,7 +232,8 @@ func TestOneServiceHasABoundedNumberOfEndpoints(t *testing.T) {
 	}
 }
 
-// TestSlicesMayListSoManyPorts: those beyond are left out, for a change of one looks at the ports of all.
+// TestSlicesMayListSoManyPorts: slices beyond that are left out, because a change of one slice looks at the ports of
+// all.
 func TestSlicesMayListSoManyPorts(t *testing.T) {
 	service := ObjectName{Namespace: "default", Name: "large"}
 	var endpointSlices []*EndpointSlice

@@ -16,8 +16,8 @@ type Node struct {
 	// PodCIDRs are the ranges of its pods' addresses, at most one a family: the first of spec.podCIDRs.
 	PodCIDRs []netip.Prefix
 
-	// Leaving is why load balancers should spare this node: it is being deleted, drained or shut down, or about to be. Empty:
-	// it stays. No Service is decided differently for it.
+	// Leaving is why load balancers should spare this node: it is being deleted, drained or shut down, or about to be.
+	// Empty: it stays. It does not affect decisions about Services.
 	Leaving string
 }
 
@@ -28,8 +28,8 @@ type NodePortAddresses struct {
 	// Prefixes: on the addresses inside these prefixes too. Without Primary a family without a prefix has node ports on
 	// all addresses, as in kube-proxy.
 	Prefixes []netip.Prefix
-	// Localhost: the proxy itself serves TCP node ports on loopback, in the families in which Prefixes name it. What else
-	// is sent to node ports there is refused, and counted. The tables never serve any.
+	// Localhost: the proxy itself serves TCP node ports on loopback, in the families in which Prefixes name it. All other
+	// traffic to node ports there is refused, and counted. The tables never serve loopback.
 	Localhost bool
 }
 
@@ -44,8 +44,8 @@ func LoopbackPrefix(family Family) netip.Prefix {
 // localhosts are the addresses on which the proxy itself listens.
 var localhosts = map[Family]netip.Addr{IPv4: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6: netip.IPv6Loopback()}
 
-// Loopback returns the loopback address of a family on which the proxy itself serves TCP node ports, if it does. A range
-// of all addresses does not ask for it, as in kube-proxy.
+// Loopback returns the loopback address of a family on which the proxy itself serves TCP node ports, if it does. A
+// range of all addresses does not include it, as in kube-proxy.
 func (n NodePortAddresses) Loopback(family Family) (addr netip.Addr, served bool) {
 	addr = localhosts[family]
 	return addr, n.Localhost && slices.ContainsFunc(n.Prefixes, func(prefix netip.Prefix) bool {

@@ -27,7 +27,7 @@ type Service struct {
 	Name    ObjectName
 	Created time.Time // decides between two Services that claim one frontend: the older one owns it
 
-	// IsHeadless: clients find its endpoints by DNS. It has no frontend, and of its settings only the topology.
+	// IsHeadless: clients find its endpoints by DNS. It has no frontend, and topology is its only setting.
 	IsHeadless bool
 
 	ClusterIPs []netip.Addr // at most one a family
@@ -54,7 +54,7 @@ type Service struct {
 
 	Topology policy.Topology
 
-	// Findings say what of the object has no effect, while the rest is served.
+	// Findings say which parts of the object have no effect, while the rest is served.
 	Findings []Finding
 }
 

@@ -2,7 +2,7 @@ package model
 
 import "github.com/vicinity-proxy/vicinity/pkg/policy"
 
-// The resources from which it is known where other nodes are, as metrics, outages and `explain` call them.
+// The resources from which we learn where other nodes are, by their names in metrics, outages and `explain`.
 const (
 	FromNodes       = "nodes"
 	FromSlices      = "topologyslices"
@@ -12,10 +12,10 @@ const (
 // TopologyResources are all of them.
 var TopologyResources = []string{FromNodes, FromSlices, FromProxySlices}
 
-// TopologySlice says where some nodes are. A publisher writes it, so that not every proxy follows every Node; or it is made
-// from an EndpointSlice over the proxies themselves.
+// TopologySlice says where some nodes are. A publisher writes it, to save every proxy from following every Node; or it
+// is made from an EndpointSlice over the proxies themselves.
 type TopologySlice struct {
-	// Keys are the labels that it knows of: a node without a value for one of them has no such label.
+	// Keys are the labels that it covers: a node without a value for one of them does not have the label.
 	Keys []policy.Key
 	// Nodes are those that it describes, by name. They have no addresses.
 	Nodes map[string]*Node

@@ -7,16 +7,16 @@ import (
 )
 
 // VirtualIP says why no connection can be sent to an address: it is a ClusterIP, or may become one at any time. No
-// machine has it, and the kernel translates no connection a second time. The API takes such an endpoint, though
-// Kubernetes' documentation forbids it: "The endpoint IP addresses cannot be the cluster IPs of other Kubernetes Services,
-// because kube-proxy doesn't support virtual IPs as a destination" (Services, "Custom EndpointSlices").
+// machine has it, and the kernel translates no connection a second time. The API accepts such an endpoint, though
+// Kubernetes' documentation forbids it: "The endpoint IP addresses cannot be the cluster IPs of other Kubernetes
+// Services, because kube-proxy doesn't support virtual IPs as a destination" (Services, "Custom EndpointSlices").
 //
 // External IPs and load balancers' addresses are not virtual in this sense: a machine may have them. Nor is an address that
 // this node has itself, for a DNS cache perhaps: connections arrive there.
 type VirtualIP struct {
-	// Service has it as a ClusterIP; empty if no Service is known that has.
+	// Service has it as a ClusterIP; empty if no known Service has.
 	Service ObjectName
-	// Range is the ServiceCIDR that it is in, if no Service is known that has it.
+	// Range is the ServiceCIDR that it is in, if no known Service has it.
 	Range netip.Prefix
 }
 
@@ -37,8 +37,8 @@ func (c *Cluster) VirtualIP(addr netip.Addr) (VirtualIP, bool) {
 	return VirtualIP{Range: within}, is
 }
 
-// MarkVirtual takes those endpoints of a Service out of use whose addresses are virtual, and returns why, by address; nil
-// if there are none. The Service is one of the cluster's.
+// MarkVirtual takes the endpoints of a Service with virtual addresses out of use, and returns why, by address; nil if
+// there are none. The Service is one of the cluster's.
 func (c *Cluster) MarkVirtual(service ObjectName, endpoints []PortEndpoint) map[netip.Addr]VirtualIP {
 	if c.virtual.services[service] == 0 {
 		return nil
@@ -46,7 +46,7 @@ func (c *Cluster) MarkVirtual(service ObjectName, endpoints []PortEndpoint) map[
 	return c.MarkAllVirtual(endpoints)
 }
 
-// MarkAllVirtual is MarkVirtual, for endpoints that the cluster need not know.
+// MarkAllVirtual does what MarkVirtual does, for endpoints that the cluster need not know.
 func (c *Cluster) MarkAllVirtual(endpoints []PortEndpoint) map[netip.Addr]VirtualIP {
 	var found map[netip.Addr]VirtualIP
 	for i := range endpoints {
@@ -67,20 +67,21 @@ func (c *Cluster) MarkAllVirtual(endpoints []PortEndpoint) map[netip.Addr]Virtua
 // virtualIPs knows which addresses are virtual, and which Services have them as endpoints: when a ClusterIP comes or goes,
 // those are found without a look at all endpoints.
 //
-// To enter all endpoints would take megabytes. But ClusterIPs lie close together, and endpoints elsewhere: only those are
-// entered that lie in a ServiceCIDR, or in a block that has had a ClusterIP. Most clusters have none.
+// Entering all endpoints would take megabytes. But ClusterIPs lie close together, and endpoints elsewhere, so we enter
+// only endpoints that lie in a ServiceCIDR, or in a block that has had a ClusterIP. Most clusters have none.
 type virtualIPs struct {
 	ranges []netip.Prefix // the ServiceCIDRs
-	// owners are the Services that have a ClusterIP, by it. The API server gives each to one Service, but one that is gone
-	// may be heard of after the next that has it: others are all but the first.
+	// owners are the Services that have a ClusterIP, by it. The API server gives each to one Service, but we may hear of a
+	// deletion only after the address has a new Service: others are all except the first.
 	owners map[netip.Addr]ObjectName
 	others map[netip.Addr][]ObjectName
 	blocks map[uint64]bool // that have had a ClusterIP
-	// changed are the addresses that have begun or ceased to be a ClusterIP, and grown is whether there is a block more, since
-	// settle.
+	// changed are the addresses that became a ClusterIP or stopped being one since settle; grown says whether there is a
+	// new block.
 	changed []netip.Addr
 	grown   bool
-	// near are the endpoints in ranges and blocks: in how many entries a Service has an address. services sums them up.
+	// near are the endpoints in ranges and blocks, with the number of entries that a Service has for an address. services
+	// sums them up.
 	near     map[netip.Addr]map[ObjectName]int
 	services map[ObjectName]int
 }
@@ -144,7 +145,7 @@ func count(counts map[ObjectName]int, name ObjectName, by int) {
 	}
 }
 
-// lookAgain enters the endpoints of all slices anew.
+// lookAgain enters the endpoints of all slices again.
 func (v *virtualIPs) lookAgain(all map[ObjectName]*EndpointSlice) {
 	clear(v.near)
 	clear(v.services)
@@ -153,7 +154,7 @@ func (v *virtualIPs) lookAgain(all map[ObjectName]*EndpointSlice) {
 	}
 }
 
-// applyServiceCIDRs marks the Services with endpoints close to ClusterIPs: a range comes or goes rarely.
+// applyServiceCIDRs marks all Services with endpoints close to ClusterIPs, because ranges rarely come or go.
 func (c *Cluster) applyServiceCIDRs(changed map[string][]netip.Prefix, dirty map[ObjectName]bool) {
 	for name, prefixes := range changed {
 		if c.serviceCIDRs[name] = prefixes; prefixes == nil {
@@ -176,8 +177,8 @@ func (v *virtualIPs) markAll(dirty map[ObjectName]bool) {
 	}
 }
 
-// replaceClusterIPs takes in which ClusterIPs a Service has now, and notes those that begin or cease to be one: see
-// settle. Nil: there is no such Service.
+// replaceClusterIPs takes in which ClusterIPs a Service has now, and notes addresses that become a ClusterIP or stop
+// being one: see settle. Nil: there is no such Service.
 func (v *virtualIPs) replaceClusterIPs(old, current *Service) {
 	before, after := clusterIPsOf(old), clusterIPsOf(current)
 	for _, addr := range before {
@@ -220,8 +221,8 @@ func (v *virtualIPs) release(addr netip.Addr, name ObjectName) {
 	}
 }
 
-// settle marks the Services with an endpoint that became virtual by a ClusterIP, or no longer is. In a ServiceCIDR it is so
-// anyway.
+// settle marks the Services with an endpoint that became virtual because of a ClusterIP, or no longer is. In a
+// ServiceCIDR it is virtual anyway.
 func (v *virtualIPs) settle(all map[ObjectName]*EndpointSlice, dirty map[ObjectName]bool) {
 	if v.grown {
 		v.lookAgain(all)

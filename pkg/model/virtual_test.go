@@ -12,8 +12,9 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// TestVirtualEndpointsDependOnTheFinalStateAlone: on Services, slices, ServiceCIDRs and the node's own addresses, in
-// whatever order they came. Every Service with an endpoint that becomes virtual, or no longer is, is decided anew.
+// TestVirtualEndpointsDependOnTheFinalStateAlone: on Services, slices, ServiceCIDRs and the node's own addresses,
+// whatever the order in which they came. Every Service with an endpoint that becomes virtual, or no longer is, is
+// decided anew.
 func TestVirtualEndpointsDependOnTheFinalStateAlone(t *testing.T) {
 	random, seen := rand.New(rand.NewPCG(5, 6)), map[bool]int{}
 	for range 300 {
@@ -43,7 +44,7 @@ func TestVirtualEndpointsDependOnTheFinalStateAlone(t *testing.T) {
 	}
 }
 
-// TestWhoHasNoEndpointAmongClusterIPsCostsNothing: neither an entry for each endpoint, nor a look at others when a
+// TestWhoHasNoEndpointAmongClusterIPsCostsNothing: there is no entry for each endpoint, and no look at others when a
 // ClusterIP comes.
 func TestWhoHasNoEndpointAmongClusterIPsCostsNothing(t *testing.T) {
 	cluster, change := NewCluster("node-1"), Change{Slices: map[ObjectName]*EndpointSlice{}}
@@ -67,8 +68,8 @@ func TestWhoHasNoEndpointAmongClusterIPsCostsNothing(t *testing.T) {
 
 var virtualNames = []ObjectName{named("a"), named("b"), named("c"), named("d")}
 
-// virtualOf returns the virtual endpoints of each Service, and why, as MarkVirtual says; those that it marks are unusable,
-// and no others.
+// virtualOf returns the virtual endpoints of each Service, and why, as MarkVirtual says. It checks that exactly those
+// that it marks are unusable.
 func virtualOf(cluster *Cluster) map[ObjectName]map[netip.Addr]VirtualIP {
 	all := map[ObjectName]map[netip.Addr]VirtualIP{}
 	for _, name := range virtualNames {

@@ -8,28 +8,28 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Flows says which endpoints may go on answering the flows that one frontend has already. Both lists are empty if none
-// may: the Service has lost its last endpoint, or the frontend.
+// Flows says which endpoints may go on answering the existing flows of one frontend. Both lists are empty if none may:
+// the Service has lost its last endpoint, or the frontend.
 //
-// It is wider than a Choice. A flow keeps its endpoint as long as that one serves, be it terminating, and as long as
-// the Service's policies and topology keys allow its place at all; that a nearer tier has come up is no reason to
-// break it.
+// It is wider than a Choice. A flow keeps its endpoint as long as that one serves, even if it is terminating, and as
+// long as the Service's policies and topology keys allow its place at all. A nearer tier that has come up is no reason
+// to break the flow.
 type Flows struct {
 	Frontend model.Frontend
 	Inside   []netip.AddrPort // may answer the pods and this node
 	Outside  []netip.AddrPort // may answer all other clients
 	Sources  []netip.Prefix   // the clients that may dial the frontend; empty: all
 
-	// Endpoints are set for node ports alone. They are the Service's, whatever their state, and those that left since the
-	// flows were looked at last. A node port has a number and no address, and other programs may use the number at any
-	// address: by who answers a flow it is known as the Service's.
+	// Endpoints are set only for node ports. They are the Service's endpoints, whatever their state, and those that left
+	// since the last look at the flows. A node port has a number and no address, and other programs may use the number at
+	// any address: the answerer shows whether a flow belongs to the Service.
 	Endpoints []netip.AddrPort
-	// Incomplete: others may have been endpoints, too. That is unknown after a start.
+	// Incomplete: there may have been other endpoints. After a start that is unknown.
 	Incomplete bool
 }
 
-// After returns the flows with what an earlier version says of who was an endpoint. Where versions follow each other and
-// no look succeeds, the list grows: by the addresses that the Service's pods had meanwhile, and no more.
+// After returns the flows with the former endpoints of an earlier version added. If versions follow each other and no
+// look succeeds, the list grows, but only by the addresses that the Service's pods had meanwhile.
 func (f Flows) After(earlier Flows) Flows {
 	f.Incomplete = f.Incomplete || earlier.Incomplete
 	f.Endpoints = union(f.Endpoints, earlier.Endpoints)
@@ -81,7 +81,7 @@ func (d Decision) Flows() []Flows {
 	return flows
 }
 
-// Answering returns the endpoints that may answer connections which are there already, and those of them on this node.
+// Answering returns the endpoints that may answer existing connections, and those of them on this node.
 func (d Decision) Answering() (anywhere, here []netip.AddrPort) {
 	anywhere = serving(d.Endpoints, func(endpoint *model.PortEndpoint) bool {
 		return d.Viewpoint.allows(d.Service.Topology.Keys, endpoint) && !d.isLeft(endpoint)
@@ -97,7 +97,7 @@ func (d Decision) AnsweredHere(kind model.FrontendKind) (inside, outside bool) {
 	return d.Service.InternalTrafficLocal, d.Service.InternalTrafficLocal
 }
 
-// allEndpoints returns the endpoints whatever their state. Those that serve are mostly all: then it is the same list.
+// allEndpoints returns the endpoints in any state. Mostly all of them serve: then it is the same list.
 func (d Decision) allEndpoints(serving []netip.AddrPort) []netip.AddrPort {
 	if len(serving) == len(d.Endpoints) {
 		return serving
@@ -112,7 +112,7 @@ func (d Decision) allEndpoints(serving []netip.AddrPort) []netip.AddrPort {
 func serving(endpoints []model.PortEndpoint, allowed func(*model.PortEndpoint) bool) []netip.AddrPort {
 	var addrs []netip.AddrPort
 	for i := range endpoints {
-		// A pod that publishes its address before it is ready is ready, and does not serve.
+		// A pod that publishes its address before it is ready counts as ready, but does not serve.
 		if (endpoints[i].Ready || endpoints[i].Serving) && allowed(&endpoints[i]) {
 			addrs = append(addrs, endpoints[i].Addr)
 		}

@@ -102,7 +102,8 @@ func TestFlows(t *testing.T) {
 	}
 }
 
-// TestFlowsOfANodePortNameAllEndpoints, whatever their state and whatever policies say. Others name none.
+// TestFlowsOfANodePortNameAllEndpoints, whatever their state and whatever policies say. Flows of other frontends name
+// none.
 func TestFlowsOfANodePortNameAllEndpoints(t *testing.T) {
 	service, port := withKeys(externalLocal, "hostname"), model.ServicePort{Protocol: model.UDP, Port: 53, NodePort: 30053}
 	service.ClusterIPs, service.ExternalIPs = decideAddrs("10.96.0.1"), decideAddrs("192.0.2.1")

@@ -5,7 +5,7 @@ import (
 )
 
 // decideHeadless decides which endpoints of a headless Service DNS answers to this node's clients: among the ready
-// ones, as the specification of Kubernetes' DNS wants. One that terminates may be gone before the answer is forgotten.
+// ones, as the specification of Kubernetes' DNS requires. A terminating one may be gone before the answer expires.
 func (p *Planner) decideHeadless(
 	service *model.Service, joined model.Joined, viewpoint Viewpoint, families []model.Family,
 ) []Decision {

@@ -106,7 +106,7 @@ func TestHeadlessServices(t *testing.T) {
 				if strings.Join(got, " ") != test.want || chosen.Reason.Code != test.reason {
 					t.Errorf("chosen are %q by %s, want %q by %s", got, chosen.Reason.Code, test.want, test.reason)
 				}
-				for _, exclusion := range decision.Exclusions() { // it must find a reason for each
+				for _, exclusion := range decision.Exclusions() { // every exclusion must have a reason
 					isChosen := slices.ContainsFunc(chosen.Endpoints, func(e model.PortEndpoint) bool { return e.Addr == exclusion.Endpoint })
 					if exclusion.Reason.Sentence() == "" || isChosen {
 						t.Errorf("left out: %+v", exclusion)

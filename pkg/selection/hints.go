@@ -92,7 +92,8 @@ func (k *hintKind) add(endpoint netip.AddrPort, hints []string, place string) {
 
 func (k *hintKind) usable() bool { return k.here && !k.missing }
 
-// MissingHints says why a setting that hints stand for has no effect, if ready endpoints have none; empty otherwise.
+// MissingHints says why a setting that works through hints has no effect, if ready endpoints have none; empty
+// otherwise.
 func MissingHints(service *model.Service, endpoints []model.PortEndpoint) string {
 	if service.Topology.ByHints == "" || service.IsHeadless {
 		return ""

@@ -32,7 +32,7 @@ func selectByKeys(keys []policy.Key, endpoints []model.PortEndpoint, viewpoint V
 	if !anyUsable(endpoints) {
 		return noneUsable(endpoints)
 	}
-	// The last key is usually the widest one, so it says most to an owner.
+	// The last key is usually the widest one, so it tells an owner most.
 	return Choice{Reason: viewpoint.mismatch(keys[len(keys)-1])}
 }
 
@@ -72,7 +72,7 @@ func (v Viewpoint) matches(endpoint *model.PortEndpoint, key policy.Key, own str
 }
 
 // ValueOf returns an endpoint's value of a key, and whether it is known. The EndpointSlice answers the keys that need
-// no Node (policy.Key.NeedsNode); where it does not name the zone, a Node that is known anyway does.
+// no Node (policy.Key.NeedsNode); if it does not name the zone, a Node does that happens to be known.
 func (v Viewpoint) ValueOf(endpoint *model.PortEndpoint, key policy.Key) (value string, known bool) {
 	switch {
 	case key == policy.Hostname:

@@ -13,23 +13,23 @@ type Loads struct {
 	Endpoints []balance.Load
 	// Source is where the demand is from.
 	Source balance.Source
-	// Clients is how many ready endpoints of the Services that are named as clients are on Nodes; 0 if none is named.
+	// Clients is how many ready endpoints of the named client Services are on Nodes; 0 if none is named.
 	Clients int
-	// Measured says more of a demand that was measured; nil if it is assumed.
+	// Measured has the details of a measured demand; nil if demand is assumed.
 	Measured *MeasuredLoads
 }
 
-// MeasuredLoads are what was measured, beside what is assumed where nothing is.
+// MeasuredLoads compare measured demand with what would be assumed without it.
 type MeasuredLoads struct {
 	*model.Demand
-	// Zones are what the nodes of each zone ask, and AssumedZones what they would be assumed to, each of their sum.
+	// Zones are the measured demand of each zone's nodes, and AssumedZones the assumed one, each as a part of its sum.
 	Zones, AssumedZones map[string]float64
 	// AssumedGives is what each endpoint would get, per mille of the mean, if it had been planned with what is assumed: in
 	// their order.
 	AssumedGives []uint64
 }
 
-// Loads returns what the endpoints expect that a decision was made about, and whether anything was planned.
+// Loads returns what the endpoints of a decision expect, and whether anything was planned.
 func (p *Planner) Loads(decision Decision) (loads Loads, planned bool) {
 	part, service := decision.Selection.Cluster.planned, decision.Service
 	if part == nil {
@@ -54,13 +54,12 @@ func (p *Planner) Loads(decision Decision) (loads Loads, planned bool) {
 	return loads, true
 }
 
-// AssumedBusiest returns the endpoint, by its place in their order, that would get most if it had been planned with what is
-// assumed.
+// AssumedBusiest returns the index of the endpoint that would get most in a plan with assumed demand.
 func (m *MeasuredLoads) AssumedBusiest() int {
 	return slices.Index(m.AssumedGives, slices.Max(m.AssumedGives))
 }
 
-// partsOf returns what zones ask of their sum; all 0 if they ask nothing.
+// partsOf returns the zones' parts of their total demand; all 0 if that is 0.
 func partsOf(zones map[string]uint64) map[string]float64 {
 	all, parts := uint64(0), make(map[string]float64, len(zones))
 	for _, asks := range zones {

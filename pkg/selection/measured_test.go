@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// TestMeasuredDemandIsPlannedWithWhileItCounts: a Service whose owner wants it is planned anew when something else is measured,
-// and as assumed where nothing is, or it does not count.
+// TestMeasuredDemandIsPlannedWithWhileItCounts: a Service whose owner wants it is planned anew when new demand is
+// measured, and with assumed demand if none is measured or it does not count.
 func TestMeasuredDemandIsPlannedWithWhileItCounts(t *testing.T) {
 	for name, keys := range map[string][]policy.Key{
 		"zone among the keys": zoneThenAll, "any node alone": {"example.com/none", policy.AnyNode},
@@ -103,7 +103,7 @@ func TestMeasuredDemandIsPlannedWithWhileItCounts(t *testing.T) {
 	}
 }
 
-// TestMeasuredLoads: beside the loads stands what zones ask, and what endpoints would get if it were assumed.
+// TestMeasuredLoads: with the loads come the zones' demand, and what endpoints would get if demand were assumed.
 func TestMeasuredLoads(t *testing.T) {
 	for name, clients := range map[string][]string{"by labels": nil, "by clients": {"shop/client"}} {
 		topology := bounded(120, zoneThenAll...)

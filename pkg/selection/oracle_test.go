@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// kubeProxys is what kube-proxy v1.37 would choose for a Service without topology keys, written as its description
-// reads and not as this package does it.
+// kubeProxys is what kube-proxy v1.37 would choose for a Service without topology keys, following its description
+// rather than the way of this package.
 func kubeProxys(w *world, endpoints []model.PortEndpoint) view {
 	ready := where(endpoints, func(e model.PortEndpoint) bool { return e.Ready })
 	terminating := where(endpoints, func(e model.PortEndpoint) bool { return !e.Ready && e.Serving && e.Terminating })

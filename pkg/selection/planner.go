@@ -10,33 +10,33 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// Planner makes decisions from a cluster's own node, and plans for Services whose load is bounded: for each list of topology
-// keys by which that is, it has the nodes by their values of the keys. A list costs as much as there are nodes when it is
-// first used, and little for each node that changes.
+// Planner makes decisions from a cluster's own node, and plans for Services whose load is bounded: for each list of
+// topology keys in use for that, it keeps the nodes by their values of the keys. The first use of a list costs time
+// proportional to the nodes; each node that changes later costs little.
 type Planner struct {
 	cluster *model.Cluster
 
-	// inForce is what was planned of the Services whose load is bounded, for their ports.
+	// inForce are the plans in force for the ports of Services whose load is bounded.
 	inForce map[model.ObjectName]Plans
 
 	mutex  sync.Mutex // guards what follows, except for cells: those do not change while decisions are made
 	byKeys map[string]*keyList
 	// kept is about how many entries the lists have in sum: see mostKept; built is how many were made since the start.
 	kept, built int
-	// asked is how many ready endpoints each Service has on each node that is named as a client, as of a version of them.
+	// asked is how many ready endpoints each named client Service has on each node, as of a version of them.
 	asked   map[model.ObjectName]map[string]uint32
 	askedAt uint64
 }
 
-// mostKept is how many entries all lists have together at most, a node of one list being one; some 40 MiB. Anybody may
-// write another list, and each is as long as the cluster is large. One more, and all are forgotten and made again as they
-// are asked for: a plan is the same without them, and takes up to a millisecond longer.
+// mostKept bounds the entries of all lists together, some 40 MiB; each node in a list is an entry. Users may write any
+// number of lists, each as long as the cluster is large. Beyond the bound all lists are forgotten, and made again on
+// demand: plans stay the same without them, and take up to a millisecond longer.
 const mostKept = 1 << 19
 
 // keyList is a list of keys that is in use.
 type keyList struct {
 	cells *balance.Cells
-	// named is what clients ask, by their names: many Services may have the same.
+	// named is the demand of clients, by their names: many Services may have the same clients.
 	named map[string]balance.Demand
 	// isUsed: a decision has asked for it since the last Prune.
 	isUsed bool
@@ -47,7 +47,7 @@ func NewPlanner(cluster *model.Cluster) *Planner {
 	return &Planner{cluster: cluster, byKeys: map[string]*keyList{}, inForce: map[model.ObjectName]Plans{}}
 }
 
-// Note takes in the nodes that the cluster has in another state now.
+// Note takes in the nodes whose state in the cluster has changed.
 func (p *Planner) Note(change model.Change) {
 	for name := range change.Nodes {
 		labels, known := p.cluster.NodeLabels(name)
@@ -66,7 +66,7 @@ func (p *Planner) Note(change model.Change) {
 		return
 	}
 	for _, list := range p.byKeys {
-		list.named = nil // it meant the cells, and the demand, as they were
+		list.named = nil // it was about the old cells, and the old demand
 	}
 	p.count()
 }
@@ -93,10 +93,10 @@ func (p *Planner) count() {
 	}
 }
 
-// entries is how many entries something counts for that has so many nodes.
+// entries is how many entries something with a number of nodes counts as.
 func entries(nodes int) int { return 16 + nodes }
 
-// makeRoom makes room for something new that has so many nodes. The caller holds the mutex.
+// makeRoom makes room for something new with a number of nodes. The caller holds the mutex.
 func (p *Planner) makeRoom(nodes int) {
 	p.built += nodes
 	if p.kept += entries(nodes); p.kept > mostKept {
@@ -104,9 +104,9 @@ func (p *Planner) makeRoom(nodes int) {
 	}
 }
 
-// MayDiffer reports whether a decision about a Service whose load is bounded may have another outcome now than the one
-// in force, if only other nodes came or went, or other clients; and about how much work it was to find out, in the unit
-// of Weight. It takes a few microseconds, and a decision many.
+// MayDiffer reports whether a decision about a Service whose load is bounded may now differ from the one in force, if
+// only other nodes or clients came or went; and about how much work it was to find out, in the unit of Weight. It takes
+// a few microseconds, a decision many.
 func (p *Planner) MayDiffer(name model.ObjectName) (differs bool, weight int) {
 	service, plans := p.cluster.Service(name), p.inForce[name]
 	if service == nil || len(plans) == 0 {
@@ -120,10 +120,10 @@ func (p *Planner) MayDiffer(name model.ObjectName) (differs bool, weight int) {
 	self := p.cluster.Self()
 	differs = slices.ContainsFunc(plans, func(part *planned) bool {
 		if !slices.Equal(part.places.Keys(), service.Topology.Keys) {
-			return true // it changed and waits for its turn, or the kernel refuses it: what is in force was planned by other keys
+			return true // it changed and waits for its turn, or the kernel refuses it: the plan in force is by other keys
 		}
 		if part.source != demand.Source() {
-			return true // who reads what was planned with is told, though nothing may move
+			return true // readers of the plan's demand must be told, even if nothing moves
 		}
 		if part.kept.Holds(demand, service.Topology.MaxLoad) {
 			return false
@@ -134,7 +134,7 @@ func (p *Planner) MayDiffer(name model.ObjectName) (differs bool, weight int) {
 	return differs, 2 + (demand.Cells()*len(service.Topology.Keys)+demand.Len())/16 + (p.built-before)/16
 }
 
-// PlanWeight is about how much work it is to plan for a Service whose load is bounded, in the unit of Weight; 0 for any
+// PlanWeight is about how much work planning is for a Service whose load is bounded, in the unit of Weight; 0 for any
 // other Service.
 func (p *Planner) PlanWeight(name model.ObjectName) int {
 	service := p.cluster.Service(name)
@@ -166,8 +166,7 @@ func (p *Planner) viewpoint() Viewpoint {
 	return Viewpoint{Node: p.cluster.Self(), Labels: p.cluster.NodeLabels, Demand: p.demandOf}
 }
 
-// demandOf returns how much each node asks of a Service: what was measured, if its owner wants that and it is known; or what
-// is assumed.
+// demandOf returns each node's demand on a Service: measured, if its owner wants that and it is known; or else assumed.
 func (p *Planner) demandOf(service *model.Service) (balance.Demand, bool) {
 	if !p.cluster.KnowsAllNodes() {
 		return balance.Demand{}, false
@@ -178,7 +177,7 @@ func (p *Planner) demandOf(service *model.Service) (balance.Demand, bool) {
 	return p.assumedOf(service, service.Topology.Keys), true
 }
 
-// measuredOf returns what was measured of a Service, if it counts.
+// measuredOf returns the measured demand of a Service, if it counts.
 func (p *Planner) measuredOf(service *model.Service) (balance.Demand, bool) {
 	measured := p.cluster.MeasuredDemand(service)
 	if measured == nil {
@@ -190,7 +189,7 @@ func (p *Planner) measuredOf(service *model.Service) (balance.Demand, bool) {
 	return cells.Measured(measured.Zones, measured.Nodes)
 }
 
-// WithZone returns keys that distinguish zones: some keys, and the zone if it is none of them.
+// WithZone returns keys that distinguish zones: the given keys, plus the zone if it is not among them.
 func WithZone(keys []policy.Key) []policy.Key {
 	if slices.Contains(keys, policy.Zone) {
 		return keys
@@ -198,8 +197,8 @@ func WithZone(keys []policy.Key) []policy.Key {
 	return append(slices.Clone(keys), policy.Zone)
 }
 
-// assumedOf returns what nodes are assumed to ask of a Service, of the nodes by some keys: as many connections as the other
-// nodes, unless its label says more or less; or, if the owner names the clients, as many as it has of their ready endpoints.
+// assumedOf returns the assumed demand of nodes, grouped by some keys, on a Service: equal for all nodes unless a
+// node's label says more or less; or, if the owner names the clients, the number of their ready endpoints on the node.
 func (p *Planner) assumedOf(service *model.Service, keys []policy.Key) balance.Demand {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -278,7 +277,7 @@ func (p *Planner) listOf(keys []policy.Key) *keyList {
 	return list
 }
 
-// nameOf is what a list of keys is known by.
+// nameOf is the name of a list of keys.
 func nameOf(keys []policy.Key) string {
 	words := make([]string, len(keys))
 	for i, key := range keys {

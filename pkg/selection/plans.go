@@ -16,7 +16,7 @@ func PlansOf(decisions []Decision) Plans {
 	return plans
 }
 
-// A Planner is a reader of the decisions that it makes: it tells from the plans in force whether another one differs.
+// A Planner is a reader of the decisions that it makes: it compares new plans with the plans in force.
 
 // Digest returns the plans behind decisions.
 func (*Planner) Digest(decisions []Decision) any {

@@ -63,7 +63,7 @@ func checkServed(t *testing.T, selection Selection, serve func() (Choice, Outcom
 	}
 }
 
-// checkWhyExcluded: a reason is true of its endpoint.
+// checkWhyExcluded: each reason is true for its endpoint.
 func checkWhyExcluded(t *testing.T, endpoints []model.PortEndpoint, selection Selection, exclusion Exclusion) {
 	t.Helper()
 	at := slices.IndexFunc(endpoints, func(endpoint model.PortEndpoint) bool { return endpoint.Addr == exclusion.Endpoint })
@@ -90,8 +90,8 @@ func checkWhyExcluded(t *testing.T, endpoints []model.PortEndpoint, selection Se
 	}
 }
 
-// checkFlows: exactly those may go on who serve where the policy or a topology key allows it, so that those chosen for
-// new connections may.
+// checkFlows: exactly those endpoints may go on that serve at a place that the policy or a topology key allows; so
+// those chosen for new connections may.
 func checkFlows(t *testing.T, w *world, endpoints []model.PortEndpoint, selection Selection) {
 	t.Helper()
 	decision := Decision{Viewpoint: w.viewpoint, Service: &w.service, Port: w.port, Endpoints: endpoints, Selection: selection}

@@ -15,11 +15,11 @@ type Reason struct {
 	Code     Code
 	Key      string         // the topology key, node label, kind of hint, policy or address concerned
 	Value    string         // its value
-	Endpoint netip.AddrPort // the first given endpoint that decided it, where a single one did
+	Endpoint netip.AddrPort // the first given endpoint that decided it, if a single one did
 	Load     *Load          // the numbers, of a Service whose load is bounded
 	Until    *time.Time     // when the evacuation of an endpoint's node ends; nil if it has no end
-	Since    time.Time      // when an endpoint's node stopped answering; zero if nobody said
-	// Condition is the one of an endpoint's node that evacuates it; empty if none does.
+	Since    time.Time      // when an endpoint's node stopped answering; zero if unknown
+	// Condition is the condition that evacuates an endpoint's node; empty if none does.
 	Condition string
 }
 
@@ -85,8 +85,8 @@ type sentence struct {
 	sentence string
 }
 
-// sentences says every code in plain English. {key}, {value} and {endpoint} stand for what a Reason carries. Those of nodes
-// that are avoided are made in avoid.go.
+// sentences has a sentence in plain English for every code. {key}, {value} and {endpoint} stand for what a Reason
+// carries. Those of nodes that are avoided are made in avoid.go.
 var sentences = append([]sentence{
 	{MatchedTopologyKey, "The ready endpoints that share this node's {key}, {value}, are used."},
 	{MatchedTopologyKeyTerminating, "No ready endpoint matches a topology key, so the ones that share this node's {key}, {value}, " +
@@ -176,7 +176,7 @@ func (r Reason) until() string {
 	return " until " + r.Until.UTC().Format("2006-01-02 15:04 UTC")
 }
 
-// since is when a node stopped answering, as the rest of "has not answered"; empty if nobody said it.
+// since is when a node stopped answering, as the rest of "has not answered"; empty if unknown.
 func (r Reason) since() string {
 	if r.Since.IsZero() {
 		return ""

@@ -7,7 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Scope is what addresses mean on this node. Which ones are the node's own, the kernel is asked: see IsLocal.
+// Scope is what addresses mean on this node. The kernel is asked which ones are the node's own: see IsLocal.
 type Scope struct {
 	// Pods are the ranges of the pods' addresses. In a family without a range a pod is not recognized by its address.
 	Pods []netip.Prefix
@@ -17,8 +17,8 @@ type Scope struct {
 	OnAll []model.Family
 }
 
-// IsLocal reports whether an address is the node's own. The kernel answers, as it does the tables: a list of what
-// interfaces have lacks the addresses that are local by a route alone, and lags behind.
+// IsLocal reports whether an address is the node's own. The kernel answers, as it does for the tables: a list of the
+// interfaces' addresses lacks those that are local only by a route, and lags behind.
 type IsLocal func(netip.Addr) (bool, error)
 
 // ScopeOf returns the scope of the cluster's own node, in some families.

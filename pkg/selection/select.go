@@ -10,7 +10,7 @@ import (
 // family, as model.Endpoints joins them: no two have the same address and port. The port is external if it has a
 // frontend that externalTrafficPolicy governs: a node port, an external IP or a load balancer's (KEP-2086).
 //
-// It works through every endpoint of the cluster in a first sync, so it formats nothing and allocates at most once a
+// In a first sync it goes through every endpoint of the cluster, so it formats nothing and allocates at most once per
 // choice.
 func Select(service *model.Service, external bool, endpoints []model.PortEndpoint, viewpoint Viewpoint) Selection {
 	selection := Selection{

@@ -13,21 +13,22 @@ type Viewpoint struct {
 	Node model.Node
 	// Labels returns the labels of any node, and whether that node is known. Nil if no other node is known.
 	Labels func(node string) (labels map[string]string, known bool)
-	// Demand returns how much each node of the cluster asks of a Service whose load is bounded, for plans by its keys.
-	// False while not all nodes are known. Nil: they are not.
+	// Demand returns each node's demand on a Service whose load is bounded, for plans by its keys. It returns false while
+	// some nodes are unknown; nil means the same.
 	Demand func(service *model.Service) (demand balance.Demand, known bool)
 }
 
 // Selection is the decision for one Service port in one family on one node.
 type Selection struct {
-	// Cluster is where traffic goes that no policy keeps on this node.
+	// Cluster is where traffic goes unless a policy keeps it on this node.
 	Cluster Choice
 	// Local is where traffic goes that internalTrafficPolicy or externalTrafficPolicy keeps on this node; nil without
 	// such a policy. If both do, its reason names the internal one.
 	Local *Choice
 	// Anywhere reports whether the Service has a usable endpoint on any node. Without one, connections are refused.
 	Anywhere bool
-	// internalLocal: the ClusterIP is governed by Local. externalLocal: the other frontends are, for clients outside.
+	// internalLocal: a Local policy governs the ClusterIP. externalLocal: one governs the other frontends, for clients
+	// outside.
 	internalLocal, externalLocal bool
 }
 
@@ -37,7 +38,7 @@ type Choice struct {
 	// them.
 	Endpoints []model.PortEndpoint
 	// Slots is how many slots each of the Endpoints gets; nil: one each. Share is this node's part of the plan that they
-	// come from; nil without one. Spared are the endpoints that the plan could use, and to which no slot leads here.
+	// come from; nil without one. Spared are the endpoints that the plan could use, but to which no slot leads here.
 	Slots  []int
 	Share  *balance.Share
 	Spared []model.PortEndpoint
@@ -75,8 +76,8 @@ const (
 
 // ClusterIP returns the choice that serves connections to the ClusterIP, and what happens to them.
 //
-// Topology keys that match nothing refuse, although endpoints exist elsewhere: the Service's owner asked for no
-// endpoint here, and a client should learn it at once. Only a Local policy drops.
+// If topology keys match nothing, connections are refused, although endpoints exist elsewhere: the Service's owner
+// wants no other endpoints here, and a client should learn that at once. Only a Local policy drops.
 func (s Selection) ClusterIP() (Choice, Outcome) {
 	if s.internalLocal {
 		return s.serveLocal(internalTrafficPolicy)
@@ -85,7 +86,7 @@ func (s Selection) ClusterIP() (Choice, Outcome) {
 }
 
 // External returns the choice that serves connections to every other frontend, and what happens to them, if the client
-// is neither a pod nor this node. It means something only for a port that has such a frontend.
+// is neither a pod nor this node. It is meaningful only for a port that has such a frontend.
 func (s Selection) External() (Choice, Outcome) {
 	if s.externalLocal {
 		return s.serveLocal(externalTrafficPolicy)
@@ -93,8 +94,8 @@ func (s Selection) External() (Choice, Outcome) {
 	return s.serveCluster()
 }
 
-// ShortCircuit is External for the pods and this node: they are inside already, so that no policy keeps their
-// connections on this node, as if a load balancer had chosen any node for them.
+// ShortCircuit is External for the pods and this node: they are inside already, so no policy keeps their connections on
+// this node, as if a load balancer had chosen any node for them.
 func (s Selection) ShortCircuit() (Choice, Outcome) { return s.serveCluster() }
 
 func (s Selection) serveCluster() (Choice, Outcome) {
@@ -108,7 +109,7 @@ func (s Selection) serveCluster() (Choice, Outcome) {
 // endpoints.
 func (s Selection) serveLocal(policyField string) (Choice, Outcome) {
 	choice := *s.Local
-	if choice.Reason.Key != "" { // A Service without usable endpoints has none whatever the policies say.
+	if choice.Reason.Key != "" { // A Service without usable endpoints has none, whatever the policies say.
 		choice.Reason.Key = policyField
 	}
 	switch {

@@ -5,10 +5,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
-// Shares say where the plans in force send this node's new connections, over all Service ports whose load is bounded,
-// each family for itself.
+// Shares say where the plans in force send this node's new connections, over all Service ports whose load is bounded.
+// Each family of a port counts separately.
 type Shares struct {
-	// Ports is how many there are, and Slots how many slots they have together.
+	// Ports is the number of such ports, and Slots is how many slots they have together.
 	Ports, Slots int
 	// BySource is how many of the ports were planned with each demand.
 	BySource [balance.Sources]int
@@ -25,8 +25,8 @@ var sharedKeys = [...]policy.Key{policy.Hostname, policy.Zone, policy.Region, po
 // OtherKeys is what Ratios calls all other keys.
 const OtherKeys = "other"
 
-// Ratios returns, by key, the part of this node's new connections that goes to the endpoints that the key matches and no
-// key before it: the mean over the ports. Keys that get nothing are missing.
+// Ratios returns, by key, the part of this node's new connections that goes to the endpoints that the key matches and
+// no earlier key does: the mean over the ports. Keys that get nothing are missing.
 func (s Shares) Ratios() map[string]float64 {
 	ratios := map[string]float64{}
 	for i, sent := range s.sent {
@@ -41,7 +41,7 @@ func (s Shares) Ratios() map[string]float64 {
 	return ratios
 }
 
-// Add adds what the ports of a Service have, a number of times: 1, or -1 to take it out.
+// Add adds the ports of a Service a number of times: 1, or -1 to take them out.
 func (s *Shares) Add(plans Plans, times int) {
 	for _, part := range plans {
 		s.add(part, times)

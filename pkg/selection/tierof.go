@@ -7,15 +7,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// What TierOf says beside topology keys.
+// What TierOf returns besides topology keys.
 const (
 	TierHint = "hint"
 	TierNone = "none"
 )
 
 // TierOf returns why a connection from this node goes to an endpoint, in one word: the first topology key that matches
-// it, where there are keys; TierHint, where hints narrow the choice and one is for this node or its zone; TierNone
-// otherwise. Under a bound on the load the slots are of several tiers, and each endpoint is of its own.
+// it, if there are keys; TierHint if hints narrow the choice and one is for this node or its zone; TierNone otherwise.
+// With a bound on the load slots may belong to several tiers, and each endpoint has its own tier.
 func (d Decision) TierOf(endpoint *model.PortEndpoint) string {
 	view := &d.Viewpoint
 	for _, key := range d.Service.Topology.Keys {

@@ -7,20 +7,20 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Tier is what a client turns to together, for as long as the tiers before it do not answer.
+// Tier is the endpoints that a client turns to, all alike, while the tiers before it do not answer.
 type Tier struct {
 	Endpoints []model.PortEndpoint
 	// Slots is how many slots each of the Endpoints gets; nil: one each.
 	Slots []int
 }
 
-// Tiers returns what serves connections to the ClusterIP, and behind it what would serve them if that were gone, and so
-// on: no endpoint twice. The first tier is what the kernel's table has; there is none if it refuses or drops.
+// Tiers returns what serves connections to the ClusterIP, then what would serve them if that were gone, and so on: no
+// endpoint twice. The first tier is what the kernel's table has; there is no tier if the table refuses or drops.
 //
-// The owner's order holds on the way. Nothing is behind the last of hard keys, or behind what a policy keeps on this
-// node. The endpoints of nodes that are being evacuated are behind all that stay. One that terminates is never behind a
-// ready one: it may be gone before anybody turns to it. A bound on the load holds in the first tier alone: it is a plan
-// for all nodes, and nobody plans for a failure that one client sees.
+// The tiers follow the owner's order. Nothing follows the last of hard keys, or a choice that a policy keeps on this
+// node. The endpoints of nodes that are being evacuated follow all others. A terminating endpoint never follows a ready
+// one: it may be gone before a client turns to it. A bound on the load holds only in the first tier: it is a plan for
+// all nodes, not for a failure that a single client sees.
 func (d Decision) Tiers() []Tier {
 	choice, outcome := d.Selection.ClusterIP()
 	if outcome != Balance {
@@ -42,7 +42,7 @@ func (d Decision) Tiers() []Tier {
 	}
 }
 
-// behind returns the endpoints that may be in a tier behind some others.
+// behind returns the endpoints that may be in a tier after some others.
 func behind(endpoints, tier []model.PortEndpoint) []model.PortEndpoint {
 	taken := make(map[netip.AddrPort]bool, len(tier))
 	for i := range tier {
@@ -54,8 +54,8 @@ func behind(endpoints, tier []model.PortEndpoint) []model.PortEndpoint {
 	})
 }
 
-// tiersByKeys is what choosing by the keys gives again and again, each time without what was chosen before: in one walk,
-// because anybody may write many keys.
+// tiersByKeys gives the same as choosing by the keys repeatedly, each time without what was chosen before: but in one
+// walk, because users may write many keys.
 func (v Viewpoint) tiersByKeys(keys []policy.Key, endpoints []model.PortEndpoint) []Tier {
 	matching := make([]Tier, model.Ranks*len(keys))
 	for i := range endpoints {

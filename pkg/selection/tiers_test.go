@@ -163,7 +163,7 @@ func checkTierOrder(t *testing.T, decision Decision) {
 	checkPartition(t, decision, tiers)
 }
 
-// tiersBehind chooses again and again, each time without what was chosen before.
+// tiersBehind chooses repeatedly, each time without what was chosen before.
 func tiersBehind(decision Decision, first []model.PortEndpoint) []Tier {
 	service, gone, ready := *decision.Service, slices.Clone(first), first[0].Ready
 	service.Topology.MaxLoad = 0
@@ -181,8 +181,8 @@ func tiersBehind(decision Decision, first []model.PortEndpoint) []Tier {
 	}
 }
 
-// checkPartition: no endpoint twice, and each that the kernel might ever choose is in a tier; except for those that
-// terminate, where ready ones are there.
+// checkPartition: no endpoint twice, and each that the kernel might ever choose is in a tier, except for terminating
+// ones if there are ready ones.
 func checkPartition(t *testing.T, decision Decision, tiers []Tier) {
 	t.Helper()
 	in := map[netip.AddrPort]int{}

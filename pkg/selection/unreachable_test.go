@@ -15,8 +15,9 @@ import (
 )
 
 // TestUnreachableEndpointsAreTheLastRank: in random worlds with random nodes that are evacuated, or do not answer this one,
-// or both, each choice is the one among the endpoints of nodes that answer, or, if that is none, what it would be if all
-// answered. So there is never fewer than without, nothing is widened, and no unreachable endpoint is beside another one.
+// or both, each choice is the one among the endpoints of nodes that answer or, if there are none, the choice if all
+// answered. So a choice never becomes empty by this, nothing is widened, and unreachable endpoints are never mixed with
+// others.
 func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 	random := rand.New(rand.NewPCG(35, 7))
 	seen := map[Code]int{}
@@ -30,7 +31,7 @@ func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 				alike[node] = &model.Avoid{}
 			}
 			nodes[node] = alike[node]
-			if node != "node-1" && random.IntN(2) == 0 { // this node answers itself
+			if node != "node-1" && random.IntN(2) == 0 { // this node always answers itself
 				nodes[node] = &model.Avoid{Why: model.Unreachable, Since: time.Unix(1800000000, 0), Alike: alike[node]}
 			}
 		}
@@ -55,7 +56,7 @@ func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 				t.Errorf("%v is said to be unreachable", marked[at])
 			}
 		}
-		// Flows to them end where others are in, and all others go on.
+		// Flows to them end if there are others, and all other flows go on.
 		before := Decision{Viewpoint: w.viewpoint, Service: &w.service, Endpoints: without, Selection: asBefore}
 		if len(got.Cluster.Endpoints) > 0 && !got.Cluster.Endpoints[0].IsUnreachable() {
 			before.Endpoints, before.Selection = answering, want
@@ -76,8 +77,9 @@ func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 	}
 }
 
-// TestAPlanIsMadeAsIfAllAnswered: whoever does not answer this node, the plan under a bound is byte for byte the same. Then
-// the slots of those are dropped; if none is left, keys decide among the others; and if they allow none, the plan counts.
+// TestAPlanIsMadeAsIfAllAnswered: whichever nodes do not answer this one, the plan under a bound is byte for byte the
+// same. Then the slots of such nodes are dropped; if no slots are left, keys decide among the other endpoints; and if
+// the keys allow none, the plan counts.
 func TestAPlanIsMadeAsIfAllAnswered(t *testing.T) {
 	random := rand.New(rand.NewPCG(35, 71))
 	seen := map[string]int{}

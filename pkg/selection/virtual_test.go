@@ -11,9 +11,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestVirtualEndpoints: nobody sends anything to an endpoint that is a ClusterIP or may become one, be it connections,
-// flows that go on, or load balancers that ask for endpoints here. It is left out with its own reason. DNS may tell of it,
-// because who dials it then dials a ClusterIP.
+// TestVirtualEndpoints: an endpoint that is a ClusterIP, or may become one, gets no connections, keeps no flows, and
+// does not count for load balancers that ask for endpoints here. It is left out with a reason of its own. DNS may
+// return it, because a client that dials it then dials a ClusterIP.
 func TestVirtualEndpoints(t *testing.T) {
 	const clusterIP, inRange, ofMachine = "10.96.0.2@node-1", "10.97.0.9@node-1", "10.0.0.1@node-2"
 	isClusterIP := `10.96.0.2 is the ClusterIP of Service "default/other", and nothing can be sent on to a ClusterIP.`
@@ -24,7 +24,7 @@ func TestVirtualEndpoints(t *testing.T) {
 		used      string
 		reason    Code
 		left      []string
-		local     int // endpoints that a load balancer is told of
+		local     int // endpoints in the answer to a load balancer
 	}{
 		"beside another endpoint": {nil, []string{clusterIP, inRange, ofMachine}, "10.0.0.1", AllEndpoints, []string{isClusterIP, isInRange}, 0},
 		"alone":                   {nil, []string{clusterIP}, "", OnlyVirtualIPs, []string{isClusterIP}, 0},

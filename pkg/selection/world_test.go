@@ -134,7 +134,7 @@ func worldSlice(dice *dice, hintChances, readyChances int) *model.EndpointSlice 
 	return slice
 }
 
-// worldHints is none with no chances, some with one, and nearly always some with two.
+// worldHints returns no hints with no chances, some with one, and nearly always some with two.
 func worldHints(dice *dice, chances int, places []string) []string {
 	if chances == 0 || chances == 1 && dice.oneIn(2) || chances == 2 && dice.oneIn(16) {
 		return nil

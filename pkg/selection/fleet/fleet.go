@@ -146,7 +146,7 @@ type census struct {
 // crowd is nodes with the same values of all keys but the hostname, in one zone and one region.
 type crowd struct {
 	node         int32 // one of them
-	askers       int   // those that ask anything
+	askers       int   // those with any demand
 	asks         float64
 	zone, region int32
 }
@@ -165,7 +165,7 @@ func (c *crowd) take(asks float64) {
 	}
 }
 
-// mostCensuses is how many lists of keys are remembered. Anybody may write another one.
+// mostCensuses is how many lists of keys are remembered. Users may write any number of them.
 const mostCensuses = 64
 
 // censusOf returns the nodes by a list of keys.
@@ -205,7 +205,7 @@ func (f *Fleet) censusOf(keys []policy.Key) *census {
 	return c
 }
 
-// vocabulary numbers words from 1 on; 0 is none.
+// vocabulary numbers words from 1 on; 0 means no word.
 type vocabulary struct {
 	numbers map[string]int32
 	list    []string

@@ -17,45 +17,45 @@ type Question struct {
 	// IsLocal: internalTrafficPolicy keeps connections to the ClusterIP on the node.
 	IsLocal   bool
 	Endpoints []model.PortEndpoint
-	// Clients is how many ready endpoints the Services that are named as clients have on each node; nil if none is named.
+	// Clients is how many ready endpoints the named client Services have on each node; nil if none is named.
 	Clients map[string]uint32
-	// Asked is what nodes were measured to ask of this Service, by name. Empty: what the fleet's demand says.
+	// Asked is the measured demand of nodes on this Service, by name. Empty: the fleet's demand applies.
 	Asked map[string]float64
-	// Measured is what proxies were told that was measured of this Service. Nodes ask so, unless Asked or the fleet says
-	// otherwise; and a bound is planned with it where Topology says so. Nil: nothing was.
+	// Measured is the measured demand of this Service that proxies know. It is the nodes' demand unless Asked or the fleet
+	// says otherwise, and a bound is planned with it if Topology says so. Nil: nothing was measured.
 	Measured *model.Demand
-	// PlansAsked: a bound is planned with what nodes ask, as far as that was measured, whatever Topology says.
+	// PlansAsked: a bound is planned with Asked, as far as it was measured, whatever Topology says.
 	PlansAsked bool
 }
 
 // Spread is where the connections of all nodes go. Amounts are in the unit of the demand.
 type Spread struct {
-	// Asked is what all nodes ask, and Refused what of it no endpoint answers.
+	// Asked is the demand of all nodes, and Refused the part of it that no endpoint answers.
 	Asked, Refused float64
-	// Evacuated is what goes on to endpoints on nodes that are being evacuated, because no other one may be used.
-	// OnlyEvacuated are the nodes that ask it, by name.
+	// Evacuated is what still goes to endpoints on nodes that are being evacuated, because no others may be used.
+	// OnlyEvacuated are the nodes that this comes from, by name.
 	Evacuated     float64
 	OnlyEvacuated []string
-	// Node is what stays on the client's own node, Zone that and what stays in its zone, Region all this and what stays in
-	// its region. OtherZones is what goes to another node in another zone, if both zones are known.
+	// Node is what stays on the client's own node; Zone is that plus what stays in its zone; Region is that plus what
+	// stays in its region. OtherZones is what goes to another node in another zone, if both zones are known.
 	Node, Zone, Region, OtherZones float64
 	// Refusers are the nodes that refuse. The zero value: none does.
 	Refusers Refusers
-	// OfService: what nodes ask is what they ask of this Service: as measured, or in ready endpoints of the named clients.
+	// OfService: the demand is the demand on this Service: as measured, or in ready endpoints of the named clients.
 	OfService bool
-	// Keys is what goes to the endpoints that each of the topology keys matches and none before it.
+	// Keys is what goes to the endpoints that each of the topology keys matches and no earlier key does.
 	Keys []float64
-	// Loads is what each endpoint gets, and Mean what each would get if all got the same: those that are ready and stay,
-	// or else the best that there are, and any other that gets something.
+	// Loads is what each endpoint gets. Mean is what each would get if all got the same, counting the ready endpoints that
+	// stay (or else the best ones) and any other that gets something.
 	Loads []float64
 	Mean  float64
 	// Zones is what goes from the zone of a row to that of a column, row by row: see Fleet.Zones.
 	Zones []float64
 }
 
-// Refusers are nodes that refuse what they ask.
+// Refusers are nodes that refuse their connections.
 type Refusers struct {
-	// Count is how many they are, Of how many nodes ask anything.
+	// Count is how many they are, Of is how many nodes have any demand.
 	Count, Of int
 	// First are the first ones by name, MostNamed at most.
 	First []string
@@ -66,8 +66,8 @@ type Refusers struct {
 // MostNamed is how many refusers are named.
 const MostNamed = 4
 
-// Spread decides for all nodes where connections to the ClusterIP of a Service port go, or, of a headless Service, to
-// what its name stands for.
+// Spread decides for all nodes where connections to the ClusterIP of a Service port go, or to the name of a headless
+// Service.
 func (f *Fleet) Spread(q Question) Spread {
 	keys := q.Topology.Keys
 	if q.IsLocal {
@@ -96,7 +96,7 @@ func (f *Fleet) Spread(q Question) Spread {
 		sent.byHost = append(sent.byHost, s.send(&f.nodes[host], host, crowd, asks(host)))
 	}
 	for i := range crowds {
-		if crowd := &crowds[i]; crowd.askers > 0 { // else what is left is what rounding left
+		if crowd := &crowds[i]; crowd.askers > 0 { // else only rounding errors are left
 			sent.crowds[i] = s.send(&model.Node{Labels: f.nodes[crowd.node].Labels}, nowhere, crowd, crowd.asks)
 		}
 	}
@@ -122,7 +122,7 @@ type sent struct {
 	crowdOf []int32 // by node
 }
 
-// byNode yields the nodes that ask anything, in their order.
+// byNode yields the nodes with any demand, in their order.
 func (s *sent) byNode(asks func(int32) float64) iter.Seq2[int, *target] {
 	return func(yield func(int, *target) bool) {
 		hosts := 0
@@ -155,14 +155,15 @@ func (f *Fleet) refusers(q Question, sent sent, asks func(int32) float64) (r Ref
 	return r
 }
 
-// why is why a node that refuses has no endpoints. A bound changes nothing about that.
+// why is why a node that refuses has no endpoints. A bound makes no difference to that.
 func (f *Fleet) why(q Question, node *model.Node) selection.Reason {
 	service := model.Service{Topology: policy.Topology{Keys: q.Topology.Keys}, InternalTrafficLocal: q.IsLocal}
 	choice, _ := selection.Select(&service, false, q.Endpoints, selection.Viewpoint{Node: *node, Labels: f.labels}).ClusterIP()
 	return choice.Reason
 }
 
-// named returns what nodes ask of this Service, as measured, or by its clients; nil if all ask as the fleet's demand says.
+// named returns the nodes' demand on this Service, as measured, or by its clients; nil if the fleet's demand applies to
+// all.
 func (f *Fleet) named(q *Question) map[int32]float64 {
 	if asked := f.asked(q); asked != nil || f.isGiven {
 		return asked
@@ -173,12 +174,12 @@ func (f *Fleet) named(q *Question) map[int32]float64 {
 	return known(f, q.Clients, func(clients uint32) float64 { return float64(min(clients, balance.MaxDemand)) })
 }
 
-// asked returns what nodes were measured to ask of this Service; nil if nothing was.
+// asked returns the measured demand of nodes on this Service; nil if nothing was measured.
 func (f *Fleet) asked(q *Question) map[int32]float64 {
 	return known(f, q.Asked, func(asked float64) float64 { return asked })
 }
 
-// measured returns the demand that proxies were told of; false if nobody asks anything by it.
+// measured returns the measured demand that proxies know; false if it is zero for all nodes.
 func (f *Fleet) measured(q *Question) (demand balance.Demand, any bool) {
 	if q.Measured == nil {
 		return balance.Demand{}, false
@@ -186,8 +187,8 @@ func (f *Fleet) measured(q *Question) (demand balance.Demand, any bool) {
 	return f.censusOf(selection.WithZone(q.Topology.Keys)).cells.Measured(q.Measured.Zones, q.Measured.Nodes)
 }
 
-// by returns what each node asks by a demand, in the unit in which it was measured; those are missing that ask nothing. Who
-// was in a zone that has no nodes asks no more.
+// by returns each node's part of a demand, in the unit in which it was measured; nodes without demand are missing.
+// Demand of zones that have no nodes any more is dropped.
 func (f *Fleet) by(demand balance.Demand, measured *model.Demand) map[int32]float64 {
 	byNode, all, there, seen := map[int32]float64{}, 0.0, 0.0, map[int32]bool{}
 	for i := range f.nodes {
@@ -207,7 +208,7 @@ func (f *Fleet) by(demand balance.Demand, measured *model.Demand) map[int32]floa
 	return byNode
 }
 
-// known returns the demand of the nodes that are known; nil if none of them asks anything.
+// known returns the demand of the known nodes; nil if none of them has any.
 func known[T any](f *Fleet, demand map[string]T, asks func(T) float64) (byNode map[int32]float64) {
 	for name, of := range demand {
 		if node, isKnown := f.byName[name]; isKnown && asks(of) > 0 {
@@ -266,8 +267,8 @@ type spreading struct {
 	out       Spread
 }
 
-// send sends what a node asks, or all those of a crowd that are no hosts. It returns where; nil if it refuses,
-// or asks nothing.
+// send sends the demand of a node, or of all nodes of a crowd that are not hosts. It returns where; nil if it is
+// refused, or zero.
 func (s *spreading) send(node *model.Node, host int32, of *crowd, asks float64) *target {
 	if asks <= 0 {
 		return nil
@@ -344,7 +345,7 @@ func (s *spreading) finish(endpoints []model.PortEndpoint) {
 	}
 }
 
-// stay counts what stays on the node of an endpoint. It is near, whatever is known of zones and regions.
+// stay counts what stays on the node of an endpoint. It is near, even if zones and regions are unknown.
 func (s *spreading) stay(at place, amount float64) {
 	s.out.Node += amount
 	zone, region := s.fleet.zoneOf[at.node], s.fleet.regionOf[at.node]
@@ -352,7 +353,7 @@ func (s *spreading) stay(at place, amount float64) {
 		return // and is counted with the zone
 	}
 	s.out.Zone += amount
-	if zone > 0 && at.zone > 0 { // the EndpointSlice says another zone than the Node
+	if zone > 0 && at.zone > 0 { // the EndpointSlice and the Node name different zones
 		s.out.OtherZones -= amount
 	}
 	if region == 0 || region != at.region {
@@ -360,7 +361,7 @@ func (s *spreading) stay(at place, amount float64) {
 	}
 }
 
-// meeting is what goes from places to the same places. 0 is no place.
+// meeting is what goes from places to the same places. 0 means no place.
 func meeting(from, to *amounts) (sum float64) {
 	for i, name := range from.names {
 		if name != 0 {

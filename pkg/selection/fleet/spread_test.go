@@ -91,7 +91,7 @@ func newWorld(random *rand.Rand) world {
 	return w
 }
 
-// measure has some nodes ask of this Service what was measured, and sometimes bounds are planned with it.
+// measure gives some nodes a measured demand on this Service, and sometimes has bounds planned with it.
 func (w *world) measure(random *rand.Rand) {
 	w.question.PlansAsked = random.IntN(2) == 0
 	w.question.Asked = map[string]float64{}
@@ -100,7 +100,7 @@ func (w *world) measure(random *rand.Rand) {
 	}
 }
 
-// nodeByNode decides for each node, as the proxy there does, or would if it knew what was measured, and sums up.
+// nodeByNode decides for each node, as the proxy there does, or would do if it knew the measurements, and sums up.
 func nodeByNode(w world, measured map[string]uint32, asks func(*model.Node) float64) Spread {
 	q, byName := w.question, map[string]map[string]string{}
 	for _, node := range w.nodes {

@@ -136,10 +136,10 @@ func SubjectOf(file, kind string, name ObjectName) Subject {
 // Subject returns what the finding is about.
 func (f Finding) Subject() Subject { return SubjectOf(f.File, f.Kind, f.Name) }
 
-// Found returns what of the object has no effect.
+// Found returns which parts of the object have no effect.
 func (s *Service) Found() []Finding { return s.Findings }
 
-// Found returns what of the object has no effect.
+// Found returns which parts of the object have no effect.
 func (s *EndpointSlice) Found() []Finding { return s.Findings }
 
 // Of returns the finding with the object that it is about.

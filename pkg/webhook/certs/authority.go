@@ -52,7 +52,7 @@ func (a *authority) issue(now time.Time, lifetime time.Duration, names []string)
 		return nil, fmt.Errorf("issue a certificate: %w", err)
 	}
 	leaf := &tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: key, Leaf: certificate}
-	for _, name := range names { // a name that no certificate can be for would be tried for ever
+	for _, name := range names { // an impossible name would be retried for ever
 		if _, err := (bundle{a.Certificate}).verify(leaf, name, now); err != nil {
 			return nil, fmt.Errorf("issue a certificate: it would not do for %q: %w", name, err)
 		}

@@ -25,7 +25,7 @@ func (s *SelfMade) secretName() string {
 	return "Secret " + s.settings.Namespace + "/" + s.settings.Secret
 }
 
-// readSecret reads the Secret from the API server, and not from anything that may lag behind it. It returns nil if
+// readSecret reads the Secret from the API server itself, not from a cache that may lag behind. It returns nil if
 // there is none.
 func (s *SelfMade) readSecret(ctx context.Context) (*corev1.Secret, error) {
 	request, cancel := context.WithTimeout(ctx, requestBudget)
@@ -37,8 +37,8 @@ func (s *SelfMade) readSecret(ctx context.Context) (*corev1.Secret, error) {
 	return secret, s.failures.report(ctx, ReadSecret, s.secretName(), err)
 }
 
-// writeSecret makes the Secret say what it should say after a step. What others put into it stays. It returns false
-// without an error if the Secret has changed meanwhile.
+// writeSecret updates the Secret after a step. Entries of others stay. It returns false without an error if the Secret
+// has changed meanwhile.
 func (s *SelfMade) writeSecret(ctx context.Context, do action, seen view, secret *corev1.Secret) (isWritten bool, err error) {
 	request, cancel := context.WithTimeout(ctx, requestBudget)
 	defer cancel()
@@ -66,7 +66,7 @@ func (s *SelfMade) writeSecret(ctx context.Context, do action, seen view, secret
 	return err == nil, s.failures.report(ctx, WriteSecret, s.secretName(), err)
 }
 
-// The two kinds of webhook configurations. What is read and written of them is the same.
+// The two kinds of webhook configurations. The same fields of both are read and written.
 const (
 	mutating   = "mutatingwebhookconfigurations"
 	validating = "validatingwebhookconfigurations"
@@ -125,8 +125,8 @@ func (s *SelfMade) readConfiguration(ctx context.Context, resource, name string)
 	return found, nil
 }
 
-// patch makes a configuration trust what the Secret says. It returns false without an error if it has changed
-// meanwhile.
+// patch makes a configuration trust the Secret's CAs. It returns false without an error if the configuration has
+// changed meanwhile.
 func (s *SelfMade) patch(ctx context.Context, seen configuration, trusted bundle) (isWritten bool, err error) {
 	request, cancel := context.WithTimeout(ctx, requestBudget)
 	defer cancel()
@@ -135,7 +135,7 @@ func (s *SelfMade) patch(ctx context.Context, seen configuration, trusted bundle
 		Path  string `json:"path"`
 		Value any    `json:"value"`
 	}
-	// An API server refuses a change of an object that names another version than the object has.
+	// An API server refuses a change that names an outdated version of the object.
 	operations := []operation{{"replace", "/metadata/resourceVersion", seen.version}}
 	for i := range seen.bundles {
 		operations = append(operations, operation{"add", "/webhooks/" + strconv.Itoa(i) + "/clientConfig/caBundle", trusted.encode()})
@@ -154,7 +154,7 @@ func (s *SelfMade) patch(ctx context.Context, seen configuration, trusted bundle
 
 // watchAll signals whenever one of the objects changes, until the context ends.
 //
-// An informer would keep objects that are read anew anyhow, and needs the permission to list.
+// An informer would cache objects that are read again anyway, and needs the permission to list.
 func (s *SelfMade) watchAll(ctx context.Context, running *sync.WaitGroup) {
 	running.Go(func() { s.watch(ctx, s.core, s.settings.Namespace, "secrets", s.settings.Secret) })
 	for resource, name := range s.settings.names() {

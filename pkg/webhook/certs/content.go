@@ -26,11 +26,11 @@ const (
 	keyBlock         = "PRIVATE KEY" // PKCS #8
 )
 
-// content is what the Secret says. What cannot be used is nil, and errs say why.
+// content is what the Secret says. Unusable parts are nil, and errs say why.
 type content struct {
 	// trusted are the CAs to trust.
 	trusted bundle
-	// signer is the one of them whose key is known.
+	// signer is the CA among them whose key is known.
 	signer *authority
 	// leaf is the certificate to serve.
 	leaf *tls.Certificate
@@ -48,7 +48,7 @@ func readContent(data map[string][]byte) *content {
 	if c.signer, err = readSigner(data[authorityKey], c.trusted); err != nil {
 		c.errs = append(c.errs, authorityKey+": "+err.Error())
 	}
-	leaf, err := tls.X509KeyPair(data[leafKey], data[leafKeyKey]) // which also finds that they do not belong together
+	leaf, err := tls.X509KeyPair(data[leafKey], data[leafKeyKey]) // this also fails if they do not belong together
 	if err != nil {
 		c.errs = append(c.errs, leafKey+": "+err.Error())
 	} else {
@@ -101,7 +101,7 @@ func encode(kind string, blocks ...[]byte) (text []byte) {
 // bundle is CAs to trust, the newest first. No CA is in it twice.
 type bundle []*x509.Certificate
 
-// readBundle reads the CAs in a PEM text, and passes over everything else.
+// readBundle reads the CAs in a PEM text, and ignores everything else.
 func readBundle(text []byte) (read bundle) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != certificateBlock {
@@ -123,7 +123,7 @@ func (b bundle) encode() (text []byte) {
 	return text
 }
 
-// with returns the bundle with further CAs behind those it has.
+// with returns the bundle with further CAs after those it has.
 func (b bundle) with(others ...*x509.Certificate) bundle {
 	joined := slices.Clone(b)
 	for _, other := range others {
@@ -134,14 +134,14 @@ func (b bundle) with(others ...*x509.Certificate) bundle {
 	return joined
 }
 
-// unexpired returns those CAs that have not expired at a time. One that is not valid yet may be so by another
+// unexpired returns the CAs that have not expired at a time. One that is not valid yet may be valid by another
 // replica's clock.
 func (b bundle) unexpired(now time.Time) bundle {
 	return slices.DeleteFunc(slices.Clone(b), func(certificate *x509.Certificate) bool { return now.After(certificate.NotAfter) })
 }
 
-// verify returns why a client that trusts these CAs would refuse a server with this name, and otherwise the CA that it
-// would rely on.
+// verify returns the CA that a client which trusts these CAs would rely on, or why it would refuse a server with this
+// name.
 func (b bundle) verify(served *tls.Certificate, name string, now time.Time) (*x509.Certificate, error) {
 	roots, between := x509.NewCertPool(), x509.NewCertPool()
 	for _, certificate := range b {

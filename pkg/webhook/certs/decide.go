@@ -13,8 +13,7 @@ type view struct {
 	// content is what the Secret says; nil if there is none.
 	content        *content
 	configurations []configuration
-	// trustedSince is since when this replica has seen that every configuration trusts the CA that signs; zero if they do
-	// not.
+	// trustedSince is since when this replica has seen every configuration trust the CA that signs; zero if they do not.
 	trustedSince time.Time
 }
 
@@ -50,8 +49,8 @@ type step struct {
 	until time.Time
 }
 
-// decide returns the next steps, in their order. They are independent of each other: one that fails stops none. Only
-// the last one concerns the Secret, and it may be to wait.
+// decide returns the next steps, in their order. They are independent: a failed step does not stop the others. Only the
+// last one concerns the Secret, and it may be to wait.
 func (v view) decide(settings Settings) []step {
 	if v.content == nil {
 		return []step{{do: createSecret, reason: "there is none"}}
@@ -76,7 +75,7 @@ func (v view) secretStep(settings Settings) step {
 		if isSettled || !isUsable {
 			return step{do: issueLeaf, reason: reason}
 		}
-		// What is served goes on until it expires, even if an API server does not trust the new CA by then.
+		// The served certificate stays until it expires, even if an API server does not trust the new CA by then.
 		expired := v.content.leaf.Leaf.NotAfter.Add(time.Second)
 		return step{do: pause, reason: reason + "; API servers may not trust its CA yet", until: earliest(at, expired)}
 	}
@@ -101,8 +100,8 @@ func (c configuration) all(holds func(bundle string) bool) bool {
 	return true
 }
 
-// dueAt is when a certificate is renewed: when a third of a lifetime is left. It does not matter how long it was valid
-// before, so that one that another program made is treated alike.
+// dueAt is when a certificate is renewed: when a third of a lifetime is left. How long it has been valid does not
+// matter, so another program's certificate is treated alike.
 func dueAt(certificate *x509.Certificate, lifetime time.Duration) time.Time {
 	return certificate.NotAfter.Add(-lifetime / 3)
 }
@@ -122,8 +121,8 @@ func (v view) signerReason(settings Settings) string {
 	return ""
 }
 
-// leafReason returns why a new certificate is needed, empty if it is not, and whether the present one can be used
-// until then.
+// leafReason returns why a new certificate is needed, empty if none is, and whether the present one can be used until
+// then.
 func (v view) leafReason(settings Settings) (reason string, isUsable bool) {
 	if v.content.leaf == nil {
 		return "the Secret has no certificate with its key", false
@@ -143,8 +142,8 @@ func (v view) leafReason(settings Settings) (reason string, isUsable bool) {
 	return "", true
 }
 
-// settled reports whether all API servers trust the CA that signs, and otherwise when they will: zero if that is not
-// known. Without a configuration no API server calls, and nothing needs to be trusted.
+// settled reports whether all API servers trust the CA that signs, and if not, when they will: zero if that is unknown.
+// Without a configuration no API server calls, and nothing needs to be trusted.
 func (v view) settled(settings Settings) (at time.Time, isSettled bool) {
 	if len(v.configurations) == 0 {
 		return time.Time{}, true
@@ -181,8 +180,8 @@ func (t trust) observe(now time.Time, content *content, configurations []configu
 	return trust{signer, now}
 }
 
-// olderUntil is until when a certificate of an older CA may be valid: since there is the CA that signs, none of the
-// others has. Times in certificates count in seconds.
+// olderUntil is until when a certificate of an older CA may be valid: older CAs have signed nothing since the present
+// one exists. Times in certificates count in seconds.
 func (c *content) olderUntil(settings Settings) time.Time {
 	return c.signer.Certificate.NotBefore.Add(backdate + settings.Leaf + 2*time.Second)
 }
@@ -205,7 +204,7 @@ func (v view) after(do action, settings Settings) (*content, error) {
 				return &next, nil
 			}
 		}
-		// Nothing is trusted with which the replicas could go on.
+		// No trusted CA or certificate is left that the replicas could use.
 		next.leaf, err = next.signer.issue(v.now, settings.Leaf, settings.Names)
 	case issueLeaf:
 		next.leaf, err = next.signer.issue(v.now, settings.Leaf, settings.Names)

@@ -27,8 +27,8 @@ type FilesSettings struct {
 	Observer Observer
 }
 
-// Files is a certificate that another program renews in two files. A pair that cannot be used changes nothing: the
-// last good one is served on.
+// Files is a certificate that another program renews in two files. An unusable pair changes nothing: the last good one
+// is still served.
 type Files struct {
 	served
 
@@ -36,8 +36,8 @@ type Files struct {
 	failures failures
 }
 
-// NewFiles reads the files. It refuses a pair that cannot be served; one that is not valid now is served all the same,
-// for there is no better one.
+// NewFiles reads the files. It refuses a pair that cannot be served; one that is not valid now is served anyway,
+// because there is no better one.
 func NewFiles(ctx context.Context, settings FilesSettings) (*Files, error) {
 	if settings.Log == nil || settings.Observer == nil {
 		return nil, errors.New("certificates need a log and an observer")
@@ -54,11 +54,11 @@ func NewFiles(ctx context.Context, settings FilesSettings) (*Files, error) {
 
 // Run follows the files until the context ends.
 func (f *Files) Run(ctx context.Context) error {
-	wait.UntilWithContext(ctx, func(ctx context.Context) { _ = f.read(ctx) }, f.settings.Interval) // which has reported its error
+	wait.UntilWithContext(ctx, func(ctx context.Context) { _ = f.read(ctx) }, f.settings.Interval) // read has reported its error
 	return nil
 }
 
-// read reads the files, and serves what they say from now on, unless it is invalid while the served pair is valid.
+// read reads the files, and serves the new pair from now on, unless it is invalid while the served pair is valid.
 func (f *Files) read(ctx context.Context) error {
 	object := f.settings.Certificate + " and " + f.settings.Key
 	pair, err := tls.LoadX509KeyPair(f.settings.Certificate, f.settings.Key)
@@ -79,7 +79,7 @@ func (f *Files) read(ctx context.Context) error {
 	return f.failures.report(ctx, ReadFiles, object, err)
 }
 
-// firstExpiry is when the first of the CAs in a certificate's file expires; zero if there are none. Its root is seldom
+// firstExpiry is when the first of the CAs in a certificate's file expires; zero if there are none. The root is rarely
 // among them.
 func firstExpiry(chain [][]byte) (expires time.Time) {
 	for _, raw := range chain {

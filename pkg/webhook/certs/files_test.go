@@ -40,7 +40,7 @@ func (o *observed) CertificateFailed(_ Operation, err error) {
 	o.failed = append(o.failed, err.Error())
 }
 
-// failures is how many failures were reported that say something.
+// failures is how many of the reported failures contain a text.
 func (o *observed) failures(text string) (count int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

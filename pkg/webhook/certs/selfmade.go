@@ -18,8 +18,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
-// The pauses of a replica. Whatever changes in the cluster ends a pause, but no replica looks more often than its
-// limit allows: two whose clocks are years apart would undo each other's work without a break.
+// The pauses of a replica. Any change in the cluster ends a pause, but no replica looks more often than its limit
+// allows: two replicas whose clocks are years apart would otherwise undo each other's work without a break.
 const (
 	longestPause  = time.Hour
 	looksPerSec   = 5
@@ -42,9 +42,9 @@ type SelfMade struct {
 	limit    flowcontrol.RateLimiter
 	failures failures
 
-	// Of Run alone.
+	// Only Run uses these.
 	trust trust
-	errs  string // those of the Secret that were logged last
+	errs  string // the Secret's errors that were logged last
 }
 
 // NewSelfMade returns a certificate that is kept in the cluster of a client configuration. It makes no request yet.
@@ -95,7 +95,7 @@ func (s *SelfMade) Run(ctx context.Context) error {
 	return nil
 }
 
-// look reads the cluster, serves what it has to serve, and takes the next steps. It returns when to look again, and
+// look reads the cluster, serves the Secret's certificate, and takes the next steps. It returns when to look again, and
 // which requests failed. The order of the requests matters: see the package comment.
 func (s *SelfMade) look(ctx context.Context) (until time.Time, err error) {
 	configurations, err := s.readConfigurations(ctx)
@@ -127,7 +127,7 @@ func (s *SelfMade) look(ctx context.Context) (until time.Time, err error) {
 	return until, err
 }
 
-// take takes one step. It is no error if another replica was faster; what it did is read next.
+// take takes one step. If another replica was faster that is not an error; its result is read next.
 func (s *SelfMade) take(ctx context.Context, step step, seen view, secret *corev1.Secret) error {
 	log := s.settings.Log.With("reason", step.reason)
 	write := func() (bool, error) { return s.writeSecret(ctx, step.do, seen, secret) }
@@ -146,7 +146,7 @@ func (s *SelfMade) take(ctx context.Context, step step, seen view, secret *corev
 	return err
 }
 
-// serve serves the certificate in the Secret from now on, if it can be used. If not, what is served goes on until
+// serve serves the certificate in the Secret from now on, if it is usable. Otherwise the present one is served until
 // there is a new one.
 func (s *SelfMade) serve(now time.Time, content *content) {
 	if content.leaf == nil {

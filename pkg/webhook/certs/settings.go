@@ -13,7 +13,7 @@ type Settings struct {
 	// Namespace and Secret are where the replicas keep what they share.
 	Namespace, Secret string
 	// Mutating and Validating are the names of the webhook configurations whose caBundle is kept. One that does not exist
-	// is none; one without a name is not looked for.
+	// is ignored; one without a name is not looked for.
 	Mutating, Validating string
 	// Names are the DNS names of the webhook. The API server calls it by the first one. See ServiceNames.
 	Names []string
@@ -22,7 +22,7 @@ type Settings struct {
 	// times as long as its certificates, or longer.
 	CA, Leaf time.Duration
 	// Settle is how long every configuration must have trusted a CA before a certificate of it is served, so that every
-	// API server has received it, however far behind.
+	// API server has received it, however far it lags behind.
 	Settle time.Duration
 
 	Log      *slog.Logger

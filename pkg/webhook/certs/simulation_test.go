@@ -12,7 +12,7 @@ import (
 // so that they race in all ways. Any may be killed between two moments, or stand still for days and then go on with
 // what it meant to do.
 
-// sabotage are ways to do it wrong, each of which the simulation must notice.
+// sabotage are ways to do it wrong. The simulation must notice each.
 type sabotage struct {
 	unguarded bool // patches test nothing
 	hasty     bool // a CA need not be trusted for any time before a certificate of it is served
@@ -220,8 +220,7 @@ type judged struct {
 	err   error
 }
 
-// judge looks whether each API server, however far behind, trusts each replica that has a certificate that has not
-// expired.
+// judge checks that each API server, however far behind, trusts each replica with an unexpired certificate.
 func (w *world) judge() {
 	for i, r := range w.replicas {
 		if r.served == nil || w.now.After(r.served.Leaf.NotAfter) {
@@ -301,7 +300,7 @@ func TestReplicasThatRaceAndCrashAreTrustedAtEveryMoment(t *testing.T) {
 	}
 }
 
-// checkEnd looks whether they came to an end, and whether anything happened at all.
+// checkEnd checks that they came to an end, and that anything happened at all.
 func (w *world) checkEnd(t *testing.T, seed uint64) {
 	t.Helper()
 	if len(w.authority) < 3 {

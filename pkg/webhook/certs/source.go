@@ -70,7 +70,7 @@ func (s *served) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return s.certificate, nil
 }
 
-// set serves a certificate from now on, and reports whether it is another one than before.
+// set serves a certificate from now on, and reports whether it differs from the previous one.
 func (s *served) set(certificate *tls.Certificate) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,8 +100,8 @@ type failures struct {
 	last map[string]string
 }
 
-// report reports the outcome of an operation on an object, and returns the error with what it is about. The end of the
-// context is no failure.
+// report reports the outcome of an operation on an object, and returns the error with its subject. The end of the
+// context is not a failure.
 func (f *failures) report(ctx context.Context, operation Operation, object string, err error) error {
 	text := ""
 	if err != nil {

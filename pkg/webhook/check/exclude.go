@@ -7,10 +7,10 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// ValidGlob reports whether a pattern is one for Files.Exclude.
+// ValidGlob reports whether a pattern is valid for Files.Exclude.
 func ValidGlob(pattern string) bool { return pattern != "" && doublestar.ValidatePattern(pattern) }
 
-// excludedBy returns the first of the patterns that matches a file, or a folder in which it is; empty if none does. A
+// excludedBy returns the first pattern that matches a file, or a folder that it is in; empty if none does. A
 // pattern may begin at any folder of the file's path.
 func excludedBy(patterns []string, file string) string {
 	file = filepath.ToSlash(filepath.Clean(file))

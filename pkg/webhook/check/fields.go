@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// word is the name of a field in which a user may have wanted to say something of topology, and where it belongs.
+// word is the name of a field by which a user may have wanted to say something about topology, and where it belongs.
 type word struct{ name, path string }
 
 var namespaceWords = []word{
@@ -28,8 +28,8 @@ var serviceWords = append([]word{
 	{"topologyKeys", "metadata.annotations[" + policy.TopologyKeysAnnotation + "]"},
 }, namespaceWords...)
 
-// dropped says why an unknown field is an error. API servers drop such fields, and most are no concern of ours: empty
-// then.
+// dropped says why an unknown field is an error. API servers drop such fields, and most do not concern us: then it is
+// empty.
 func dropped(field string, known []word) string {
 	name := strings.TrimPrefix(strings.TrimPrefix(field, "metadata."), "spec.")
 	names := make([]string, len(known))
@@ -52,8 +52,8 @@ func dropped(field string, known []word) string {
 
 func unknown(advice string) string { return "unknown field, which API servers drop; " + advice }
 
-// mistyped records a field of the wrong type. Of annotations and labels the decoder does not say which one it is, and
-// it is always the same mistake: YAML takes true and 5 for something else than text.
+// mistyped records a field of the wrong type. The decoder does not say which annotation or label it is, but the mistake
+// is always the same: for YAML true and 5 are not text.
 func (c *Files) mistyped(at place, fault manifest.Fault) {
 	var object struct {
 		Metadata map[string]json.RawMessage `json:"metadata"`

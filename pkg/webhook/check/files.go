@@ -39,7 +39,7 @@ func (c *Files) ReadAll(names []string, stdin io.Reader) {
 	}
 }
 
-// isExcluded reports whether a file is excluded, and if so passes it over.
+// isExcluded reports whether a file is excluded, and if so records it as passed over.
 func (c *Files) isExcluded(file string) bool {
 	pattern := excludedBy(c.Exclude, file)
 	if pattern != "" {
@@ -114,7 +114,7 @@ func readAny(name string, stdin io.Reader) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = file.Close() }() // nothing was written that closing could lose
+	defer func() { _ = file.Close() }() // it was only read, so closing loses nothing
 	return manifest.Read(name, file)
 }
 

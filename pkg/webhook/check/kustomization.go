@@ -12,7 +12,7 @@ import (
 // kustomizationNames are those that kustomize looks for in a folder.
 var kustomizationNames = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
 
-// kustomization is of what kustomize reads in a folder: whatever names files there.
+// kustomization holds those fields of what kustomize reads in a folder that name files.
 type kustomization struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -78,7 +78,7 @@ func (k *kustomization) inlinePatches() map[string]string {
 	return texts
 }
 
-// files are those that a kustomization names and that are no resources, with what they are.
+// files are the files that a kustomization names, except for resources, with what they are.
 func (k *kustomization) files() map[string]role {
 	named := map[string]role{}
 	name := func(what role, files ...string) {

@@ -20,7 +20,7 @@ var (
 
 // Files is what the files hold. Nothing is judged before all of them are read: a Node or a Namespace may come last.
 type Files struct {
-	// Exclude are the patterns of files that are passed over; see ValidGlob.
+	// Exclude are the patterns of files to skip; see ValidGlob.
 	Exclude []string
 
 	objects    []object
@@ -36,7 +36,7 @@ type Files struct {
 	optedOut   map[string]bool                   // the Namespaces whose Services are not judged
 }
 
-// object is a Service or a Namespace, or of one what a patch changes.
+// object is a Service or a Namespace, or what a patch changes of one.
 type object struct {
 	isPatch   bool
 	place     place
@@ -50,7 +50,7 @@ type place struct {
 	part *manifest.Part // nil for a whole file
 }
 
-// template begins what Helm and its kin replace.
+// template begins the placeholders of Helm and similar tools.
 const template = "{{"
 
 const renderFirst = "a template must be rendered first, as 'helm template' does"
@@ -80,8 +80,8 @@ func (c *Files) readText(name string, text []byte) {
 	}
 }
 
-// explainTemplate says why a text makes no sense if a template comes before the line that is complained about, or on
-// it, and names its line. A library that does not know where a document stops making sense names its first line.
+// explainTemplate explains a parse error if there is a template before or on the reported line, and names the
+// template's line. A library that does not know where the error is names the document's first line.
 func explainTemplate(fault *manifest.Fault, text []byte) {
 	if fault.Line == 0 {
 		return
@@ -95,7 +95,7 @@ func explainTemplate(fault *manifest.Fault, text []byte) {
 		}
 	}
 	if bytes.Contains(text, []byte(template)) {
-		reason, _, _ := strings.Cut(fault.Reason, ": map[") // how Go prints {{ .Values }}, which YAML takes for a mapping
+		reason, _, _ := strings.Cut(fault.Reason, ": map[") // Go's form of {{ .Values }}, which YAML takes for a mapping
 		fault.Reason = reason + "; " + renderFirst
 	}
 }
@@ -119,8 +119,8 @@ func (c *Files) readService(at place) {
 	c.objects = append(c.objects, object{place: at, service: service})
 }
 
-// decodeService decodes a Service, or what a patch changes of one. The rules are shown its text unless an unknown field
-// is an error already.
+// decodeService decodes a Service, or what a patch changes of one. The rules get its text, unless an unknown field is
+// an error already.
 func (c *Files) decodeService(at place) (service *rules.Service, isReadable bool) {
 	before := len(c.findings)
 	service = new(rules.Service)
@@ -131,7 +131,8 @@ func (c *Files) decodeService(at place) (service *rules.Service, isReadable bool
 	return service, isReadable
 }
 
-// fillIn fills in what an API server does before any webhook is asked, as far as rules depend on it.
+// fillIn fills in an API server's defaults, which it applies before it asks any webhook, as far as rules depend on
+// them.
 func fillIn(spec *rules.ServiceSpec) {
 	const (
 		clusterIP, nodePort, loadBalancer, externalName = "ClusterIP", "NodePort", "LoadBalancer", "ExternalName"
@@ -166,8 +167,8 @@ func (c *Files) readNamespace(at place) {
 	c.objects = append(c.objects, object{place: at, namespace: &namespace})
 }
 
-// serviceNames are those of the Services in the files, by Namespace. A Namespace without any is not theirs, and nothing
-// is known of it.
+// serviceNames are the names of the Services in the files, by Namespace. Nothing is known about a Namespace without
+// any.
 type serviceNames map[string][]string
 
 func (s *serviceNames) add(metadata *rules.Metadata) {
@@ -179,8 +180,8 @@ func (s *serviceNames) add(metadata *rules.Metadata) {
 	}
 }
 
-// besides is what the files say of Services other than one: if it is the only one of its Namespace, they say nothing of
-// those there.
+// besides is what the files say about Services other than one: if it is the only one of its Namespace, they say nothing
+// about others there.
 type besides struct {
 	all serviceNames
 	own string // its Namespace
@@ -192,7 +193,7 @@ func (b besides) Names(namespace string) (names []string, known bool) {
 	return names, known && (namespace != b.own || len(names) > 1)
 }
 
-// readNode reads the labels of a Node, which no rule judges here.
+// readNode reads the labels of a Node. No rule judges Nodes here.
 func (c *Files) readNode(at place) {
 	var node struct {
 		Metadata rules.Metadata `json:"metadata"`
@@ -207,8 +208,8 @@ func (c *Files) readNode(at place) {
 	c.passedOver++
 }
 
-// decode decodes an object and records what is wrong with it. It reports whether the rest can be judged. Unknown
-// fields are no concern of ours unless they look like words.
+// decode decodes an object and records what is wrong with it. It reports whether the rest can be judged. Unknown fields
+// matter only if they look like one of the words.
 func (c *Files) decode(at place, into any, known []word) bool {
 	isReadable := true
 	for _, fault := range at.part.Decode(into) {
@@ -227,7 +228,7 @@ func (c *Files) decode(at place, into any, known []word) bool {
 	return isReadable
 }
 
-// isNamed records an object without a name, or with one that is yet to be filled in.
+// isNamed records an object without a name, or with a placeholder for one.
 func (c *Files) isNamed(at place, metadata *rules.Metadata) bool {
 	if metadata.Name == "" && metadata.GenerateName == "" {
 		c.fail(at, "metadata.name", "Required value")

@@ -33,7 +33,8 @@ func (c *Files) readInlinePatches(name string, text []byte) {
 	patches := parsed.inlinePatches()
 	for document := range manifest.Parts(manifest.FormatOfText(name, text), text) {
 		for _, field := range slices.Sorted(maps.Keys(patches)) {
-			// Lines above make those of the patch the kustomization's own. A block of text begins below its key.
+			// Empty lines above it make the patch's line numbers those of the kustomization. A block of text begins below its
+			// key.
 			above := document.LineOf(field)
 			if !strings.Contains(patches[field], "\n") {
 				above--
@@ -44,8 +45,8 @@ func (c *Files) readInlinePatches(name string, text []byte) {
 	}
 }
 
-// readPatches reads what strategic-merge patches change of Services and Namespaces. A patch need not say what it is
-// for. It reports whether there is something to judge: JSON patches are not judged.
+// readPatches reads what strategic-merge patches change of Services and Namespaces. A patch need not name its target.
+// It reports whether there is something to judge: JSON patches are not judged.
 func (c *Files) readPatches(name string, text []byte) (found bool) {
 	before := len(c.objects) + len(c.findings)
 	for part := range manifest.Parts(manifest.FormatOfText(name, text), text, serviceType, namespaceType) {

@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// actionError is the action of a finding that follows from no rule: something could not be checked.
+// actionError is the action of a finding that no rule makes: something could not be checked.
 const actionError rules.Action = "error"
 
 // Report is what is wrong with all files. Its JSON is what scripts read.
@@ -24,7 +24,7 @@ type Report struct {
 	Summary    summary      `json:"summary"`
 }
 
-// passedOver is a file that holds no objects as an API server is given them, or was excluded.
+// passedOver is a file that was excluded, or does not hold objects in the form that an API server gets.
 type passedOver struct {
 	File   string `json:"file"` // as that of a finding
 	Role   role   `json:"role"`
@@ -86,7 +86,7 @@ func (c *Files) isExempt(o *object) bool {
 	return isOptedOut(&o.service.Metadata) || c.optedOut[o.service.Metadata.Namespace]
 }
 
-// judge judges an object as one that is new.
+// judge judges an object as a new one.
 func (c *Files) judge(o *object, settings *rules.Settings) rules.Judgement {
 	switch {
 	case o.isPatch && o.namespace != nil:
@@ -105,7 +105,7 @@ func (c *Files) judge(o *object, settings *rules.Settings) rules.Judgement {
 	return rules.ReviewService(nil, o.service, facts, settings)
 }
 
-// add takes in what was judged of an object.
+// add takes in the judgement of an object.
 func (r *Report) add(o *object, judgement rules.Judgement) {
 	if o.isPatch {
 		r.Summary.Patches++
@@ -168,7 +168,7 @@ func (p place) finding(field string, action rules.Action, message string) findin
 }
 
 // sort orders findings as people read files: in the order of the files, from top to bottom, and errors before what
-// rules say. What stands on one line stays in the order of the rules.
+// rules say. Findings on one line stay in the order of the rules.
 func (r *Report) sort(files map[string]int) {
 	slices.SortStableFunc(r.Findings, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(files[a.File], files[b.File]), cmp.Compare(a.Line, b.Line))
@@ -181,8 +181,8 @@ func (r *Report) sort(files map[string]int) {
 	}
 }
 
-// WriteText writes a line for each finding, as editors read the messages of compilers, and then the summary; before it
-// the files that were passed over, if they are asked for.
+// WriteText writes a line for each finding, as editors read the messages of compilers, then, if asked for, the files
+// that were passed over, and then the summary.
 func (r *Report) WriteText(stdout, stderr io.Writer, verbose bool) error {
 	buffered := bufio.NewWriter(stdout)
 	for i := range r.Findings {

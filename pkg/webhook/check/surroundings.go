@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// role is what a file is for that holds no objects as an API server is given them.
+// role is the purpose of a file that does not hold objects in the form that an API server gets.
 type role string
 
 // The roles.
@@ -18,8 +18,8 @@ const (
 	excludedFile      role = "excluded"
 )
 
-// surroundings are what the folders around the files say of them. A check of a single file, as before a commit,
-// finds what a whole folder would have said.
+// surroundings are what the folders around the files say about them. So a check of a single file, as before a commit,
+// gives the same as a check of the folder.
 type surroundings struct {
 	charts map[string]bool    // whether an absolute folder is a Helm chart; present if it has been looked at
 	named  map[string]meaning // what kustomizations say, by absolute path
@@ -65,8 +65,8 @@ func isFile(name string) bool {
 	return err == nil && status.Mode().IsRegular()
 }
 
-// readKustomization takes in what the kustomization of a folder says, if there is one. One that cannot be read says
-// nothing, and is an error if it is among the files that are checked.
+// readKustomization takes in what the kustomization of a folder says, if there is one. An unreadable one says nothing,
+// and is an error if it is among the files that are checked.
 func (s *surroundings) readKustomization(folder string) {
 	for _, name := range kustomizationNames {
 		path := filepath.Join(folder, name)
@@ -93,7 +93,7 @@ func (s *surroundings) readKustomization(folder string) {
 	}
 }
 
-// of returns what is known of a file; false if nothing is.
+// of returns what is known about a file; false if nothing is.
 func (s *surroundings) of(file string) (meaning, bool) {
 	absolute, err := filepath.Abs(file)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *surroundings) of(file string) (meaning, bool) {
 }
 
 // isOfChart reports whether a file in a chart's folder is what Helm reads there, or values for it. In ci/ chart-testing
-// has values of its own. Charts within a chart are charts by themselves, and crds/ holds manifests.
+// has values of its own. Charts within a chart count separately, and crds/ holds manifests.
 func isOfChart(file string) bool {
 	folder, name := filepath.Split(file)
 	stem := strings.TrimSuffix(name, filepath.Ext(name))

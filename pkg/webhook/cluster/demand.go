@@ -14,15 +14,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// A publisher of demand comes seldom and renews its Lease often, and no review depends on it but by a warning. So one look a
-// minute is enough, and a watch, with a right of its own, would be too much.
+// Publishers of demand rarely appear, and renew their Lease often; the only effect on a review is a warning. So one
+// look a minute is enough, and a watch, which needs a permission of its own, would be too much.
 const (
 	demandInterval = time.Minute
 	demandPatience = 10 * time.Second
 )
 
 // FollowDemand looks now and then whether demand is published in a cluster, until the context ends: there is a Lease in the
-// publisher's namespace, renewed within servicedemand.GoodFor. What was known stays known while the API server does not
+// publisher's namespace, renewed within servicedemand.GoodFor. The last known state stays while the API server does not
 // answer.
 func (f *Follower) FollowDemand(ctx context.Context, config *rest.Config, namespace string, log *slog.Logger) error {
 	client, err := coordinationclient.NewForConfig(config)
@@ -62,5 +62,5 @@ func isDemandPublished(ctx context.Context, leases coordinationclient.LeaseInter
 	return renewed != nil && time.Since(renewed.Time) < servicedemand.GoodFor, nil
 }
 
-// NoDemand reports whether nobody publishes demand. It is false as long as that is not known.
+// NoDemand reports whether it is known that nobody publishes demand.
 func (f *Follower) NoDemand() bool { return f.noDemand.Load() }

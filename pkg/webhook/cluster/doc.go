@@ -1,7 +1,6 @@
-// Package cluster knows the labels and annotations of a cluster's Namespaces and Nodes: what defaults a Namespace has,
+// Package cluster knows the labels and annotations of a cluster's Namespaces and Nodes: which defaults a Namespace has,
 // and which labels and zones there are. It also knows the version of the API server, and whether demand is published.
 //
-// It asks for the objects' metadata alone and keeps what is needed of it, in a cache of controller-runtime (see
-// ByObject). What is not known yet is reported as unknown: no decision is based on an empty list that is only
-// incomplete.
+// It asks only for the objects' metadata, and keeps what it needs of that in a cache of controller-runtime (see
+// ByObject). What is not known yet is reported as unknown: no decision is based on a list that is merely incomplete.
 package cluster

@@ -41,7 +41,7 @@ func Follow(ctx context.Context, informers cache.Informers) (*Follower, error) {
 func follow(
 	ctx context.Context, informers cache.Informers, kind string, put func(*metav1.PartialObjectMetadata), gone func(name string),
 ) (listed func() bool, err error) {
-	// A cache that runs already would otherwise keep the caller here until it knows all objects.
+	// Otherwise a running cache would block the caller here until it knows all objects.
 	informer, err := informers.GetInformer(ctx, metadataOf(kind), cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("follow the metadata of %ss: %w", kind, err)
@@ -67,21 +67,21 @@ func handlerOf(put func(*metav1.PartialObjectMetadata), gone func(name string)) 
 	}
 }
 
-// passMetadata hands over what strip has left. There is nothing else in the cache.
+// passMetadata hands over what strip has kept. The cache has nothing else.
 func passMetadata(object any, take func(*metav1.PartialObjectMetadata)) {
 	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
 		take(metadata)
 	}
 }
 
-// HasSynced reports whether all Namespaces and Nodes are known. Once true it stays true: what was known stays in force
-// while the API server does not answer.
+// HasSynced reports whether all Namespaces and Nodes are known. Once true it stays true: the last known state stays in
+// force while the API server does not answer.
 func (f *Follower) HasSynced() bool { return f.namespaces.listed() && f.nodes.listed() }
 
-// Namespace returns what is known of the Namespace of that name. One that was made a moment ago is waited for a
-// little, unless many wait already.
+// Namespace returns what is known about the Namespace of that name. It waits a little for one that may have just been
+// made, unless many reviews wait already.
 func (f *Follower) Namespace(name string) rules.NamespaceDefaults { return f.namespaces.find(name) }
 
-// Nodes returns which labels the Nodes carry; nil as long as not all of them are known. The value is the caller's to
-// read, and never changes.
+// Nodes returns which labels the Nodes carry; nil until all Nodes are known. The value is for reading only, and never
+// changes.
 func (f *Follower) Nodes() *rules.NodeLabels { return f.nodes.snapshot() }

@@ -9,14 +9,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// patience is how long a Namespace is waited for that is not known although the others are. Its Services are often
-// made right after it, before a watch could report it; the API server itself waits 50 ms for that reason
+// patience is how long a review waits for an unknown Namespace when the others are known. Services are often made right
+// after their Namespace, before a watch could report it; the API server itself waits 50 ms for that reason
 // (missingNamespaceWait in k8s.io/apiserver/pkg/admission/plugin/namespace/lifecycle). A review may take seconds.
 const patience = 250 * time.Millisecond
 
 // maxWaiting is how many reviews wait at the same moment; for others the Namespace is unknown at once. The API server
-// asks only about Namespaces that exist, so they are few, unless its watch is interrupted, or another client asks:
-// then reviews that wait must not fill the places of all reviews (server.Limits.InFlight, 64 by default).
+// asks only about existing Namespaces, so few reviews wait, unless our watch is interrupted, or another client asks:
+// then waiting reviews must not take the places of all reviews (server.Limits.InFlight, 64 by default).
 const maxWaiting = 16
 
 // namespaces are the Namespaces of a cluster.
@@ -27,7 +27,7 @@ type namespaces struct {
 
 	mu      sync.RWMutex
 	known   map[string]rules.NamespaceDefaults
-	arrival chan struct{} // closed when the next one is known that was not
+	arrival chan struct{} // closed when another Namespace becomes known
 }
 
 func newNamespaces() namespaces {
@@ -57,8 +57,8 @@ func (n *namespaces) gone(name string) {
 	delete(n.known, name)
 }
 
-// find returns a Namespace at once if it is known, or if not all of them are listed yet: a review that waits for the
-// list gains nothing by waiting here.
+// find returns at once if the Namespace is known, or if the list is not complete yet: waiting here for the list gains
+// nothing.
 func (n *namespaces) find(name string) rules.NamespaceDefaults {
 	found, _ := n.look(name)
 	if found.Known || !n.listed() {

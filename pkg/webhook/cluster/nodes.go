@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// nodes are the Nodes of a cluster. Readers get a copy that is made when labels change, which is seldom, and not for
+// nodes are the Nodes of a cluster. Readers get a copy that is made only when labels change, which is rare, not for
 // each reader.
 type nodes struct {
 	listed func() bool
@@ -52,7 +52,7 @@ func (n *nodes) changed() {
 	}
 }
 
-// snapshot returns the newest copy; nil as long as not all Nodes are listed.
+// snapshot returns the newest copy; nil until all Nodes are listed.
 func (n *nodes) snapshot() *rules.NodeLabels {
 	if copied := n.copied.Load(); copied != nil {
 		return copied

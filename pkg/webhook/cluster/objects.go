@@ -23,8 +23,8 @@ func ByObject() map[client.Object]cache.ByObject {
 	}
 }
 
-// Mapper returns what knows how both kinds are called in the API and that they have no namespace; it is a manager's
-// MapperProvider. The usual one asks the API server, and a program that starts while that is away would end.
+// Mapper returns a mapper that knows the API names of both kinds, and that they have no namespace; it is a manager's
+// MapperProvider. The usual one asks the API server, and a program that starts while that is away would exit.
 func Mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(corev1.SchemeGroupVersion.WithKind("Namespace"), meta.RESTScopeRoot)
@@ -37,8 +37,8 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: kind}}
 }
 
-// strip leaves the name, the labels and our own annotations of an object. A Node's other annotations alone can be many
-// kilobytes. The version stays, because the informer recognizes a repetition by it.
+// strip keeps only the name, the labels and our own annotations of an object. A Node's other annotations alone can be
+// many kilobytes. The version stays, because the informer recognizes a repetition by it.
 func strip(object any) (any, error) {
 	full, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {

@@ -7,8 +7,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// A program that had to ask the API server first could not start while that is away, and later than it comes back:
-// kubelet waits minutes before it starts it again.
+// A program that had to ask the API server first could not start while that is away, and would start late after it is
+// back: kubelet waits minutes before it restarts a container.
 func TestFollowingBeginsWhileNoAPIServerAnswers(t *testing.T) {
 	away := &rest.Config{Host: "http://127.0.0.1:1"}
 	mapper, err := Mapper(away, nil)

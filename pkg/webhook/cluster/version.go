@@ -16,7 +16,7 @@ import (
 // An API server has a new version after an upgrade. No watch reports that, so it is asked again and again.
 const (
 	versionInterval = time.Minute
-	firstInterval   = time.Second // until it is known
+	firstInterval   = time.Second // until the version is known
 	versionPatience = 10 * time.Second
 )
 
@@ -82,7 +82,7 @@ func behavesAs(answer apiversion.Info) (*version.Version, error) {
 	if answer.EmulationMajor != "" && answer.EmulationMinor != "" {
 		return version.ParseGeneric(answer.EmulationMajor + "." + answer.EmulationMinor)
 	}
-	return version.ParseGeneric(answer.GitVersion) // vendors add words of theirs behind the numbers
+	return version.ParseGeneric(answer.GitVersion) // vendors append words to the numbers
 }
 
 // Version returns the version as which the API server behaves; nil as long as it is not known.

@@ -23,7 +23,7 @@ type chosen struct {
 	line  int
 }
 
-// defaults reads what Services are given that have no topology setting, and when.
+// defaults reads the default for Services without a topology setting, and when it applies.
 func (r *reader) defaults(at *field.Path, value *yaml.Node, settings *rules.Settings) {
 	var before *chosen
 	choose := func(setting rules.Setting) func(at *field.Path, value *yaml.Node) {

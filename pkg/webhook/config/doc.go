@@ -1,5 +1,5 @@
-// Package config reads what a cluster's administrator decides about the admission webhook: a
-// TopologyAdmissionConfiguration, version vicinity.dev/v1alpha1. testdata/example.yaml has every field.
+// Package config reads an administrator's configuration of the admission webhook: a TopologyAdmissionConfiguration,
+// version vicinity.dev/v1alpha1. testdata/example.yaml has every field.
 //
 // The file is read strictly. A field that is unknown or set twice, a rule that does not exist, a value that means
 // nothing: each is refused with its line and field, all of them at once, and if something similar exists that is

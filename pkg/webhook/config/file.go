@@ -33,9 +33,9 @@ func Read(path string) (*File, error) {
 	return &File{Path: path, Settings: settings, content: content}, nil
 }
 
-// Follow reads the file again whenever it says something else, until the context ends. New settings are handed to
-// updated, and why a new text cannot be used to failed, each text once; also why the file cannot be read. Either may
-// be called although nothing differs, such as when a mistake is taken back.
+// Follow reads the file again whenever it changes, until the context ends. It passes new settings to updated. It passes
+// the errors of an unusable text to failed, once for each text, and also the errors of reading the file. Either may be
+// called although nothing differs, for example when a mistake is undone.
 //
 // A file that is away is probably being replaced: nothing happens until it is back.
 func (f *File) Follow(ctx context.Context, log *slog.Logger, updated func(*rules.Settings), failed func(error)) error {

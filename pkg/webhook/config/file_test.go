@@ -139,7 +139,7 @@ func TestAFileThatCannotBeReadIsReportedAndSoIsWhatItSaysAfterThat(t *testing.T)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil { // root may read anything but a folder
+	if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil { // root can read anything except a folder
 		t.Fatal(err)
 	}
 	if err := next(t, f.failures); !strings.Contains(err.Error(), "is a directory") {

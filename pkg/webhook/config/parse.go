@@ -59,8 +59,8 @@ func settingFields(r *reader, settings *rules.Settings) []member {
 	}
 }
 
-// isOurs refuses a document that is something else, before anything in it is held to be a mistake. It knows what
-// people take for one.
+// isOurs refuses a document of another type, before anything in it is reported as a mistake. It recognizes types that
+// people often confuse with this one.
 func (r *reader) isOurs(document *yaml.Node) bool {
 	if document.Kind != yaml.MappingNode {
 		r.wrong(document, "must hold apiVersion, kind and settings, not %s", kindOf(document))

@@ -32,7 +32,7 @@ type problem struct {
 type member struct {
 	name string
 	read func(at *field.Path, value *yaml.Node) // nil: it has been read
-	// within are the names of fields that it may have in turn, for a message about one of them in the wrong place.
+	// within are the names of its own fields, for a message about one of them in the wrong place.
 	within []string
 }
 
@@ -85,14 +85,14 @@ func (r *reader) document(text []byte) *yaml.Node {
 // syntaxError is what the YAML library says about a text that is not YAML.
 var syntaxError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
-// parserMistakes are those for which the library counts lines from zero (parser.fail in its decode.go), as it does
-// not for those that its scanner finds.
+// parserMistakes are the errors for which the library counts lines from zero (parser.fail in its decode.go), unlike
+// those that its scanner finds.
 var parserMistakes = regexp.MustCompile(`^did not find expected (key|node content|',' or '[\]}]'|'-' indicator|<document start>)`)
 
 func (r *reader) unreadable(err error) {
 	node, text := &yaml.Node{}, err.Error()
 	if found := syntaxError.FindStringSubmatch(text); found != nil {
-		node.Line, _ = strconv.Atoi(found[1]) // without a number it is the file as a whole
+		node.Line, _ = strconv.Atoi(found[1]) // without a number the error is about the whole file
 		text = found[2]
 	}
 	if node.Line > 0 && parserMistakes.MatchString(text) {
@@ -101,7 +101,7 @@ func (r *reader) unreadable(err error) {
 	r.wrong(node, "this is not YAML: %s", text)
 }
 
-// each hands over the fields of a mapping. What is null says nothing: its content is probably commented out.
+// each yields the fields of a mapping, except for null ones: their content is probably commented out.
 func (r *reader) each(mapping *yaml.Node, at *field.Path, take func(at *field.Path, key, value *yaml.Node)) {
 	if isNull(mapping) {
 		return
@@ -151,7 +151,7 @@ func namesOf(parent *field.Path, members []member) []string {
 	return append(names, deeper...)
 }
 
-// suggestion ends a sentence with the word that was probably meant, if one comes near. Of fields only the last part is
+// suggestion ends a sentence with the word that was probably meant, if one is close. For fields only the last part is
 // compared.
 func suggestion(word string, known []string) string {
 	var last []string

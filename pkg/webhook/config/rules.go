@@ -14,7 +14,7 @@ import (
 // actionWords are what a rule can be set to.
 var actionWords = []string{string(rules.Deny), string(rules.Warn), string(rules.Off)}
 
-// actions reads what follows from violations of single rules.
+// actions reads the actions for violations of single rules.
 func (r *reader) actions(at *field.Path, value *yaml.Node) map[rules.ID]rules.Action {
 	actions := map[rules.ID]rules.Action{}
 	r.each(value, at, func(at *field.Path, key, value *yaml.Node) {

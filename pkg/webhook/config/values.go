@@ -18,7 +18,7 @@ func (r *reader) boolInto(into *bool) func(at *field.Path, value *yaml.Node) {
 	}
 }
 
-// text reads a text that a check has nothing to say about.
+// text reads a text that passes a check.
 func (r *reader) text(at *field.Path, value *yaml.Node, check func(string) []string) string {
 	if !r.isText(at, value) {
 		return ""
@@ -29,7 +29,7 @@ func (r *reader) text(at *field.Path, value *yaml.Node, check func(string) []str
 	return value.Value
 }
 
-// texts reads a list of them. An empty list is one.
+// texts reads a list of them. An empty list is valid.
 func (r *reader) texts(at *field.Path, value *yaml.Node, check func(string) []string) []string {
 	if value.Kind != yaml.SequenceNode {
 		r.wrong(value, "%s: must be a list, not %s", at, kindOf(value))
@@ -64,7 +64,7 @@ func short(value string) string {
 	return value
 }
 
-// isNull reports whether nothing is written where a value could be.
+// isNull reports whether a value is missing.
 func isNull(node *yaml.Node) bool { return node.Kind == yaml.ScalarNode && node.Tag == "!!null" }
 
 // kindOf says what is written, for an error about a value of another kind.
@@ -103,7 +103,7 @@ func nameOf(key *yaml.Node) string {
 	return fmt.Sprintf("%q", short(key.Value))
 }
 
-// child is the path of a field; without a parent it is one of the document.
+// child is the path of a field; without a parent, of a field of the document.
 func child(parent *field.Path, name string) *field.Path {
 	if parent == nil {
 		return field.NewPath(name)

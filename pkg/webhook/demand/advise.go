@@ -16,7 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// When an owner is told: the assumption is that far off, for that long, and for that many connections a minute. The alert
+// An owner is told if the assumption is that far off, for that long, and for that many connections a minute. The alert
 // VicinityDemandNotAsAssumed has the same numbers.
 const (
 	tellOff    = 2
@@ -38,7 +38,8 @@ type adviser struct {
 	told     map[string]bool
 }
 
-// due returns the Services whose owners are to be told now, sorted. One that is told is told again only after it was not off.
+// due returns the Services whose owners should be told now, sorted. An owner is told again only after the assumption
+// was right in between.
 func (a *adviser) due(now time.Time, round Round) []string {
 	since, told := map[string]time.Time{}, map[string]bool{}
 	var due []string
@@ -59,7 +60,7 @@ func (a *adviser) due(now time.Time, round Round) []string {
 	return due
 }
 
-// advise writes an Event on each Service that is due. One that could not be written is due again.
+// advise writes an Event on each Service that is due. If that fails, the Service is due again.
 func (a *adviser) advise(ctx context.Context, now time.Time, round Round, services map[string]*corev1.Service) error {
 	var failed []error
 	for _, name := range a.due(now, round) {

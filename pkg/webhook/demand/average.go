@@ -10,12 +10,12 @@ import (
 type average struct {
 	zones map[string]float64
 	all   float64
-	// squares is the sum of each connection's weight times itself: the variance of all, if connections come by chance.
+	// squares is the sum of the squared weights of connections: the variance of the sum if connections arrive at random.
 	squares float64
-	seconds float64 // how long was listened, weighed in the same way
+	seconds float64 // the time of listening, weighed in the same way
 }
 
-// add lets what is there fade, and adds a sample. Zones that the sample does not have fade like the others: otherwise a
+// add lets the old sums fade, and adds a sample. Zones that are not in the sample fade like the others: otherwise a
 // zone that fell silent would keep its part for ever.
 func (a *average) add(s Sample, halfLife time.Duration) {
 	fade := math.Exp2(-s.Took.Seconds() / halfLife.Seconds())
@@ -44,7 +44,7 @@ func (a *average) copied() average {
 	return other
 }
 
-// size returns of how many connections, all weighing alike, the parts would be as sure.
+// size returns the number of equally weighted connections that would make the parts equally certain.
 func (a *average) size() float64 {
 	if a.squares == 0 {
 		return 0
@@ -68,8 +68,8 @@ func (a *average) part(zone string) float64 {
 	return a.zones[zone] / a.all
 }
 
-// sigma returns the standard deviation of a part in so many connections. A part of none is as uncertain as one of a
-// single connection: otherwise the first connection of a silent zone could not be chance.
+// sigma returns the standard deviation of a part in so many connections. A part of zero is as uncertain as that of a
+// single connection: otherwise the first connection of a silent zone could never be chance.
 func sigma(part, size float64) float64 {
 	part = min(max(part, 1/size), 0.5)
 	return math.Sqrt(part * (1 - part) / size)

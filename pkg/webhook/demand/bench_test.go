@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
 )
 
-// BenchmarkRound sums up what 5,000 nodes ask of 1,000 Services: each of some, or each of all. Busy nodes are named, which is the
-// dearer way.
+// BenchmarkRound sums up the demand of 5,000 nodes on 1,000 Services: each node on some, or on all. Busy nodes are
+// named, which costs more.
 func BenchmarkRound(b *testing.B) {
 	const services = 1000
 	for _, asked := range []int{50, services} {
@@ -36,7 +36,7 @@ func BenchmarkRound(b *testing.B) {
 	}
 }
 
-// hear has each node tell that it asked some of the Services ten times in an interval.
+// hear makes each node report that it asked some of the Services ten times in an interval.
 func (f *fleet) hear(asked, services int) {
 	f.now = f.now.Add(interval)
 	for number, node := range f.nodes {

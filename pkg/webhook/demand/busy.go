@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// Which nodes are named, and when what is said of them differs.
+// Which nodes are named, and which changes of their parts are published.
 const (
 	// nodeFloor is the part of all connections that a named node exceeds: so there are fewer than 128.
 	nodeFloor = 1. / 128
 	// busier is how many times its zone's mean a named node asks at least, and busySigmas how sure that is.
 	busier, busySigmas = 1.25, 3
-	// nodeBand is a difference relative to what is said that nobody acts on.
+	// nodeBand is a difference, relative to the published part, that is ignored.
 	nodeBand = 0.1
-	// jumpSigmas is how far off a node of the last sample is that tells of a change. There are thousands of nodes: with
-	// changeSigmas one of them would be as far off by chance in each third sample.
+	// jumpSigmas is how far off a node must be in the last sample to indicate a change. There are thousands of nodes: with
+	// changeSigmas one of them would be that far off by chance in every third sample.
 	jumpSigmas = 6
 )
 
@@ -40,8 +40,8 @@ func (c *cluster) numberOf(name string) (int, bool) {
 	})
 }
 
-// nodeAverage is what each node asked of a Service. Older connections weigh less. It has four bytes for each node twice: all
-// nodes are followed, because who is busy shows in the sum.
+// nodeAverage is each node's demand on a Service. Older connections weigh less. It takes twice four bytes for each
+// node: all nodes are followed, because busy nodes can only be recognized in the sum.
 type nodeAverage struct {
 	asked        []float32 // connections, by the number of the node
 	last         []float32 // what each asked each second in the last sample
@@ -105,7 +105,7 @@ func (a *nodeAverage) jumps(seconds, sample float64) bool {
 	return false
 }
 
-// size is as that of average.
+// size is like average's.
 func (a *nodeAverage) size() float64 {
 	if a.squares == 0 {
 		return 0
@@ -176,7 +176,7 @@ func withNodes(d Decision, c *cluster, a *nodeAverage, said *Said) Decision {
 
 func ratio(one, other float64) float64 { return max(one, floor) / max(other, floor) }
 
-// each returns what part each node has in what is said: its own, or an even one of what its zone's named nodes leave.
+// each returns each node's part in what is published: its own, or an equal part of what its zone's named nodes leave.
 func (s *Said) each(c *cluster) func(number int) float64 {
 	left, others := make([]float64, len(c.zones)), make([]float64, len(c.zones))
 	for number, z := range c.zones {
@@ -196,7 +196,7 @@ func (s *Said) each(c *cluster) func(number int) float64 {
 	}
 }
 
-// scaled returns the named nodes with the same part of their zones as is said, where zones have other ones.
+// scaled returns the named nodes with their published parts of their zones, applied to the zones' new parts.
 func (s *Said) scaled(c *cluster, zones map[string]float64) map[string]float64 {
 	scaled := map[string]float64{}
 	for name, part := range s.Nodes {

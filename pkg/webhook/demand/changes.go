@@ -17,13 +17,13 @@ import (
 // byServer is how many bytes the API server adds to a new object, such as managedFields.
 const byServer = 700
 
-// rewrite is an object that is to be written. Before is nil for one that is created, after for one that is deleted.
+// rewrite is an object to be written. Before is nil if it is created, after is nil if it is deleted.
 type rewrite struct {
 	before, after *servicedemand.ServiceDemand
 	off           float64
 }
 
-// object is what is there after or, if it is deleted, before.
+// object is the object after the write or, if it is deleted, before.
 func (r rewrite) object() *servicedemand.ServiceDemand {
 	if r.after != nil {
 		return r.after
@@ -31,7 +31,7 @@ func (r rewrite) object() *servicedemand.ServiceDemand {
 	return r.before
 }
 
-// change is what it costs, and how important it is.
+// change is its cost, and how important it is.
 func (r rewrite) change() change {
 	object := r.object()
 	text, _ := json.Marshal(object) //nolint:errchkjson // of numbers and strings
@@ -45,7 +45,7 @@ func (r rewrite) change() change {
 // state is what a round has seen, by namespace and name.
 type state struct {
 	services map[string]*corev1.Service
-	wanted   func(*corev1.Service) bool // what is asked of it is to be published
+	wanted   func(*corev1.Service) bool // its demand should be published
 	objects  map[string]*servicedemand.ServiceDemand
 }
 
@@ -101,7 +101,7 @@ func (s *state) known(namesNodes func(*corev1.Service) bool) Services {
 	}
 }
 
-// strangers returns what to say of objects that somebody else wrote: they stay, and are not written over.
+// strangers returns what to log about objects that somebody else wrote: they stay, and are not overwritten.
 func (s *state) strangers() map[string]string {
 	said := map[string]string{}
 	for name, object := range s.objects {

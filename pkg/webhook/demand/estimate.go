@@ -11,33 +11,34 @@ import (
 const (
 	// remembered is how many connections the long average is about, whatever their rate.
 	remembered = 8000
-	// shortest and longest bound the long average's half-life. With a minute as the shortest, chance alone was said 2.4
-	// times an hour at 500 connections a second; with two minutes it is 1.6 times at most.
+	// shortest and longest bound the long average's half-life. With a minute as the shortest, chance alone caused 2.4
+	// publications an hour at 500 connections a second; with two minutes at most 1.6.
 	shortest, longest = 2 * time.Minute, 30 * time.Minute
-	// added is how many connections of the assumed demand are added, so that few that are counted decide little.
+	// added is how many connections of the assumed demand are added, so that a few counted connections have little weight.
 	added = 30
-	// surprising is how many connections at least tell of a change, and changeSigmas how far they are off.
+	// surprising is the least number of connections that can indicate a change, and changeSigmas is how far off they must
+	// be.
 	surprising, changeSigmas = 100, 4
-	// floor is a difference of parts that nobody acts on, band one relative to the part, and sayingSigmas a third one,
-	// relative to chance. All three are exceeded by what is said.
+	// floor is a difference of parts that is ignored, band is one relative to the part, and sayingSigmas is one relative
+	// to chance. A change must exceed all three to be published.
 	floor, band, sayingSigmas = 0.002, 0.02, 3
 	// coarseBand is band where each publication goes to very many nodes: a day of loads that follow day and night is then 130
 	// to 154 publications instead of 250, and the busiest endpoint gets up to 1.30 instead of 1.27 times the mean.
 	coarseBand = 0.05
-	// enough connections in half an hour begin an estimate, tooFew end it. They differ, so that a Service between them
+	// enough connections in half an hour begin an estimate, tooFew end it. They differ, so that a Service near the limit
 	// does not come and go.
 	enough, tooFew = 30, 15
 	// forgotten is a sum so small that its zone is dropped.
 	forgotten = 1e-6
 )
 
-// shortHalfLives are those of the averages that find changes, after that of the last sample alone.
+// shortHalfLives are the half-lives of the averages that find changes, apart from the last sample alone.
 var shortHalfLives = []time.Duration{2 * time.Minute, 8 * time.Minute}
 
-// Sample is what was asked of one Service in some time.
+// Sample is the demand on one Service in some time.
 type Sample struct {
 	Took  time.Duration
-	Zones map[string]float64 // connections of each zone; what was guessed for silent nodes is part of it
+	Zones map[string]float64 // connections of each zone, including the estimate for silent nodes
 }
 
 func (s Sample) all() float64 {
@@ -48,7 +49,7 @@ func (s Sample) all() float64 {
 	return sum
 }
 
-// Reason is why an estimate is to be said, or not.
+// Reason is why an estimate should be published, or not.
 type Reason string
 
 // The reasons.
@@ -69,24 +70,24 @@ type Decision struct {
 	Nodes map[string]float64
 	// ConnectionsPerMinute is the rate of the last minutes.
 	ConnectionsPerMinute float64
-	// Changed tells that a short average took the long one's place in this sample.
+	// Changed: a short average replaced the long one in this sample.
 	Changed bool
-	// Off is how many times its published part the zone asks that is off the most: what comes first where not all can
-	// be written. With First the published part is the assumed one. At least 1.
+	// Off is the factor by which the worst zone differs from its published part, at least 1. If not all can be written,
+	// the largest comes first. With First the assumed part stands for the published one.
 	Off float64
 }
 
-// Said is what is published of a Service: parts of all connections, as in Decision.
+// Said is what is published about a Service: parts of all connections, as in Decision.
 type Said struct{ Zones, Nodes map[string]float64 }
 
 // Estimator follows what is asked of one Service. The zero value has heard nothing.
 type Estimator struct {
-	// Coarse: differences are said from coarseBand on.
+	// Coarse: only differences from coarseBand on are published.
 	Coarse bool
 
 	short  [2]average // by shortHalfLives
 	long   average
-	recent average            // of the longest half-life: how much there was in half an hour
+	recent average            // with the longest half-life: the connections of half an hour
 	said   map[string]float64 // parts; nil: nothing
 	// inherited is what was said before the first sample. Whoever said it had heard more than this estimator has at first.
 	inherited map[string]float64
@@ -112,8 +113,8 @@ func (e *Estimator) expects(zone string, assumed map[string]float64) float64 {
 	return assumed[zone]
 }
 
-// Add takes in a sample. Assumed is each zone's part in the assumed demand, 1 in all. A sample that took no time says
-// nothing of a rate, and is as one without connections.
+// Add takes in a sample. Assumed is each zone's part in the assumed demand, 1 in all. A sample of no duration says
+// nothing about a rate, and counts as one without connections.
 func (e *Estimator) Add(s Sample, assumed map[string]float64) Decision {
 	var d Decision
 	if s.Took > 0 {
@@ -182,7 +183,7 @@ func (e *Estimator) average(s Sample) bool {
 		if !surprises(newer, &e.long) {
 			continue
 		}
-		// Longer averages still hold what was before the change. They would tell of a change back.
+		// Longer averages still contain the time before the change. They would indicate a change back.
 		for j := i; j < len(e.short); j++ {
 			e.short[j] = newer.copied()
 		}
@@ -192,7 +193,7 @@ func (e *Estimator) average(s Sample) bool {
 	return false
 }
 
-// halfLife is the long average's: its weights are as sure as the last connections that are to be remembered.
+// halfLife is the long average's: with it the average is about the last connections that should be remembered.
 func halfLife(rate float64) time.Duration {
 	if rate == 0 {
 		return longest
@@ -201,7 +202,8 @@ func halfLife(rate float64) time.Duration {
 	return max(time.Duration(seconds*float64(time.Second)), shortest)
 }
 
-// surprises reports whether a newer average has some zone's part so different from an older one that it is no chance.
+// surprises reports whether some zone's part in a newer average differs so much from an older one that it cannot be
+// chance.
 func surprises(newer, older *average) bool {
 	size := newer.size()
 	if size < surprising {
@@ -234,11 +236,11 @@ func (e *Estimator) parts(expected map[string]float64) map[string]float64 {
 	return parts
 }
 
-// differs reports whether some zone's part is another one than before, in so many connections.
+// differs reports whether some zone's part has changed, given the number of connections.
 func differs(now, before map[string]float64, size, band float64) bool {
 	for zone := range zonesOf(now, before) {
 		difference := math.Abs(now[zone] - before[zone])
-		// What was said came by chance, too, and was about as sure as this.
+		// The published value is an estimate, too, and about as certain as this one.
 		chance := math.Sqrt2 * sigma(now[zone], size)
 		if difference > floor && difference > band*before[zone] && difference > sayingSigmas*chance {
 			return true
@@ -247,8 +249,8 @@ func differs(now, before map[string]float64, size, band float64) bool {
 	return false
 }
 
-// off is the largest factor between a part and what it was. What is below the floor counts as the floor: a zone that
-// was not expected to ask is far off, and not endlessly.
+// off is the largest factor between a part and its former value. Anything below the floor counts as the floor: an
+// unexpected zone is far off, but not infinitely.
 func off(now, before map[string]float64) float64 {
 	most := 1.0
 	for zone := range now {

@@ -17,7 +17,7 @@ const (
 	bound    = 1.2
 )
 
-// world is a Service whose clients ask by chance.
+// world is a Service whose clients connect at random.
 type world struct {
 	chance    *rand.Rand
 	estimator demand.Estimator
@@ -58,7 +58,7 @@ func (w *world) step(rate float64, parts map[string]float64) demand.Decision {
 	return d
 }
 
-// saidSince returns how often parts were said after a time.
+// saidSince returns how often parts were published after a time.
 func (w *world) saidSince(since time.Duration) int {
 	count := 0
 	for _, at := range w.said {
@@ -69,9 +69,9 @@ func (w *world) saidSince(since time.Duration) int {
 	return count
 }
 
-// busiest is what the endpoints of the busiest zone get, relative to the mean, if nodes plan with what is in force and
-// clients ask otherwise. The plan of the keys "zone, *": each zone keeps what its endpoints may bear, the rest goes
-// where there is room.
+// busiest is what the endpoints of the busiest zone get, relative to the mean, if nodes plan with what is in force
+// while clients ask differently. The plan is for the keys "zone, *": each zone keeps what its endpoints may bear, and
+// the rest goes where there is room.
 func (w *world) busiest(asked map[string]float64) float64 {
 	room, kept := map[string]float64{}, map[string]float64{}
 	var free float64
@@ -117,7 +117,7 @@ func shapes() map[string]map[string]float64 {
 	}
 }
 
-// crowded is four fifths from one zone, the rest from all others as they have endpoints.
+// crowded is four fifths from one zone, and the rest from all others in proportion to their endpoints.
 func crowded(zones map[string]float64, crowd string) map[string]float64 {
 	parts := map[string]float64{}
 	for zone, part := range zones {
@@ -192,7 +192,7 @@ func TestClientsJumpToAnotherZone(t *testing.T) {
 }
 
 func TestDayAndNight(t *testing.T) {
-	// A fifth of a percentage point is not acted on. That is a twelfth of what a zone with one of 43 endpoints asks.
+	// A fifth of a percentage point is ignored. That is a twelfth of the demand of a zone with one of 43 endpoints.
 	mosts := map[string]float64{"4-4-3": 1.28, "6-1-1": 1.28, "40-1-1-1": 1.36}
 	for shape, endpoints := range shapes() {
 		t.Run(shape, func(t *testing.T) {

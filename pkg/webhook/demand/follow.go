@@ -11,34 +11,34 @@ import (
 )
 
 const (
-	// goesOn is how long a node that falls silent is taken to ask as it did last.
+	// goesOn is how long a node that falls silent is assumed to go on asking as before.
 	goesOn = 10 * time.Minute
-	// mostRate bounds what one node may say of one Service: a node that lies must not make numbers that are none.
+	// mostRate bounds what one node may report about one Service: a lying node must not cause overflows.
 	mostRate = 1e6
-	// mostServices is how many are followed. Proxies count of no more; one that lies may name others.
+	// mostServices is how many Services are followed. Proxies count no more; one that lies may name others.
 	mostServices = demandpage.MaxServices
 )
 
 // Node is a node of the cluster.
 type Node struct {
 	Name, Zone string
-	// Weight is how much it is assumed to ask, beside others.
+	// Weight is its assumed demand, relative to other nodes.
 	Weight float64
 }
 
-// Service is a Service that there is.
+// Service is an existing Service.
 type Service struct {
-	// IsPublished: what is asked of it is published, and Said is what is; nil: nothing yet.
+	// IsPublished: its demand should be published. Said is what is published; nil: nothing yet.
 	IsPublished bool
 	Said        *Said
 	// NamesNodes: busy nodes are named, because it prefers endpoints on the client's node.
 	NamesNodes bool
 }
 
-// Services returns what there is of a Service, by namespace/name; false if it does not exist.
+// Services returns a Service by namespace/name; false if it does not exist.
 type Services func(name string) (Service, bool)
 
-// Follower follows what the nodes of a cluster ask of all Services. The zero value has heard nothing.
+// Follower follows the demand of a cluster's nodes on all Services. The zero value has heard nothing.
 type Follower struct {
 	nodes    map[string]heard
 	services map[string]*followed
@@ -66,19 +66,19 @@ type followed struct {
 	at        time.Time // of the report
 }
 
-// Report is how a Service is asked.
+// Report is the demand on a Service.
 type Report struct {
 	Decision
-	// Assumed is each zone's part if all nodes ask as their labels say.
+	// Assumed is each zone's part if all nodes have the demand of their labels.
 	Assumed map[string]float64
-	// OffBy is how many times its assumed part the zone asks that is off the most, and Zone which one that is.
+	// OffBy is the largest factor between a zone's demand and its assumed part, and Zone is that zone.
 	OffBy float64
 	Zone  string
 }
 
 // Round is what was found in an interval.
 type Round struct {
-	// Heard is how many of Nodes told what they counted, in this interval or within ten minutes.
+	// Heard is how many of Nodes reported what they counted, in this interval or within ten minutes.
 	Heard, Nodes int
 	// IsPaused: less than half of all nodes were heard, so that nothing new is known.
 	IsPaused bool
@@ -86,13 +86,13 @@ type Round struct {
 	Silent []string
 	// Services are those with enough connections to say something, by namespace/name.
 	Services map[string]Report
-	// Decided is what this interval led to, of the Services that are published.
+	// Decided are this interval's decisions about the Services that are published.
 	Decided map[string]Report
-	// Changes is of how many Services demand was found to have changed at once.
+	// Changes is for how many Services a sudden change of demand was found.
 	Changes int
 }
 
-// Heard takes in what a node said. A page that only hands out a cursor says nothing of what is asked.
+// Heard takes in what a node reported. A page that only hands out a cursor says nothing about demand.
 func (f *Follower) Heard(node string, at time.Time, page demandpage.Page) {
 	if page.Took <= 0 {
 		return
@@ -108,7 +108,7 @@ func (f *Follower) Heard(node string, at time.Time, page demandpage.Page) {
 	f.nodes[node] = said
 }
 
-// zone is what is known of a zone's nodes.
+// zone is what is known about a zone's nodes.
 type zone struct {
 	name         string
 	nodes, heard int
@@ -128,7 +128,7 @@ func (f *Follower) Follow(name string) {
 	}
 }
 
-// Round sums up by zone what was heard. Services that do not exist are not followed.
+// Round sums up what was heard by zone. Services that do not exist are not followed.
 func (f *Follower) Round(now time.Time, nodes []Node, services Services) Round {
 	took := now.Sub(f.rounded)
 	if f.rounded.IsZero() {
@@ -200,7 +200,7 @@ func (f *Follower) renumber(c *cluster, names []string) {
 	f.names = names
 }
 
-// assumed returns each zone's part if all nodes ask as their labels say.
+// assumed returns each zone's part if all nodes have the demand of their labels.
 func (c *cluster) assumed() map[string]float64 {
 	assumed, all := map[string]float64{}, 0.0
 	for _, z := range c.zones {
@@ -214,7 +214,7 @@ func (c *cluster) assumed() map[string]float64 {
 	return assumed
 }
 
-// sum is how often a Service is asked each second: by the number of a zone and, if nodes are named, of a node.
+// sum is the connections a second to a Service: by the number of a zone and, if nodes are named, of a node.
 type sum struct {
 	zones []float64
 	nodes []float32
@@ -245,7 +245,7 @@ func (f *Follower) sum(c *cluster, services Services) map[unique.Handle[string]]
 	return sums
 }
 
-// newSum returns that of a Service that nobody has asked yet; nil if there is no such Service.
+// newSum returns the sum of a Service without connections so far; nil if there is no such Service.
 func (f *Follower) newSum(c *cluster, name string, services Services) *sum {
 	service, exists := services(name)
 	if !exists {
@@ -271,7 +271,7 @@ func (s *sum) add(c *cluster, node int, rate float32) {
 	}
 }
 
-// fillIn has nodes that were not heard ask as much as the mean of their zones.
+// fillIn gives nodes that were not heard the mean of their zones.
 func (s *sum) fillIn(c *cluster) {
 	for number, rate := range s.nodes {
 		if z := c.zoneOf[number]; !c.heard[number] && c.zones[z].heard > 0 {
@@ -323,12 +323,12 @@ func (f *Follower) estimate(
 			round.Decided[name] = followed.report
 		}
 		if followed.report.Parts == nil && asked == nil && service.Said == nil && followed.report.ConnectionsPerMinute < 1 {
-			delete(f.services, name) // nobody has asked for long, and there is room for another one
+			delete(f.services, name) // there were no connections for a long time; this makes room for another Service
 		}
 	}
 }
 
-// decide takes in what was asked of a Service; nil: nothing.
+// decide takes in the demand on a Service; nil: none.
 func (f *followed) decide(took time.Duration, c *cluster, asked *sum, service Service, assumed map[string]float64) Report {
 	f.estimator.Coarse = len(c.nodes) > manyNodes
 	f.estimator.Says(nil)
@@ -341,7 +341,7 @@ func (f *followed) decide(took time.Duration, c *cluster, asked *sum, service Se
 		f.nodes.add(took, halfLife(f.estimator.rate()), decision.Changed)
 		decision = withNodes(decision, c, f.nodes, service.Said)
 	} else if service.Said != nil && len(service.Said.Nodes) > 0 && decision.Reason == AsBefore {
-		decision.Reason = Differs // it names nodes no longer
+		decision.Reason = Differs // it no longer names nodes
 	}
 	return reportOf(decision, assumed)
 }
@@ -406,7 +406,7 @@ func namesOf(sums map[unique.Handle[string]]*sum) []string {
 	return names
 }
 
-// reportOf says of an estimate which zone is off the most.
+// reportOf reports an estimate with the zone that is off the most.
 func reportOf(decision Decision, assumed map[string]float64) Report {
 	report := Report{Decision: decision, Assumed: assumed, OffBy: 1}
 	for _, zone := range slices.Sorted(maps.Keys(decision.Parts)) {

@@ -22,7 +22,7 @@ type fleet struct {
 
 func (f *fleet) services(name string) (demand.Service, bool) { return f.web, name == "shop/web" }
 
-// newFleet returns zones of some nodes, of which each asks once a second.
+// newFleet returns zones of some nodes, each of which asks once a second.
 func newFleet(zones ...int) *fleet {
 	f := &fleet{asks: map[string]float64{}, silent: map[string]bool{}, now: time.Unix(1e9, 0)}
 	for zone, count := range zones {
@@ -254,7 +254,7 @@ func TestWithoutTheHostnameAmongItsKeysNoNodesAreNamed(t *testing.T) {
 	}
 }
 
-// TestWhatNobodyAsksAnyMoreEnds: for a successor, too, who never heard of it.
+// TestWhatNobodyAsksAnyMoreEnds: also for a successor that never heard of it.
 func TestWhatNobodyAsksAnyMoreEnds(t *testing.T) {
 	f := newFleet(4, 4)
 	f.web = published(demand.Report{Decision: demand.Decision{Parts: map[string]float64{"a": 0.5, "b": 0.5}}})

@@ -2,7 +2,7 @@ package demand
 
 import "fmt"
 
-// hearing is how many of the nodes are heard, as far as somebody has to do something about it.
+// hearing is whether enough nodes are heard, or an operator has to act.
 type hearing string
 
 const (
@@ -31,8 +31,8 @@ func hearingOf(round Round, silence Silence) hearing {
 	return hearsAll
 }
 
-// tellHearing logs that another part of the nodes is heard, and of one that is not why. The first answers hand out cursors, and
-// say nothing of what is asked: nobody was silent then.
+// tellHearing logs a change in how many nodes are heard, with the reason for one silent node. The first answers only
+// hand out cursors, and say nothing about demand: no node counts as silent then.
 func (l *leader) tellHearing(round Round, silence Silence) {
 	if now := hearingOf(round, silence); now != l.hearing && (silence.Nodes > 0 || l.measured > 1) {
 		l.hearing = now

@@ -14,13 +14,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// managedBy is the label by which the publisher knows its objects. What an administrator wrote by hand has none, and stays.
+// managedBy is the label by which the publisher recognizes its objects. Objects that an administrator wrote do not have
+// it, and stay.
 const managedBy, publisher = "app.kubernetes.io/managed-by", "vicinity-webhook"
 
 // isOurs reports whether a publisher wrote an object.
 func isOurs(d *servicedemand.ServiceDemand) bool { return d.Labels[managedBy] == publisher }
 
-// isOf reports whether an object was written for this Service, and not for an earlier one of that name.
+// isOf reports whether an object was written for this Service, rather than for an earlier one of that name.
 func isOf(d *servicedemand.ServiceDemand, service *corev1.Service) bool {
 	return slices.ContainsFunc(d.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == service.UID })
 }
@@ -37,7 +38,7 @@ func saidBy(d *servicedemand.ServiceDemand) *Said {
 	return said
 }
 
-// describe returns the object that says what was found; before is the one that is there, nil if there is none.
+// describe returns the object that says what was found; before is the existing object, nil if there is none.
 func describe(
 	service *corev1.Service, before *servicedemand.ServiceDemand, found Decision, round Round, now time.Time,
 ) (*servicedemand.ServiceDemand, error) {
@@ -62,8 +63,8 @@ func describe(
 	return object, nil
 }
 
-// zonesAsk returns parts as whole numbers, sorted by zone: what they lose by rounding down goes to those that lose most, so that
-// they are a million together if the parts are 1. Zones that ask nothing are left out.
+// zonesAsk returns parts as whole numbers, sorted by zone. What rounding down loses goes to the zones that lose most,
+// so that the sum is a million if the parts sum to 1. Zones without demand are left out.
 func zonesAsk(parts map[string]float64) []servicedemand.Zone {
 	var zones []servicedemand.Zone
 	all, sum := 0.0, uint32(0)
@@ -87,8 +88,8 @@ func zonesAsk(parts map[string]float64) []servicedemand.Zone {
 	return slices.DeleteFunc(zones, func(z servicedemand.Zone) bool { return z.Asks == 0 })
 }
 
-// nodesAsk returns the nodes that ask most, as many as an object may have, sorted by name. Each is rounded down, so that those of
-// a zone are never more than the zone.
+// nodesAsk returns the nodes with most demand, as many as an object may have, sorted by name. Each is rounded down, so
+// that the nodes of a zone never exceed the zone.
 func nodesAsk(parts map[string]float64) []servicedemand.Node {
 	var nodes []servicedemand.Node
 	for _, name := range slices.Sorted(maps.Keys(parts)) {

@@ -17,11 +17,11 @@ const (
 	restEvery = 5 * time.Minute
 )
 
-// change is an object that is to be written, by the namespace and name of its Service.
+// change is an object to be written, by the namespace and name of its Service.
 type change struct {
 	namespace, name string
 	bytes           int     // in a watch
-	off             float64 // how far off what is published is; the farthest comes first
+	off             float64 // how far off the published state is; the farthest comes first
 }
 
 func (c change) key() string { return c.namespace + "/" + c.name }
@@ -32,18 +32,19 @@ type write struct {
 	at time.Time
 }
 
-// Waiting is what changes found no room in the budget, or in what one Service may have.
+// Waiting are the changes for which the budget, or a Service's own limit, has no room.
 type Waiting struct {
 	Changes int
-	// Longest is how long the one has waited that has waited longest.
+	// Longest is the longest time that one has waited.
 	Longest time.Duration
 }
 
 // planner says which changes are written when. The zero value has written nothing.
 type planner struct {
 	free time.Time // when the budget has room for the next one
-	// clock and turns are those of fair queueing: a Namespace has its turn at the number of bytes that it got before, counted
-	// from the clock when it begins to want something. So each that wants something gets as many bytes as any other.
+	// clock and turns implement fair queueing: a Namespace has its turn at the number of bytes that it has got, counted
+	// from the clock at the time when it begins to want something. So all Namespaces that want something get equally many
+	// bytes.
 	clock float64
 	turns map[string]float64
 	// written are the times of the last hour by Service, and wanted is since when each change was wanted.
@@ -51,8 +52,8 @@ type planner struct {
 	wanted  map[string]time.Time
 }
 
-// plan returns the writes of an interval that begins now, in their order, and what has to wait. Changes are all that are wanted:
-// those that wait are wanted again the next time, or are something else then.
+// plan returns the writes of an interval that begins now, in their order, and what has to wait. Changes are all that
+// are wanted: those that wait are wanted again the next time, perhaps in another form.
 func (p *planner) plan(now time.Time, interval time.Duration, proxies int, changes []change) ([]write, Waiting) {
 	p.forget(now, changes)
 	queues := p.queues(now, interval, changes)
@@ -74,7 +75,7 @@ func (p *planner) plan(now time.Time, interval time.Duration, proxies int, chang
 	return writes, p.waiting(now, changes, planned)
 }
 
-// cost is how long the budget has no room for another write.
+// cost is how long a write leaves the budget without room for another.
 func cost(bytes, proxies int) time.Duration {
 	seconds := float64(bytes) * float64(proxies) / bytesPerSecond
 	return max(time.Second/writesPerSecond, time.Duration(seconds*float64(time.Second)))
@@ -125,7 +126,7 @@ func (p *planner) queues(now time.Time, interval time.Duration, changes []change
 	return queues
 }
 
-// rests reports whether a Service was published so lately, or so often, that it has to wait.
+// rests reports whether a Service was published so recently, or so often, that it has to wait.
 func (p *planner) rests(now time.Time, interval time.Duration, c change) bool {
 	times := p.written[c.key()]
 	if len(times) == 0 {

@@ -9,7 +9,7 @@ import (
 
 var midnight = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// wanted are some Services of a Namespace that are so far off.
+// wanted are some Services of a Namespace that are off by a given factor.
 func wanted(namespace string, services int, off float64) []change {
 	var changes []change
 	for number := range services {
@@ -53,7 +53,8 @@ func TestTheBudgetHoldsFor5000Proxies(t *testing.T) {
 		t.Errorf("an hour has %.2f GB over all proxies, want 3.6 at most, and nearly that", float64(all)/1e9)
 	}
 	t.Logf("%d writes in an hour, %d bytes for each proxy", len(times), bytes)
-	// Ten Services soon have all they may have, ten times and then each five minutes; the others share the rest evenly.
+	// Ten Services soon have all that they may have, ten times and then once every five minutes; the others share the rest
+	// evenly.
 	crowd, quiet, tiny := byNamespace(written, "crowd"), byNamespace(written, "quiet"), byNamespace(written, "tiny")
 	if tiny < 150 || tiny > 200 || crowd-quiet > 10 || quiet-crowd > 10 {
 		t.Errorf("written were %d, %d and %d, want 150 to 200 of the last and as many of the first as of the second", crowd, quiet, tiny)
@@ -114,7 +115,8 @@ func TestTheFarthestOffComesFirst(t *testing.T) {
 	}
 }
 
-// TestANamespaceThatComesLateHasItsTurn: it neither waits for what others got before, nor makes up for what it did not want.
+// TestANamespaceThatComesLateHasItsTurn: it need not wait because of what others got before, and gets no extra for the
+// time when it wanted nothing.
 func TestANamespaceThatComesLateHasItsTurn(t *testing.T) {
 	const proxies = 5000
 	var p planner
@@ -136,7 +138,7 @@ func TestANamespaceThatComesLateHasItsTurn(t *testing.T) {
 	}
 }
 
-// TestWhatCostsMoreThanAnIntervalIsWrittenNonetheless: alone, and the budget is made up for.
+// TestWhatCostsMoreThanAnIntervalIsWrittenNonetheless: alone, and the budget recovers afterwards.
 func TestWhatCostsMoreThanAnIntervalIsWrittenNonetheless(t *testing.T) {
 	var p planner
 	var counts []int

@@ -36,7 +36,7 @@ const (
 	// every is how often the proxies are asked, and everyLarge beyond manyNodes.
 	every, everyLarge = 30 * time.Second, time.Minute
 	manyNodes         = 1000
-	// spread is the part of an interval in which they are asked. The rest is for the last answers.
+	// spread is the part of an interval over which the requests are spread. The rest is for the last answers.
 	spread = 0.8
 )
 
@@ -44,7 +44,7 @@ const (
 type Options struct {
 	// Namespace is where the Lease and the account are, and Identity who this replica is among the others.
 	Namespace, Identity string
-	// Account is whose token is shown to the proxies.
+	// Account is the account whose token is shown to the proxies.
 	Account string
 	// Proxies is the Service whose EndpointSlices have the proxies' addresses.
 	Proxies types.NamespacedName
@@ -52,7 +52,7 @@ type Options struct {
 	Log     *slog.Logger
 	// Observer learns what was found.
 	Observer Observer
-	// MeasuredByDefault: what is asked of Services with a bound that name no clients is published, too.
+	// MeasuredByDefault: the demand on Services with a bound that name no clients is published, too.
 	MeasuredByDefault bool
 	// Every is how often the proxies are asked, and TellAfter after how long an owner is told; 0 for the usual.
 	Every, TellAfter time.Duration
@@ -60,9 +60,11 @@ type Options struct {
 
 // Observer learns what was found. Its methods return at once.
 type Observer interface {
-	// Measured is called after each round. It has no Services of which no demand is assumed, or of which it is not known.
+	// Measured is called after each round. It leaves out Services for which no demand is assumed, or the assumption is
+	// unknown.
 	Measured(round Round)
-	// Waits is called in each round, with what waits to be published, and Published after each write: create, update or delete.
+	// Waits is called in each round, with what waits to be published. Published is called after each write: create, update
+	// or delete.
 	Waits(waiting Waiting)
 	Published(operation string)
 	// LeadEnded is called when another replica may ask.
@@ -114,7 +116,7 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: kind}}
 }
 
-// kept are what is followed, and what is kept of it.
+// kept are the objects that are followed, and what is kept of them.
 func kept(proxies types.NamespacedName) map[client.Object]cache.ByObject {
 	of := labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: proxies.Name})
 	return map[client.Object]cache.ByObject{
@@ -124,7 +126,7 @@ func kept(proxies types.NamespacedName) map[client.Object]cache.ByObject {
 	}
 }
 
-// strip leaves the labels of a Node, and of a Service what says how its load is bounded.
+// strip keeps only the labels of a Node, and those parts of a Service that say how its load is bounded.
 func strip(object any) (any, error) {
 	switch full := object.(type) {
 	case *metav1.PartialObjectMetadata:
@@ -198,7 +200,7 @@ func (l *leader) measure(ctx context.Context) {
 	}
 }
 
-// report logs once why rounds fail, however often they do.
+// report logs once why rounds fail, however often they fail.
 func (l *leader) report(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
@@ -238,7 +240,7 @@ func (l *leader) round(ctx context.Context) (interval time.Duration, err error) 
 	return interval, errors.Join(err, l.adviser.advise(ctx, now, round, services))
 }
 
-// interval is how often so many nodes' proxies are asked.
+// interval is how often the proxies of that many nodes are asked.
 func (l *leader) interval(nodes int) time.Duration {
 	if nodes > manyNodes {
 		return cmp.Or(l.options.Every, everyLarge)
@@ -276,7 +278,7 @@ func (l *leader) conclude(
 	return round, l.publishing.publish(ctx, now, interval, proxies, seen, round)
 }
 
-// nodes returns all nodes, and where the proxies of those are that have one.
+// nodes returns all nodes, with the addresses of their proxies if they have one.
 func (l *leader) nodes(ctx context.Context) ([]Node, []Target, error) {
 	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}}
 	if err := l.objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {

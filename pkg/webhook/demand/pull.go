@@ -23,8 +23,8 @@ const (
 	keptOpen = 90 * time.Second
 )
 
-// Puller asks proxies for their pages, over TLS. Nobody signs the proxies' certificates: whoever answers at a node's address
-// sees the token, which is good for that page alone.
+// Puller asks proxies for their pages, over TLS. The proxies' certificates are self-signed: anybody who answers at a
+// node's address sees the token, which is good only for that page.
 type Puller struct {
 	port    uint16
 	client  http.Client
@@ -38,7 +38,7 @@ type Target struct {
 	Addr netip.Addr
 }
 
-// Silence is of how many proxies nothing was heard, and why of one of them.
+// Silence is how many proxies did not answer, and the reason of one of them.
 type Silence struct {
 	Nodes int
 	Why   error
@@ -50,15 +50,15 @@ func NewPuller(port uint16, dial func(ctx context.Context, network, address stri
 	return &Puller{port: port, client: http.Client{Transport: &http.Transport{
 		DialContext:     dial,
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see Puller
-		// One connection for each proxy, with small buffers: there may be thousands.
+		// One connection to each proxy, with small buffers: there may be thousands.
 		MaxIdleConnsPerHost: 1, IdleConnTimeout: keptOpen, ReadBufferSize: 2 << 10, WriteBufferSize: 1 << 10,
 		MaxResponseHeaderBytes: 16 << 10,
 	}}}
 }
 
-// Pull asks all, spread over some time, and hands over what each says as soon as it is there, one at a time. Each is asked when
-// its turn comes, whoever else has not answered yet: what does not answer delays nobody. So as many are asked at once as have
-// their turn within patience: spread over 48 s, a tenth of all.
+// Pull asks all proxies, spread over some time, and hands over each answer as it arrives, one at a time. Each proxy is
+// asked when its turn comes, even if others have not answered yet: silent proxies delay nobody. So the requests of one
+// patience run at once: a tenth of all, if they are spread over 48 s.
 func (p *Puller) Pull(
 	ctx context.Context, token string, targets []Target, over time.Duration, heard func(node string, page demandpage.Page),
 ) Silence {

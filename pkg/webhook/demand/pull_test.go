@@ -28,7 +28,7 @@ func proxies(t *testing.T, answer http.HandlerFunc) *demand.Puller {
 	}
 	_ = server.Listener.Close()
 	server.Listener = listener
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that have had enough
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // errors of clients that gave up
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	return demand.NewPuller(netip.MustParseAddrPort(server.Listener.Addr().String()).Port(), nil)

@@ -21,7 +21,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
 )
 
-// reconciler makes ServiceDemands say what rounds found. It is for one round at a time: its writes go on until the next one.
+// reconciler writes what rounds found into ServiceDemands. It handles one round at a time: its writes go on until the
+// next one.
 type reconciler struct {
 	identity string
 	leases   coordinationclient.LeaseInterface
@@ -32,8 +33,8 @@ type reconciler struct {
 
 	planner planner
 	writing sync.WaitGroup
-	told    map[string]string // what was said last of an object, by namespace and name
-	isBlind bool              // it was said that ServiceDemands cannot be read
+	told    map[string]string // what was last logged about an object, by namespace and name
+	isBlind bool              // it was logged that ServiceDemands cannot be read
 }
 
 // newReconciler returns one that has not looked yet. Its cache has to be started.
@@ -62,11 +63,11 @@ func newReconciler(config *rest.Config, options Options, leases coordinationclie
 	}, nil
 }
 
-// errNotListed: which ServiceDemands there are is not known yet.
+// errNotListed: the list of ServiceDemands is not complete yet.
 var errNotListed = errors.New("they are not listed yet")
 
-// read returns the objects that there are, by namespace and name, after all writes of the last round; false as long as nobody
-// knows which they are.
+// read returns the existing objects, by namespace and name, after all writes of the last round; false until they are
+// known.
 func (r *reconciler) read(ctx context.Context) (map[string]*servicedemand.ServiceDemand, bool) {
 	r.writing.Wait()
 	all, err := r.list(ctx)
@@ -81,7 +82,7 @@ func (r *reconciler) read(ctx context.Context) (map[string]*servicedemand.Servic
 	return objects, err == nil
 }
 
-// list returns what the cache has, and has it follow ServiceDemands. It does not wait for what the API server does not answer.
+// list returns what the cache has, and makes it follow ServiceDemands. It does not wait for the API server's answer.
 func (r *reconciler) list(ctx context.Context) ([]servicedemand.ServiceDemand, error) {
 	informer, err := r.objects.GetInformer(ctx, &servicedemand.ServiceDemand{}, cache.BlockUntilSynced(false))
 	if err != nil {
@@ -95,7 +96,8 @@ func (r *reconciler) list(ctx context.Context) ([]servicedemand.ServiceDemand, e
 	return all.Items, err
 }
 
-// publish begins to write what a round found, as far as the budget goes, and says in the Lease that what is published is so.
+// publish begins to write what a round found, within the budget, and confirms in the Lease that the published state is
+// current.
 func (r *reconciler) publish(ctx context.Context, now time.Time, interval time.Duration, proxies int, s *state, round Round) error {
 	rewrites, err := s.rewrites(now, round)
 	byKey := make(map[string]rewrite, len(rewrites))
@@ -136,7 +138,7 @@ func hearsEnough(round Round) bool {
 	return round.Nodes > 0 && float64(round.Heard) >= heardEnough*float64(round.Nodes)
 }
 
-// write makes one write. If it fails, what is decided in the next round is tried again.
+// write makes one write. If it fails, the next round decides and tries again.
 func (r *reconciler) write(ctx context.Context, key string, w rewrite) {
 	operation, err := "create", error(nil)
 	switch {
@@ -155,7 +157,7 @@ func (r *reconciler) write(ctx context.Context, key string, w rewrite) {
 		delete(r.told, key)
 		r.observer.Published(operation)
 	case ctx.Err() != nil, apierrors.IsConflict(err), apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err):
-		// Somebody else wrote; the cache will say what.
+		// Somebody else wrote; the cache will show what.
 	default:
 		r.observer.MeasureFailed()
 		r.tell(ctx, key, slog.LevelError, fmt.Sprintf("%s it: %v", operation, err))

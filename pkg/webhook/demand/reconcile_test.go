@@ -66,7 +66,7 @@ func (o *told) MeasureFailed() {
 	o.failed++
 }
 
-// TestARefusalIsToldOnceAndStopsNoOtherWrite: and that somebody else wrote is no trouble at all.
+// TestARefusalIsToldOnceAndStopsNoOtherWrite. A conflict with somebody else's write is not an error.
 func TestARefusalIsToldOnceAndStopsNoOtherWrite(t *testing.T) {
 	exists := apierrors.NewAlreadyExists(schema.GroupResource{Resource: "servicedemands"}, "b")
 	api := &server{refuses: map[string]error{"a": errors.New("no more than that"), "b": exists}}

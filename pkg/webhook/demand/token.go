@@ -10,11 +10,11 @@ import (
 	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// tokenFor is how long a token is good. Each proxy asks the API server about a new one.
+// tokenFor is how long a token is valid. Each proxy asks the API server about a new one.
 const tokenFor = time.Hour
 
-// token is that of an account that may read the page of proxies, and nothing else. Our own would be good for more, and whoever
-// answers at a node's address sees it.
+// token is the token of an account that may only read the proxies' page. Our own token would permit more, and anybody
+// who answers at a node's address sees it.
 type token struct {
 	accounts coreclient.ServiceAccountInterface
 	account  string
@@ -23,7 +23,8 @@ type token struct {
 	renew, ends time.Time
 }
 
-// get returns a token, a new one when half of the old one's time is over. While the API server gives none, the old one is shown.
+// get returns a token, a new one when half of the old one's time is over. While the API server gives none, it returns
+// the old one.
 func (t *token) get(ctx context.Context, now time.Time) (string, error) {
 	if now.Before(t.renew) {
 		return t.shown, nil

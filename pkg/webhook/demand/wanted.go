@@ -8,11 +8,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// isMeasured reports whether what is asked of a Service is to be published: by its owner's word, or by default.
+// isMeasured reports whether the demand on a Service should be published: by its owner's word, or by default.
 func (o *Options) isMeasured(service *corev1.Service) bool { return o.topologyOf(service).Measured }
 
-// assumes reports whether bounds are planned for a demand that is known here, with which measurements are compared. Which
-// endpoints the clients have that a Service names is not known.
+// assumes reports whether bounds are planned for a demand that is known here, so that measurements can be compared with
+// it. The endpoints of clients that a Service names are not known here.
 func (o *Options) assumes(service *corev1.Service) bool {
 	return service.Annotations[policy.ClientsAnnotation] == "" && !o.isMeasured(service)
 }
@@ -22,8 +22,8 @@ func (o *Options) namesNodes(service *corev1.Service) bool {
 	return slices.Contains(o.topologyOf(service).Keys, policy.Hostname)
 }
 
-// topologyOf returns what a Service says. Proxies count of no Service without a bound; here it is not known which bound is the
-// cluster's, so that there always is one.
+// topologyOf returns a Service's topology settings. Proxies do not count for Services without a bound; the cluster's
+// default bound is unknown here, so we always assume one.
 func (o *Options) topologyOf(service *corev1.Service) policy.Topology {
 	words := policy.Words{
 		Namespace: service.Namespace, Annotations: service.Annotations,

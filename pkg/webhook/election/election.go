@@ -24,7 +24,7 @@ const (
 // Options say who stands for which election.
 type Options struct {
 	Leases coordinationclient.LeasesGetter
-	// Namespace and Lease are where it is kept who leads, and Identity who this replica is.
+	// Namespace and Lease record who leads, and Identity is this replica's name.
 	Namespace, Lease, Identity string
 	// Task is what the leader does, in the words of the log: "publishing the topology of nodes".
 	Task string

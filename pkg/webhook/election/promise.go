@@ -11,7 +11,7 @@ import (
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
-// Renew writes in a Lease that something holds now, and for how long that may be believed. Nobody is elected by it: readers look
+// Renew writes into a Lease that something holds now, and how long that may be believed. It elects nobody: readers look
 // at its renewTime.
 func Renew(ctx context.Context, leases coordinationclient.LeaseInterface, name, identity string, goodFor time.Duration) error {
 	spec := coordinationv1.LeaseSpec{

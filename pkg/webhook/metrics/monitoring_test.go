@@ -23,7 +23,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/server"
 )
 
-// watchedWith is what the webhook is watched with.
+// watchedWith is what the webhook is monitored with.
 var watchedWith = monitoring.Files{Folder: "webhook", Job: "vicinity-webhook"}
 
 func TestPrometheusAcceptsTheAlertsWhichFireWhenTheyShouldAndSayWhatToDo(t *testing.T) {
@@ -35,7 +35,7 @@ func TestEachPanelOfTheDashboardIsNamedExplainedAndUnderstoodByPrometheus(t *tes
 }
 
 // TestTheDashboardAndTheAlertsAskOnlyForWhatExists: for metrics, labels and values that the webhook or an API server
-// has. And no metric of ours is shown nowhere.
+// has. And each metric of ours is used somewhere.
 func TestTheDashboardAndTheAlertsAskOnlyForWhatExists(t *testing.T) {
 	scraped := prometheus.Gatherers{webhookServed(t), metrics.Registry, apiServerServed(t)}
 	watchedWith.CheckNames(t, scraped, slices.Collect(maps.Keys(documented(t))))

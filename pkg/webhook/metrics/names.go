@@ -1,6 +1,6 @@
 package metrics
 
-// The metrics: a row is all there is to say of one, except for what it counts (recorder.go) and for whom (README.md).
+// The metrics: a row has everything about one, except for what it counts (recorder.go) and for whom (README.md).
 var (
 	reviewDuration = declare(row{
 		kind: histogram, name: "vicinity_webhook_review_duration_seconds", labels: []string{pathLabel},
@@ -95,7 +95,7 @@ var (
 	})
 )
 
-// Of Services whose load is bounded, from the replica that asks the proxies.
+// About Services whose load is bounded, from the replica that asks the proxies.
 var (
 	demandOffBy = declare(row{
 		kind: gauge, name: "vicinity_webhook_demand_off_by_ratio", labels: serviceLabels,

@@ -19,14 +19,14 @@ type Recorder struct {
 	measured  map[[2]string]Demand // the Services that have series
 }
 
-// Demand is how a Service is asked.
+// Demand is the demand on a Service.
 type Demand struct{ OffBy, ConnectionsPerMinute float64 }
 
-// Words are the values of labels that belong to others. Every count of them exists from the start. Others may still
-// come.
+// Words are label values that other packages define. Every count for them exists from the start. Further values may
+// appear later.
 type Words struct {
 	Paths    []string
-	Outcomes []string // what becomes of a review
+	Outcomes []string // the outcomes of reviews
 	Rules    []string
 	Sources  []string // who can decide about defaults
 	Settings []string // what can be added
@@ -80,10 +80,10 @@ func (r *Recorder) Defaulted(source, setting string) {
 	r.count(defaulted, source, setting)
 }
 
-// Failed counts what failed for a reason of ours.
+// Failed counts what failed for an internal reason.
 func (r *Recorder) Failed(reason string) { r.count(internalErrors, reason) }
 
-// Refused counts a request that was no review, or came at a bad time.
+// Refused counts a request that was not a review, or came at a bad time.
 func (r *Recorder) Refused(reason string) { r.count(refusedRequests, reason) }
 
 // InFlight adds to the reviews that are being worked on: 1 when one begins, -1 when it ends.
@@ -95,8 +95,7 @@ func (r *Recorder) CertificateExpires(at time.Time) { r.setTime(certificateExpir
 // AuthorityExpires records that the authority that signed it is valid until then.
 func (r *Recorder) AuthorityExpires(at time.Time) { r.setTime(authorityExpiry, at) }
 
-// ConfigurationUpdated records that what the configuration file says is in force from now on, or the default if there
-// is no file.
+// ConfigurationUpdated records that the configuration file is in force from now on, or the default if there is no file.
 func (r *Recorder) ConfigurationUpdated(now time.Time) {
 	r.set(configurationValid, 1)
 	r.setTime(configurationSuccess, now)
@@ -108,8 +107,8 @@ func (r *Recorder) ConfigurationFailed() {
 	r.count(configurationFailures)
 }
 
-// Published records that at some time all TopologySlices say what is: how many there are, of how many nodes, how many keys found no
-// place, and how long the first of the changes has waited; 0 if there was none.
+// Published records that all TopologySlices were up to date at some time: how many there are, for how many nodes, how
+// many keys found no place, and how long the first of the changes waited; 0 if there was none.
 func (r *Recorder) Published(at time.Time, slices, nodes, leftOut int, lag time.Duration) {
 	r.set(topologySlices, float64(slices))
 	r.set(topologyNodes, float64(nodes))
@@ -130,8 +129,8 @@ func (r *Recorder) LeadEnded() {
 // SliceWritten counts a write of a TopologySlice. The operation is one of Operations.
 func (r *Recorder) SliceWritten(operation string) { r.count(topologyWrites, operation) }
 
-// Measured records how Services are asked, by namespace and name, how many of the nodes told, and of how many Services demand changed
-// at once. Others are not known any more.
+// Measured records the demand on Services, by namespace and name, how many of the nodes reported, and for how many
+// Services demand changed suddenly. It forgets all other Services.
 func (r *Recorder) Measured(heard, nodes, changed int, services map[[2]string]Demand) {
 	r.measuring.Lock()
 	defer r.measuring.Unlock()

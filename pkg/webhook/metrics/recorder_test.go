@@ -109,7 +109,7 @@ func TestEveryCountExistsBeforeAnythingHappenedAndNoMomentDoes(t *testing.T) {
 	}
 }
 
-// moves are the calls of a recorder, and which series each moves to what.
+// moves are the calls of a recorder, with the series that each changes and their new values.
 var moves = []struct {
 	name string
 	call func(r *Recorder)

@@ -8,8 +8,8 @@ type budget struct {
 	more   time.Duration
 }
 
-// Each change of the published keys writes every slice, and every proxy receives each. Everyone who may edit a Service
-// chooses keys, so that their changes have budgets.
+// Each change of the published keys writes every slice, and every proxy receives each. Everybody who may edit a Service
+// chooses keys, so changes have budgets.
 var (
 	// inAll is at most ten changes in any hour. A key that waits behind others waits for twelve minutes at most.
 	inAll = budget{atOnce: 5, more: 12 * time.Minute}
@@ -17,10 +17,10 @@ var (
 	ofNamespace = budget{atOnce: 2, more: 30 * time.Minute}
 )
 
-// spent is when all that a budget had is there again. The zero value: it is all there.
+// spent is when the budget will be full again. The zero value: it is full.
 type spent = time.Time
 
-// next returns from when on there is something left.
+// next returns the time from which on something is left.
 func (b budget) next(s spent) time.Time { return s.Add(-time.Duration(b.atOnce-1) * b.more) }
 
 // has reports whether something is left.

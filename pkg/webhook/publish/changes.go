@@ -31,7 +31,8 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: kind}}
 }
 
-// kept are what is followed, and what is kept of it. Of Nodes it is the metadata, unless conditions count.
+// kept are the objects that are followed, and what is kept of them. For Nodes that is the metadata, unless conditions
+// count.
 func kept(evacuations bool) map[client.Object]cache.ByObject {
 	all := map[client.Object]cache.ByObject{
 		metadataOf(serviceKind):        {Transform: stripTo(keepKeys)},
@@ -46,7 +47,7 @@ func kept(evacuations bool) map[client.Object]cache.ByObject {
 	return all
 }
 
-// stripNode leaves the name, the version and the labels of a Node, and the condition that evacuates it.
+// stripNode keeps only the name, the version and the labels of a Node, and the condition that evacuates it.
 func stripNode(object any) (any, error) {
 	full, isNode := object.(*corev1.Node)
 	if !isNode {
@@ -61,7 +62,7 @@ func stripNode(object any) (any, error) {
 	return left, nil
 }
 
-// evacuatedBy returns the condition that evacuates what is kept of a Node; empty if none does.
+// evacuatedBy returns the condition that evacuates a stripped Node; empty if none does.
 func evacuatedBy(object client.Object) string {
 	if node, isNode := object.(*corev1.Node); isNode && len(node.Status.Conditions) > 0 {
 		return string(node.Status.Conditions[0].Type)
@@ -69,7 +70,7 @@ func evacuatedBy(object client.Object) string {
 	return ""
 }
 
-// stripTo leaves the name, the version, the labels and the annotations of an object, of which strip takes more.
+// stripTo keeps only the name, the version, the labels and the annotations of an object; strip then removes more.
 func stripTo(strip func(*metav1.PartialObjectMetadata)) func(any) (any, error) {
 	return func(object any) (any, error) {
 		full, isMetadata := object.(*metav1.PartialObjectMetadata)
@@ -85,7 +86,7 @@ func stripTo(strip func(*metav1.PartialObjectMetadata)) func(any) (any, error) {
 	}
 }
 
-// keepKeys leaves the annotations that name topology keys.
+// keepKeys keeps only the annotations that name topology keys.
 func keepKeys(of *metav1.PartialObjectMetadata) {
 	of.Labels = nil
 	var left map[string]string
@@ -100,8 +101,8 @@ func keepKeys(of *metav1.PartialObjectMetadata) {
 	of.Annotations = left
 }
 
-// mapper knows how the kinds are called in the API. The usual one asks the API server, and a program that starts while
-// that is away, or has no such resource yet, would not begin.
+// mapper knows the API names of the kinds. The usual one asks the API server, and a program could not start while that
+// is away, or lacks the resource.
 func mapper() meta.RESTMapper {
 	all := meta.NewDefaultRESTMapper(nil)
 	all.Add(corev1.SchemeGroupVersion.WithKind(nodeKind), meta.RESTScopeRoot)
@@ -111,7 +112,7 @@ func mapper() meta.RESTMapper {
 	return all
 }
 
-// changes asks for a round when something changes that is published, and remembers since when it waits.
+// changes asks for a round when something that is published changes, and remembers since when changes wait.
 type changes struct {
 	mutex sync.Mutex
 	since time.Time // zero while nothing waits

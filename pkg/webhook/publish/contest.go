@@ -11,10 +11,10 @@ import (
 
 // contest is who gets a place among the published keys, and who loses one for it.
 //
-// A key that nodes carry comes before one that none does: no tenant chooses what nodes carry. Among those the
-// administrator's come first, and then those of Namespaces that have fewer places, so one without a place before all
-// others. A key that has a place keeps it, but to a key that comes before it by that rule, and by more than one place: it
-// would come back otherwise.
+// A key that nodes carry comes before one that none does, because tenants cannot choose what nodes carry. Among those
+// the administrator's come first, and then those of Namespaces with fewer places, so a Namespace without a place comes
+// before all others. A key loses its place only to a key that comes before it by this rule, and by more than one place:
+// otherwise it would come back.
 type contest struct {
 	*keyring
 	now     time.Time
@@ -37,7 +37,7 @@ func newContest(k *keyring, now time.Time, used usage, carried map[string]bool) 
 	return c
 }
 
-// change makes one change of the published keys, of all that may be made now.
+// change makes one change of the published keys, out of those that may be made now.
 func (c *contest) change() {
 	c.expire()
 	wanting := slices.DeleteFunc(slices.Collect(maps.Keys(c.waiting)), func(key policy.Key) bool {
@@ -60,8 +60,8 @@ func (c *contest) change() {
 	}
 }
 
-// expire takes the places of keys that are out of use for long, and of more than there can be: a leader that ended while
-// it wrote has left both the keys before and those after.
+// expire takes the places of keys that have long been out of use, and of excess keys: a leader that ended while it
+// wrote may have left both the old and the new keys.
 func (c *contest) expire() {
 	for key, of := range c.published {
 		if c.used[key] == nil && c.now.Sub(of.used) > keyLinger {
@@ -74,7 +74,7 @@ func (c *contest) expire() {
 	}
 }
 
-// nextOf returns from when on a Namespace in which a key is used may ask for a change.
+// nextOf returns from when on a Namespace that uses a key may ask for a change.
 func (c *contest) nextOf(key policy.Key) time.Time {
 	var first time.Time
 	for namespace := range c.used[key] {
@@ -121,7 +121,7 @@ func (c *contest) first(wanting []policy.Key) int {
 	return first
 }
 
-// isPinned reports whether the administrator names a key: no tenant's takes its place.
+// isPinned reports whether the administrator names a key: no tenant's key takes its place.
 func (c *contest) isPinned(key policy.Key) bool { return c.used[key][byAdministrator] }
 
 // admit gives a key a place, and reports whether there is one for it.
@@ -168,7 +168,7 @@ func (c *contest) hold(key policy.Key, by map[string]bool, places int) {
 	}
 }
 
-// fewest is how many places the Namespace has that has fewest of some.
+// fewest is the smallest number of places that any of some Namespaces has.
 func (c *contest) fewest(by map[string]bool) int {
 	if len(by) == 0 {
 		return c.held[byEarlierLeader]
@@ -182,8 +182,8 @@ func (c *contest) fewest(by map[string]bool) int {
 	return fewest
 }
 
-// weakest are the published keys that lose their places first, of those that no node carries and of the others; without a
-// key if there is none.
+// weakest are the published keys that lose their places first: one among those that no node carries, one among the
+// others; without a key if there is none.
 type weakest struct{ uncarried, carried claim }
 
 // weakest finds them: the keys of Namespaces with the most places lose theirs first, and of those the newest ones.
@@ -204,7 +204,7 @@ func (c *contest) weakest() (found weakest) {
 	return found
 }
 
-// victim is the key whose place another one gets when none is free; empty if it must wait.
+// victim is the key that loses its place to another one if none is free; empty if the other one must wait.
 func (c *contest) victim(of policy.Key, weakest weakest) policy.Key {
 	switch {
 	case !c.carried[string(of)] && !c.isPinned(of):

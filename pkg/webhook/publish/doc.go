@@ -4,12 +4,12 @@
 //	Services     ├ by a cache  ──► keys, plan ──►   ┤                    package topologyslice
 //	Namespaces   ┘                 (pure)           └ the Lease
 //
-// Any number of replicas may run. One of them leads, by a Lease, and works; what another wrote meanwhile it takes over. A
+// Any number of replicas may run. One of them leads, by a Lease, and works; it takes over what earlier leaders wrote. A
 // replica that loses the lead goes on answering reviews, and waits for its next turn.
 //
 // Changes that come together are written together: a change is written a second after the first of those that it waits for. A
-// slice is written only if something in it changes, and no node moves without need. Users choose which keys are published,
-// so changes of them have a budget (budget.go), and places among them an order (contest.go).
+// slice is written only if something in it changes, and no node moves without need. Users choose which keys are
+// published, so changes of keys have a budget (budget.go), and there are rules for who gets a place (contest.go).
 //
 // # Cost
 //

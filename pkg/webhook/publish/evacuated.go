@@ -16,10 +16,10 @@ const (
 	// evacuatedPrefix begins the names of the slices of evacuated nodes. They come after those that describe all nodes, so
 	// that the latter count for readers that know no evacuations.
 	evacuatedPrefix = "out-of-use-"
-	// goneRemembered is how long a Node that went while it was evacuated is listed: until then its endpoints have gone, too,
-	// for Kubernetes deletes the pods of a Node that is gone after a minute.
+	// goneRemembered is how long a Node that vanished while it was evacuated stays listed. By then its endpoints are gone,
+	// too, because Kubernetes deletes the pods of a vanished Node after a minute.
 	goneRemembered = 5 * time.Minute
-	// prunedPatience is how long nothing more is written after the API server dropped what was.
+	// prunedPatience is the pause in writing after the API server dropped a part of what was written.
 	prunedPatience = time.Minute
 )
 
@@ -35,7 +35,7 @@ func evacuates(node *corev1.Node) corev1.NodeConditionType {
 	return ""
 }
 
-// publishEvacuated has the slices of evacuated nodes say what is. Without evacuations it deletes those that there are.
+// publishEvacuated brings the slices of evacuated nodes up to date. Without evacuations it deletes them.
 func (r *reconciler) publishEvacuated(ctx context.Context, now time.Time, seen sight) error {
 	if now.Sub(r.pruned) < prunedPatience {
 		return nil
@@ -54,7 +54,7 @@ func (r *reconciler) publishEvacuated(ctx context.Context, now time.Time, seen s
 	return r.checkPruned(ctx, now)
 }
 
-// evacuees are the conditions of the nodes that are to be listed, by name: of those that are evacuated, and of those that went
+// evacuees are the conditions of the nodes to be listed, by name: nodes that are evacuated, and nodes that vanished
 // while they were.
 func (r *reconciler) evacuees(now time.Time, seen sight) map[string]string {
 	conditions, gone := map[string]string{}, map[string]time.Time{}
@@ -79,8 +79,8 @@ func (r *reconciler) evacuees(now time.Time, seen sight) map[string]string {
 	return conditions
 }
 
-// checkPruned finds out whether the API server has kept the conditions. One whose resource is older drops them, and says
-// nothing.
+// checkPruned finds out whether the API server has kept the conditions. With an older version of the resource it
+// silently drops them.
 func (r *reconciler) checkPruned(ctx context.Context, now time.Time) error {
 	seen, err := r.read(ctx)
 	if err != nil {

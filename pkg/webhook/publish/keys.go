@@ -12,14 +12,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
-// always are published whether or not a Service names them: where nodes are, and what they ask.
+// always are published whether or not a Service names them: where nodes are, and their demand.
 var always = append([]policy.Key{corev1.LabelTopologyRegion, policy.Zone}, policy.DemandLabels[:]...)
 
 // places is how many keys can be published beside those.
 var places = topologyslice.MaxKeys - len(always)
 
-// keyLinger is how long a key is published after it went out of use, and how long one that lost its place to another one
-// does without. A key that comes or goes changes every slice.
+// keyLinger is how long a key is published after it went out of use, and how long a key that lost its place to another
+// stays without one. A key that comes or goes changes every slice.
 const keyLinger = 24 * time.Hour
 
 // usage says in which Namespaces each key is used. byAdministrator stands for the webhook's configuration and its own
@@ -35,15 +35,15 @@ func (u usage) add(key policy.Key, namespace string) {
 	u[key][namespace] = true
 }
 
-// keyring says which keys are published, and what that depends on besides their use. It is a value: choose returns the
-// next one, and leaves this one as it is.
+// keyring says which keys are published, and holds what that depends on besides their use. It is a value: choose
+// returns the next one, and does not change this one.
 type keyring struct {
-	// published are the keys that have a place, and lost when those that nodes carry lost one to another key.
+	// published are the keys that have a place; lost is when keys that nodes carry lost theirs to another key.
 	published map[policy.Key]tenure
 	lost      map[policy.Key]time.Time
 	// waiting are the keys in use that have no place, and since when.
 	waiting map[policy.Key]time.Time
-	// changes are what is spent for all changes, and changesBy for those that a Namespace asked for.
+	// changes is what all changes have spent, and changesBy what those of each Namespace have spent.
 	changes   spent
 	changesBy map[string]spent
 }
@@ -54,9 +54,9 @@ type tenure struct {
 	by          map[string]bool
 }
 
-// newKeyring is that of a new leader. It keeps the keys that slices have already, as though they had just gone out of use,
-// and may make one change at once: however often the leader changes, each makes one at most beyond the budget. If nothing
-// is published yet, the first publication takes whatever there is.
+// newKeyring is the keyring of a new leader. It keeps the keys that slices have already, as if they had just gone out
+// of use, and may make one change at once: however often the leader changes, each makes at most one change beyond the
+// budget. If nothing is published yet, the first publication takes all keys in use.
 func newKeyring(now time.Time, published []string) keyring {
 	k := keyring{published: map[policy.Key]tenure{}, lost: map[policy.Key]time.Time{}, changesBy: map[string]spent{}}
 	for _, key := range published {
@@ -84,8 +84,8 @@ func (k keyring) keys() []string {
 }
 
 // choose returns the keyring after a look at which keys are used, and which of them some node carries; and the keys that
-// are used and not published, with the reason, in the order in which they came. The keys that EndpointSlices answer
-// themselves, and `*`, are none.
+// are used and not published, with the reason, in the order in which they came. Keys that EndpointSlices answer
+// themselves, and `*`, do not count.
 func (k keyring) choose(now time.Time, used usage, carried map[string]bool) (keyring, []deferral) {
 	next := keyring{
 		published: maps.Clone(k.published), lost: maps.Clone(k.lost), waiting: map[policy.Key]time.Time{},
@@ -127,7 +127,7 @@ const (
 	noPlaceIsFree = "there are as many keys as can be published"
 )
 
-// waits says why the keys wait that are left.
+// waits says why the remaining keys wait.
 func (c *contest) waits() []deferral {
 	var all []deferral
 	weakest := c.weakest()
@@ -150,7 +150,7 @@ func (c *contest) waits() []deferral {
 	return all
 }
 
-// describe returns what is published of a node: those of its labels that are.
+// describe returns what is published about a node: its labels with published keys.
 func describe(labels map[string]string, keys []string) map[string]string {
 	var described map[string]string
 	for _, key := range keys {

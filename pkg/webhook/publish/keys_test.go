@@ -24,7 +24,7 @@ func used(keys ...policy.Key) usage {
 	return all
 }
 
-// beyondAlways are the keys that are there because somebody uses them.
+// beyondAlways are the keys that are published because somebody uses them.
 func beyondAlways(keys []string) string {
 	var others []string
 	for _, key := range keys {
@@ -152,7 +152,7 @@ func TestTheFirstWhoComesKeepsAPlace(t *testing.T) {
 	}
 }
 
-// attack is one user with Namespaces who names other keys each second, of those that nodes carry.
+// attack is one user with several Namespaces who names different keys every second, out of those that nodes carry.
 type attack struct {
 	random           *rand.Rand
 	carried          map[string]bool
@@ -255,7 +255,8 @@ func TestALeaderThatEndedWhileItWroteLeftTooManyKeys(t *testing.T) {
 	}
 }
 
-// TestNamespacesTakeTurns: of keys that nodes carry, each has its share, and who has no place comes first.
+// TestNamespacesTakeTurns: each Namespace has its share of the keys that nodes carry, and a Namespace without a place
+// comes first.
 func TestNamespacesTakeTurns(t *testing.T) {
 	wanted, carried := usage{}, carry("example.com/rack")
 	add := func(namespace string, count int) {
@@ -367,7 +368,7 @@ func TestSeventyNamespacesWithOneKeyEach(t *testing.T) {
 		t.Errorf("the late one waits because %s", why)
 	}
 
-	// What nobody carries takes no place of what somebody does.
+	// A key that no node carries never takes the place of one that nodes carry.
 	bogus := begin(noon)
 	bogus.choose(wanted, carry())
 	bogus.at = bogus.at.Add(time.Second)
@@ -376,7 +377,7 @@ func TestSeventyNamespacesWithOneKeyEach(t *testing.T) {
 	}
 }
 
-// TestWhoWaitsIsToldOnce: a key is in one line, and lines are few whatever users name.
+// TestWhoWaitsIsToldOnce: each key is in one line, and there are few lines, whatever users name.
 func TestWhoWaitsIsToldOnce(t *testing.T) {
 	var out strings.Builder
 	log := slog.New(slog.NewTextHandler(&out, nil))

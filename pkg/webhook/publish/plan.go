@@ -23,12 +23,12 @@ type write struct {
 	ofEvacuated bool
 }
 
-// plan returns what is to be written so that all slices together describe these nodes, labels by name, with these keys,
-// in slices of at most limit nodes. It is nothing where they do. keys are sorted.
+// plan returns the writes after which all slices together describe these nodes, labels by name, with these keys, in
+// slices of at most limit nodes. There are none if they do already. keys are sorted.
 //
-// A node stays in its slice. New nodes go where something is to be written anyway, then into the fullest slices with room,
-// then into new ones. Two slices become one when that is at most half full: so there are at most four times as many as the
-// nodes need, and what is written follows from what changed.
+// A node stays in its slice. New nodes go into slices that are written anyway, then into the fullest slices with room,
+// then into new ones. Two slices are merged when the result is at most half full: so there are at most four times as
+// many slices as needed, and the writes are in proportion to the changes.
 func plan(now map[string]content, keys []string, nodes map[string]map[string]string, limit int) []write {
 	p := planner{limit: limit, keys: keys, nodes: nodes}
 	p.place(p.keep(now))
@@ -55,13 +55,13 @@ type planner struct {
 	limit int
 	keys  []string
 	nodes map[string]map[string]string
-	// conditions are those of the evacuated nodes; nil where that is not said.
+	// conditions are the conditions of the evacuated nodes; nil if the slice has none.
 	conditions map[string]string
 
 	bins []*bin
 }
 
-// bin is a slice on its way to what it is to be.
+// bin is a slice that is being changed.
 type bin struct {
 	name      string // empty for a new one
 	names     []string
@@ -69,8 +69,8 @@ type bin struct {
 	hasGrown  bool // it gets a node, and is written before those that lose one
 }
 
-// keep leaves each node in the first slice that has it, and returns those that no slice has. A slice of more than the
-// limit loses some.
+// keep keeps each node in the first slice that has it, and returns those that no slice has. A slice above the limit
+// loses some.
 func (p *planner) keep(now map[string]content) (left []string) {
 	kept := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(now)) {
@@ -129,7 +129,7 @@ func (p *planner) pour(left []string, into *bin) []string {
 	return left[count:]
 }
 
-// merge empties the slices that have least into the next ones, as long as that makes none more than half full.
+// merge empties the smallest slices into the next ones, as long as that makes none more than half full.
 func (p *planner) merge() {
 	bySize := slices.Clone(p.bins)
 	slices.SortStableFunc(bySize, func(a, b *bin) int { return cmp.Compare(len(a.names), len(b.names)) })
@@ -146,7 +146,7 @@ func (p *planner) merge() {
 	}
 }
 
-// writes are those that lead there: what grows, what loses something, what goes.
+// writes are the writes that lead there: first slices that grow, then those that lose something, then those that go.
 func (p *planner) writes() []write {
 	var grown, others, gone []write
 	for _, b := range p.bins {

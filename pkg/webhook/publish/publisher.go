@@ -23,12 +23,12 @@ import (
 )
 
 const (
-	// NodesPerSlice is how many nodes a slice has at most. EndpointSlices have as many: one change writes, and sends to
-	// every proxy, one slice.
+	// NodesPerSlice is how many nodes a slice has at most, the same as endpoints in an EndpointSlice: one change writes
+	// one slice, and sends it to every proxy.
 	NodesPerSlice = 100
 	// gather is how long changes wait for others.
 	gather = time.Second
-	// renewEvery is how often the Lease is renewed, and leaseDuration how long what it says may be taken for new.
+	// renewEvery is how often the Lease is renewed, and leaseDuration is how long its content counts as current.
 	renewEvery    = 20 * time.Second
 	leaseDuration = time.Minute
 )
@@ -40,8 +40,7 @@ const electionLease = "vicinity-topology-publisher"
 type Options struct {
 	// Namespace is where both Leases are, and Identity who this replica is among the others.
 	Namespace, Identity string
-	// DefaultKeys is the list of topology keys that Services are given by the configuration, as an annotation writes it;
-	// empty for none.
+	// DefaultKeys is the configuration's default list of topology keys for Services, as in an annotation; empty for none.
 	DefaultKeys func() string
 	// Evacuations: Nodes with one of policy.DrainConditions are published as evacuated. Nodes are then read in full, and
 	// otherwise as their metadata.
@@ -52,8 +51,8 @@ type Options struct {
 
 // Observer learns what is published. Its methods return at once.
 type Observer interface {
-	// Published is called each time that all is written: how many slices and nodes there are, how many keys in use found
-	// no place, and how long the first of the changes has waited; 0 if there was none.
+	// Published is called each time that everything is written: how many slices and nodes there are, how many keys in use
+	// found no place, and how long the first of the changes waited; 0 if there was none.
 	Published(at time.Time, slices, nodes, leftOut int, lag time.Duration)
 	// LeadEnded is called when another replica may publish.
 	LeadEnded()
@@ -89,7 +88,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	})
 }
 
-// round is what is asked of the reconciler: there is one thing to do.
+// round is the reconciler's only request: there is only one thing to do.
 type round struct{}
 
 // publish runs a controller with a cache of its own, which ends with it.
@@ -126,7 +125,7 @@ func (p *Publisher) publish(ctx context.Context, leases coordinationclient.Lease
 	}
 	made, err := controller.NewTypedUnmanaged("topology", controller.TypedOptions[round]{
 		Reconciler: working,
-		// Without the resource, or the rights, it waits: the webhook is no worse for it.
+		// Without the resource, or the permissions, it waits: the rest of the webhook is not affected.
 		CacheSyncTimeout:   math.MaxInt64,
 		SkipNameValidation: new(true), // each time that it leads
 		RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[round](gather, time.Minute),

@@ -21,10 +21,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
 )
 
-// sightPatience is how long what was written may take to come back by the watch.
+// sightPatience is how long a write may take to come back through the watch.
 const sightPatience = 10 * time.Second
 
-// reconciler makes the slices say what is. It is for one round at a time.
+// reconciler brings the slices up to date. It is for one round at a time.
 type reconciler struct {
 	options Options
 	objects client.Reader // the cache
@@ -34,7 +34,7 @@ type reconciler struct {
 
 	keys *keyring // nil before the first round
 	told told
-	// gone is since when evacuated nodes are gone, and pruned when the API server last dropped a condition.
+	// gone is since when evacuated nodes are gone, and pruned is when the API server last dropped a condition.
 	gone   map[string]time.Time
 	pruned time.Time
 
@@ -42,12 +42,12 @@ type reconciler struct {
 	failure string // of the last round; empty if it worked
 }
 
-// Reconcile writes what differs, and says in the Lease that all is written.
+// Reconcile writes what differs, and confirms in the Lease that everything is written.
 func (r *reconciler) Reconcile(ctx context.Context, _ round) (reconcile.Result, error) {
 	since := r.changes.take()
 	if err := r.round(ctx, since); err != nil {
 		r.changes.putBack(since)
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // somebody else wrote; the cache will say what
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // somebody else wrote; the cache will show what
 			return reconcile.Result{RequeueAfter: gather}, nil
 		}
 		r.failed(err)
@@ -99,8 +99,8 @@ func (r *reconciler) round(ctx context.Context, since time.Time) error {
 	return r.renew(ctx)
 }
 
-// chooseKeys returns the keys to publish, and how many in use are not. What was chosen counts even if writing it fails: it
-// is what the next round writes.
+// chooseKeys returns the keys to publish, and how many keys in use are not published. The choice counts even if writing
+// fails: the next round writes it.
 func (r *reconciler) chooseKeys(now time.Time, seen sight) (keys []string, leftOut int) {
 	if r.keys == nil {
 		r.keys = new(newKeyring(now, seen.published()))
@@ -283,7 +283,7 @@ func (r *reconciler) write(ctx context.Context, before *topologyslice.TopologySl
 	return slice.Name, slice.ResourceVersion, nil
 }
 
-// awaitSight waits until the cache has versions, or others than those that were seen before.
+// awaitSight waits until the cache has the versions that were written, or versions that were not seen before.
 func (r *reconciler) awaitSight(ctx context.Context, written map[string]string) error {
 	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, sightPatience, true, func(ctx context.Context) (bool, error) {
 		for name, version := range written {
@@ -316,7 +316,7 @@ func (r *reconciler) hasArrived(ctx context.Context, name, version string) (bool
 	return order >= 0, err
 }
 
-// renew says in the Lease that what all slices say is so now.
+// renew confirms in the Lease that all slices are current.
 func (r *reconciler) renew(ctx context.Context) error {
 	now := time.Now()
 	if now.Sub(r.renewed) < renewEvery {

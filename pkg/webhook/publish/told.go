@@ -8,8 +8,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// told remembers which waiting keys were logged. Each key is logged once, but any user may name another one each second: so
-// there is one line in the time that all changes wait for one more, and what came meanwhile is in the next.
+// told remembers which waiting keys were logged. Each key is logged once, but any user may name a new one every second:
+// so there is one line per refill interval of the budget of all changes, and keys that came meanwhile are in the next
+// line.
 type told struct {
 	at   time.Time
 	keys map[policy.Key]bool

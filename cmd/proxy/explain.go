@@ -223,8 +223,8 @@ func warnOfUnreachable(stderr io.Writer, running *status.Summary) {
 	}
 }
 
-// explain explains a state as each of some nodes sees it, one after the other: what all see together is more than fits
-// into memory. What the proxy that runs on one of them has seen alone counts there.
+// explain explains a state as each of some nodes sees it, one node after the other, because the views of all together
+// may not fit into memory. On the node of the running proxy that proxy's own observations count.
 func (f *explainFlags) explain(
 	ctx context.Context, change model.Change, running *status.Summary, nodes []string, query explain.Query,
 ) iter.Seq2[[]explain.Port, error] {

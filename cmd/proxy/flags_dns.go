@@ -40,8 +40,8 @@ func (f *dnsFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.zone.Domain, "cluster-domain", "cluster.local", "`DOMAIN` of the cluster, as the kubelet has it")
 }
 
-// Validate wants an address that answers can come from: with several, as 0.0.0.0 has, they would come from another one
-// than was asked.
+// Validate requires an address that answers can come from: with several, as for 0.0.0.0, an answer could come from a
+// different one than was asked.
 func (f *dnsFlags) Validate() error {
 	var errs []error
 	if f.bindAddress != "" {

@@ -46,7 +46,7 @@ func (f *manifestsFlag) readStream() (*folder.Stream, error) {
 	if f.manifests != stdinManifests {
 		info, err := os.Stat(f.manifests)
 		if err != nil || info.IsDir() || info.Mode().IsRegular() {
-			return nil, nil // whoever reads the files says why they cannot be read
+			return nil, nil // reading the files later reports why they cannot be read
 		}
 		pipe, err := os.Open(f.manifests)
 		if err != nil {

@@ -31,7 +31,7 @@ func (f *namespaceFlags) query(args []string, ofContext func() (string, error)) 
 	if namespace == "" && ofContext != nil {
 		var err error
 		if namespace, err = ofContext(); err != nil {
-			namespace = metav1.NamespaceDefault // whoever reads the cluster next says what is wrong with the kubeconfig
+			namespace = metav1.NamespaceDefault // the next read of the cluster reports what is wrong with the kubeconfig
 		}
 	}
 	query, err := explain.ParseQuery(args[0], namespace)

@@ -16,7 +16,8 @@ import (
 // steps are the flags of the daemon that ask for one step of it, or name the file: no file has them.
 var steps = []string{"config", "check", "init-only", "write-config-to"}
 
-// givesWay are the flags that say the same as one of ours: where one is given, what the file says of ours does not count.
+// givesWay are the flags that mean the same as one of our settings: if one is given, the file's value of our setting
+// does not count.
 var givesWay = map[string][]string{
 	"log-level": {"v"},
 	"manifests": {"manifests", "master", "kubeconfig", "context"},
@@ -65,7 +66,7 @@ func checkOwn(values map[string]string) error {
 	}
 	if len(errs) == 0 {
 		errs = append(errs, flags.validateStateless(), flags.parseLevel())
-		flags.settings = config.Settings{} // which ports other servers have is not known here
+		flags.settings = config.Settings{} // the ports of other servers are unknown here
 		errs = append(errs, flags.validateOwn())
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/xds"
 )
 
-// xdsFlags say where gRPC clients and Envoys are told of endpoints.
+// xdsFlags say where endpoints are served to gRPC clients and Envoys.
 type xdsFlags struct {
 	bindAddress string
 	// addresses are where, after Validate; none for nowhere.

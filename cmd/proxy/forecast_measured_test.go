@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
 )
 
-// writeMetrics writes what the proxy of a node said after so many seconds.
+// writeMetrics writes what the proxy of a node reported after a number of seconds.
 func writeMetrics(t *testing.T, folder, node string, seconds, connections, bytes int) {
 	t.Helper()
 	file := filepath.Join(folder, node+".prom")

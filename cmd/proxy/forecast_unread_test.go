@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// judged is a small cluster of which a forecast knows all.
+// judged is a small cluster that a forecast knows completely.
 const judged = `apiVersion: v1
 kind: List
 items:
@@ -37,8 +37,8 @@ items:
   endpoints: [{addresses: [10.244.1.2], nodeName: node-1}]
 `
 
-// TestAForecastThatCouldNotReadAllIsNoPass, be it a gate or not, and neither is an explanation or a ruleset. A Service that
-// nobody asked about is no matter.
+// TestAForecastThatCouldNotReadAllIsNoPass, whether it is a gate or not; the same holds for an explanation or a
+// ruleset. Services that nobody asked about do not matter.
 func TestAForecastThatCouldNotReadAllIsNoPass(t *testing.T) {
 	type statuses struct{ all, web int } // of commands about all Services, and about shop/web
 	replaced := func(old, with string) string {

@@ -17,7 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
 )
 
-// apiServer is an API server with Nodes, of which each runs a proxy. livez is what a pod's answer is, through it.
+// apiServer is an API server with Nodes, each of which runs a proxy. livez is a pod's answer, through it.
 func apiServer(t *testing.T, nodes []string, livez http.HandlerFunc) (kubeconfig string) {
 	t.Helper()
 	list := func(kind, items string) http.HandlerFunc {
@@ -105,7 +105,7 @@ func TestStatusOfAllNodesIsNoPassWhereObjectsAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestAPodsAnswerIsBounded in size, in time, and in where it leads: whoever answers for a pod may be anybody.
+// TestAPodsAnswerIsBounded in size, in time, and in where it leads: anybody may answer for a pod.
 func TestAPodsAnswerIsBounded(t *testing.T) {
 	var elsewhere atomic.Int64
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) }))

@@ -72,7 +72,7 @@ func TestAFloodOnLoopback(t *testing.T) {
 	}
 }
 
-// outcomes are what became of connections to node ports on loopback, over both families.
+// outcomes are the outcomes of connections to node ports on loopback, over both families.
 type outcomes struct{ forwarded, unreachable, full int }
 
 func (d *daemonUnderTest) outcomes(t *testing.T) outcomes {

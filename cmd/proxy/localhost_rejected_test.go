@@ -153,7 +153,7 @@ func (d *daemonUnderTest) rejected(t *testing.T) map[string]string {
 	return counts
 }
 
-// isRefused sends one packet from a namespace, and reports whether it is answered that nobody takes it.
+// isRefused sends one packet from a namespace, and reports whether the answer is a refusal.
 func isRefused(t *testing.T, namespace *netns.Namespace, network, address string) bool {
 	t.Helper()
 	var connection net.Conn

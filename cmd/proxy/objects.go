@@ -72,8 +72,8 @@ func (f *stateFlags) connect(log *slog.Logger) (*cluster.Watcher, *kube.Dialled,
 // lacks that.
 const exitUnread = 2
 
-// load reads everything once. What had to be left out is a warning, and in refused: everything else can still be
-// answered.
+// load reads everything once. Objects that had to be left out cause a warning, and are in refused: everything else can
+// still be answered.
 func (f *stateFlags) load(ctx context.Context, stderr io.Writer, nodes cluster.Nodes) (model.Change, error) {
 	update, err := f.loadOnce(ctx, stderr, nodes)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// kubeProxy is what a kube-proxy in nftables mode translates with; what it was told of has gone.
+// kubeProxy is what a kube-proxy in nftables mode translates with; its Services have gone.
 const kubeProxy = `
 table ip kube-proxy {
 	chain services {

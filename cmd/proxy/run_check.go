@@ -17,7 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 )
 
-// nodeTimeout is how long 'run --check' waits for what is known of its Node.
+// nodeTimeout is how long 'run --check' waits for information about its Node.
 const nodeTimeout = 15 * time.Second
 
 // runCheck says what would change, and changes nothing.

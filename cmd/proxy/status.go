@@ -129,8 +129,8 @@ func runStatus(ctx context.Context, stdin io.Reader, stdout io.Writer, given map
 	return err
 }
 
-// likeRunning returns the flags that the proxy of this node says it has, with those that are given in their place, and what
-// it says of its work; nil if none answers.
+// likeRunning returns the flags that the proxy of this node reports, overridden by the given ones, and what it says
+// about its work; nil if no proxy answers.
 func likeRunning(ctx context.Context, stdin io.Reader, given map[string]string) (*runFlags, *status.Summary, error) {
 	flags, err := parsedRun(given)
 	if err != nil {

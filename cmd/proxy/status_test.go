@@ -95,8 +95,8 @@ func TestStatusComparesTheKernelWithWhatItShouldHold(t *testing.T) {
 	}
 }
 
-// TestStatusCountsTheSameOnBothSides: a Service in the kernel, one of which DNS tells, one of which it does not because no
-// endpoint is ready, and one that nothing is asked of.
+// TestStatusCountsTheSameOnBothSides: a Service in the kernel, one that DNS answers for, one that it does not answer
+// for because no endpoint is ready, and one without any request.
 func TestStatusCountsTheSameOnBothSides(t *testing.T) {
 	const headless = `
 - {apiVersion: v1, kind: Service, metadata: {name: NAME, namespace: shop, annotations: {vicinity.dev/topology-keys: "KEYS"}},

@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// deployed is a folder as people have it: a chart, a base and an overlay of kustomize, and a file of nobody's.
+// deployed is a folder as people have it: a chart, a base and an overlay of kustomize, and a file that belongs to none
+// of them.
 func deployed() map[string]string {
 	return map[string]string{
 		"deploy/shop/Chart.yaml":             "apiVersion: v2\nname: shop\nversion: 0.1.0\n",

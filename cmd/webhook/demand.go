@@ -34,7 +34,7 @@ func (s *webhook) measureDemand(ctx context.Context) error {
 	})
 }
 
-// demandObserver tells the metrics what was found.
+// demandObserver records in metrics what was found.
 type demandObserver struct{ recorder *metrics.Recorder }
 
 // Measured is part of demand.Observer.

@@ -61,7 +61,7 @@ func serve(stop context.Context, stderr io.Writer, flags *runFlags) error {
 
 // gcPercent is how much the heap may grow before it is collected, in percent of what is in use, which is some 4 MB.
 // With Go's own 100 a review takes 10 to 40 % more processor time (e2e/bench/webhook), and the process 12 MiB less
-// memory. GOMEMLIMIT holds all the same.
+// memory. GOMEMLIMIT still applies.
 const gcPercent = 400
 
 // saveTime trades a little memory for processor time, unless the user has set GOGC.
@@ -177,7 +177,7 @@ func (s *webhook) register() error {
 	)
 }
 
-// synced is what is not known yet of the cluster. The server asks it from its first moment on.
+// synced returns what is not yet known about the cluster. The server asks from the start.
 func (s *webhook) synced() error {
 	if s.cluster == nil || !s.cluster.HasSynced() {
 		return errors.New("the Namespaces and Nodes of the cluster are not known yet")

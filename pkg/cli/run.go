@@ -73,8 +73,8 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	return Failure
 }
 
-// PrintError prints why a program failed, as one line: a log collector should see one message. Joined errors stand on a line
-// each otherwise.
+// PrintError prints why a program failed, as one line: a log collector should see one message. Otherwise each of
+// several joined errors would get a line of its own.
 func PrintError(stderr io.Writer, program string, err error) {
 	printable.Fprintf(stderr, "%s: %s\n", program, strings.ReplaceAll(err.Error(), "\n", "; "))
 }
@@ -87,7 +87,7 @@ func printUsage(stderr io.Writer, command *cobra.Command, wrong UsageError) {
 	printable.Fprintf(stderr, "usage: %s\nSee '%s --help'.\n", command.UseLine(), command.CommandPath())
 }
 
-// joined returns the errors that errors.Join has joined, and any other one alone.
+// joined returns the errors that errors.Join has joined, or else the single error.
 func joined(err error) []error {
 	several, are := err.(interface{ Unwrap() []error })
 	if !are || err.Error() != errors.Join(several.Unwrap()...).Error() {

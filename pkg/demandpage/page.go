@@ -1,7 +1,7 @@
-// Package demandpage is the page on which a proxy tells how many connections its node's clients asked of Services: how it is
-// written and read.
+// Package demandpage writes and reads the page on which a proxy reports how many connections its node's clients made to
+// Services.
 //
-// It is text: lines of a word and a value, then one for each Service of which something was asked:
+// It is text: lines of a word and a value, then one for each Service with connections:
 //
 //	cursor 6f1c0e93b2a4d715-42
 //	seconds 30.012
@@ -31,15 +31,15 @@ const (
 	MaxSize = MaxServices*(63+1+63+1+20+1) + 1<<10
 )
 
-// Page is what a proxy tells.
+// Page is what a proxy reports.
 type Page struct {
 	// Cursor is what to ask with next time.
 	Cursor string
-	// Took is the time in which the counts were counted; 0: there are none, for the cursor was not known.
+	// Took is the time over which the counts were taken; 0: there are none, because the cursor was unknown.
 	Took time.Duration
 	// LeftOut is of how many Services nothing is counted, because there are too many.
 	LeftOut int
-	// Counts are new connections by Service, as namespace/name. Services of which nothing was asked may be missing.
+	// Counts are new connections by Service, as namespace/name. Services without connections may be missing.
 	Counts map[string]uint64
 }
 
@@ -62,8 +62,8 @@ func (p Page) Text() []byte {
 // mostSeconds is the longest time that a page may say it counted.
 const mostSeconds = 24 * 60 * 60
 
-// Parse reads a page. It comes from whoever answers at a node's address: what is wrong about it is an error, and the rest is
-// checked by whoever uses it. Words that it does not know are passed over, for they are a newer proxy's.
+// Parse reads a page. Anybody may answer at a node's address: malformed pages are errors, and callers must check the
+// values. Unknown words are skipped, because they are a newer proxy's.
 func Parse(text []byte) (Page, error) {
 	page := Page{Counts: map[string]uint64{}}
 	for number, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {

@@ -33,15 +33,15 @@ type File struct {
 	Content []byte
 	// Check reads the file anew, as the program does when it starts, and says why it cannot be used.
 	Check func() error
-	// Failed, unless it is nil, is called with each new reason for which the file cannot be used, and nil when there is
-	// none any more.
+	// Failed, unless it is nil, is called with each new reason why the file cannot be used, and with nil when it can be
+	// used again.
 	Failed func(error)
 }
 
 // maxSize bounds what is read of a file, in bytes. A ConfigMap holds a megabyte.
 const maxSize = 16 << 20
 
-// ReadFile reads a configuration file. It fails if the file is too large to be one.
+// ReadFile reads a configuration file. It fails if the file is too large for a configuration.
 func ReadFile(path string) ([]byte, error) { return limited.ReadFile(path, maxSize) }
 
 // Read returns a file with what it says now.

@@ -12,8 +12,8 @@ import (
 const maxConnections = 256
 
 // bounded is a listener that keeps the number of open connections below a limit. A new connection is always taken: if
-// there are too many, the client with the most of them loses its oldest one. So a client that opens connections without
-// end, and keeps them, cuts off itself, and a kubelet beside it still gets its answers.
+// there are too many, the client with the most of them loses its oldest one. So a client that keeps opening connections
+// and holds them cuts off only itself, and a kubelet still gets its answers.
 type bounded struct {
 	net.Listener
 	limit int

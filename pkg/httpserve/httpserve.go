@@ -66,7 +66,7 @@ func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	if err := server.Shutdown(grace); err != nil {
-		// A client is still being answered. The program ends all the same, so the connection is cut.
+		// A client is still being answered, but the program ends, so the connection is cut.
 		if err := server.Close(); err != nil {
 			return fmt.Errorf("closing the HTTP connections of %s: %w", listener.Addr(), err)
 		}

@@ -108,7 +108,7 @@ func (c Connection) kubeconfig() (*clientcmd.ClientConfigLoadingRules, *clientcm
 	return rules, &clientcmd.ConfigOverrides{ClusterInfo: clientcmdapi.Cluster{Server: c.Server}, CurrentContext: c.Context}
 }
 
-// Namespace is where kubectl takes a name to be that says no namespace: in that of the context, of the pod, or in "default".
+// Namespace is where kubectl looks for a name without a namespace: the context's, the pod's, or "default".
 func (c Connection) Namespace() (string, error) {
 	namespace, _, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(c.kubeconfig()).Namespace()
 	if err != nil {

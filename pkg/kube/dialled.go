@@ -16,8 +16,8 @@ import (
 // maxServers bounds how many addresses are remembered: a name may resolve to others each time.
 const maxServers = 64
 
-// Dialled knows where this process reaches the API server: what the clients of a configuration connect to, be it a
-// proxy before it, and what its name resolved to each time. It may be used by several goroutines.
+// Dialled knows where this process reaches the API server: what the clients of a configuration connect to, possibly a
+// proxy in front of it, and what its name resolved to each time. It may be used by several goroutines.
 type Dialled struct {
 	mutex sync.Mutex
 	addrs []netip.AddrPort // the newest last

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Error is why a text was not read: it has more than so many bytes.
+// Error is why a text was not read: it has more than a limit of bytes.
 type Error struct{ Limit int64 }
 
 // Error names the limit.

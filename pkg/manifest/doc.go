@@ -1,7 +1,7 @@
 // Package manifest reads the Kubernetes objects of YAML and JSON files: several documents in a file, and Lists in
 // them.
 //
-// What is wrong is returned as values beside the good objects, each about the smallest part that it concerns. The caller
+// Errors are returned as values along with the good objects, each about the smallest part that it concerns. The caller
 // decides what an object means.
 //
 //	scan     which files a folder has                     scan.go

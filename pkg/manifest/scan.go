@@ -19,8 +19,8 @@ type Tree struct {
 	Files []string
 	// Unreadable are the files and subfolders that cannot be looked at, with the reason.
 	Unreadable map[string]error
-	// Watched are the directories, or the single file, in which any change may change the tree or a file of it. What happens to links on the
-	// way to them shows in none of them.
+	// Watched are the directories, or the single file, in which any change may change the tree or a file of it. Changes of
+	// links on the way to them do not show there.
 	Watched []string
 	// Links are the names that are links, with the reason of each that leads nowhere.
 	Links map[string]error
@@ -39,7 +39,7 @@ func (t *Tree) FailureOf(name string) error {
 	return nil
 }
 
-// scanner walks a folder. Names that begin with a dot are passed over: editors keep their swap files there, and a
+// scanner walks a folder. Names that begin with a dot are skipped: editors keep their swap files there, and a
 // mounted ConfigMap its generations; its visible names are links into them.
 type scanner struct {
 	dir     string

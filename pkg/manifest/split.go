@@ -54,8 +54,8 @@ func isMarker(line []byte, marker string) bool {
 	return ok && (len(rest) == 0 || rest[0] == ' ' || rest[0] == '\t' || rest[0] == '\n' || rest[0] == '\r')
 }
 
-// content returns a document from its first character that means something: behind markers, directives, comments and
-// white space. It is empty for a document that holds nothing.
+// content returns a document from its first meaningful character: after markers, directives, comments and white space.
+// It is empty for a document that holds nothing.
 func content(text []byte) []byte {
 	for len(text) > 0 {
 		line := text

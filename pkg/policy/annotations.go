@@ -28,7 +28,7 @@ type Annotation struct {
 	Meaning, Since string
 	// Ignored is the stable code of the finding that it has no effect.
 	Ignored string
-	// OnNamespace is what an owner of a Namespace means who writes it there; empty if that is not known.
+	// OnNamespace is what an owner of a Namespace means by writing it there; empty if unknown.
 	OnNamespace string
 	// Prefers: it says which endpoints are preferred, so that no default of the webhook does.
 	Prefers bool
@@ -40,7 +40,7 @@ type Annotation struct {
 	Values []string
 	// StandsAlone: it is read whatever is wrong with those before it.
 	StandsAlone bool
-	// read is a pass of the parser. It returns false if what it found leaves nothing to read for the passes after it, but
+	// read is a pass of the parser. It returns false if what it found leaves nothing to read for the later passes, except
 	// for those that stand alone.
 	read func(*reading) bool
 }
@@ -158,8 +158,7 @@ func IsHandledBy(labels map[string]string, proxyName string) bool {
 	return named == proxyName && labelled == (proxyName != "")
 }
 
-// The annotations that turn Kubernetes' own topology aware routing on. The second one is deprecated, and counts all
-// the same.
+// The annotations that turn Kubernetes' own topology aware routing on. The second one is deprecated, but still counts.
 const (
 	TopologyModeAnnotation       = "service.kubernetes.io/topology-mode"
 	TopologyAwareHintsAnnotation = "service.kubernetes.io/topology-aware-hints"

@@ -47,12 +47,12 @@ const (
 		`remove it`
 )
 
-// BoundBesideAuto is what to say of a bound beside mode Auto.
+// BoundBesideAuto is what to say about a bound beside mode Auto.
 func BoundBesideAuto(mode ModeSetting) string {
 	return "may not be used with " + mode.Annotation + "=" + mode.Value + "; set " + TopologyModeAnnotation + "=" + ModeBalanced
 }
 
-// NothingToBound is what to say of a bound without keys to bound, or beside keys that prefer no endpoint.
+// NothingToBound is what to say about a bound without keys to bound, or beside keys that prefer no endpoint.
 func NothingToBound(own []Key) string {
 	if own != nil {
 		return `has nothing to bound: "*" alone prefers no endpoint; write keys before it, such as "` + string(Zone) + `, *"`

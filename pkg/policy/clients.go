@@ -11,13 +11,13 @@ import (
 // MaxClients is how many Services may be another one's clients: each of them makes work for every proxy.
 const MaxClients = 8
 
-// Measured is the entry that says: the demand of each node is what was measured. No Service is called so here, for each is
-// written with its namespace.
+// Measured is the entry for measured demand. It cannot be confused with a Service, because Services are written with
+// their namespace.
 const Measured = "measured"
 
-// ParseClients reads a comma-separated list of Services, each as "namespace/name", of which the last entry may be Measured.
-// Spaces around an entry mean nothing. namespace is that of the Service with the annotation, which errors propose where none
-// is written.
+// ParseClients reads a comma-separated list of Services, each as "namespace/name"; the last entry may be Measured.
+// Spaces around an entry are ignored. namespace is that of the Service with the annotation, which errors propose where
+// none is written.
 //
 // There are at most MaxClients Services, none twice, and at least one entry. The error is an EntryErrors that names every
 // entry at fault.
@@ -39,7 +39,7 @@ func ParseClients(value, namespace string) (named []string, measured bool, err e
 	return parseClients(strings.Split(value, ","), namespace)
 }
 
-// CountClients returns how many Services a list names, right or wrong: Measured as the last entry is none.
+// CountClients returns how many Services a list names, right or wrong: Measured as the last entry does not count.
 func CountClients(value string) int {
 	separators := strings.Count(value, ",")
 	if strings.TrimSpace(value[strings.LastIndexByte(value, ',')+1:]) == Measured {

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// DemandLabel on a Node says how much is asked there, beside other nodes: a whole number from 0 to MaxDemand.
+// DemandLabel on a Node says how much demand it has, relative to other nodes: a whole number from 0 to MaxDemand.
 const DemandLabel = Domain + "demand"
 
 // MaxDemand is the largest value of DemandLabel. A kubelet may label its own node, so one node must not outweigh a
@@ -38,8 +38,8 @@ const (
 // DemandLabels are the labels of a Node that say how much it asks.
 var DemandLabels = [...]Key{DemandLabel, ControlPlaneLabel, NoBalancersLabel}
 
-// DemandOf returns how much a node with these labels is expected to ask, beside other nodes: what DemandLabel
-// says, else 0 on a control plane of its own, else 1. A label that is no demand counts as absent, and is not valid.
+// DemandOf returns the expected demand of a node with these labels, relative to other nodes: what DemandLabel
+// says, else 0 on a control plane of its own, else 1. A malformed label counts as absent, and is reported as invalid.
 func DemandOf(labels map[string]string) (demand uint32, valid bool) {
 	valid = true
 	if value, labelled := labels[DemandLabel]; labelled {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// SliceWords is what an EndpointSlice says of whom it serves, in the words of the API.
+// SliceWords is what an EndpointSlice says about whom it serves, in the words of the API.
 type SliceWords struct {
 	Name        string // namespace/name
 	AddressType string // IPv4, IPv6 or AddressTypeFQDN
@@ -47,10 +47,10 @@ const (
 	LaterAddresses     = "LaterAddresses"
 )
 
-// Wanted are some ports, ready to be looked for: their numbers mean nothing.
+// Wanted are some ports in a form for searching: their numbers do not matter.
 type Wanted map[PortWords]bool
 
-// NewWanted returns ports to be looked for.
+// NewWanted returns ports to look for.
 func NewWanted(ports ...PortWords) Wanted {
 	wanted := make(Wanted, len(ports))
 	for _, port := range ports {

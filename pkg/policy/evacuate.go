@@ -17,7 +17,8 @@ const EvacuateLabel = Domain + "evacuate"
 const EvacuateEnd = "20060102T1504Z"
 
 // DrainConditions are the conditions with which an administrator says that a Node is losing its pods, or is being worked on
-// (Kubernetes 1.37). Nothing in Kubernetes sets or reads them. A Node with several is told by the first one that it lists.
+// (Kubernetes 1.37). Nothing in Kubernetes sets or reads them. If a Node has several, the first one that it lists
+// counts.
 var DrainConditions = [...]corev1.NodeConditionType{
 	corev1.NodeDrainInProgress, corev1.NodeMaintenanceInProgress, corev1.NodeGracefulNodeShutdownInProgress,
 }

@@ -42,7 +42,7 @@ func (e MaxLoadError) Remedy() string {
 	return `write a percentage of the mean load, such as "120%"`
 }
 
-// ParseMaxLoad reads a bound: a whole number from 100 to 1000, and % right behind it. The error is a MaxLoadError.
+// ParseMaxLoad reads a bound: a whole number from 100 to 1000, directly followed by %. The error is a MaxLoadError.
 func ParseMaxLoad(text string) (percent uint64, err error) {
 	if number, found := strings.CutSuffix(text, "%"); found {
 		percent, err := strconv.ParseUint(number, 10, 32)

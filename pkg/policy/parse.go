@@ -2,7 +2,7 @@ package policy
 
 import "slices"
 
-// Words are what a Service says about how its endpoints are to be preferred.
+// Words are what a Service says about which endpoints to prefer.
 type Words struct {
 	// Namespace is that of the Service.
 	Namespace   string
@@ -16,7 +16,7 @@ type Words struct {
 	DefaultMaxLoad uint64
 	// DefaultMeasured: in this cluster, clients of Services with a bound that name none are Measured.
 	DefaultMeasured bool
-	// IsHeadless: clients find the endpoints by DNS, and nobody counts what they ask.
+	// IsHeadless: clients find the endpoints by DNS, and nobody counts their connections.
 	IsHeadless bool
 }
 
@@ -55,7 +55,7 @@ func Parse(w Words) (Topology, []Ignored) {
 	return r.topology, r.ignored
 }
 
-// reading is what the passes of the parser have come to.
+// reading is the result of the parser's passes so far.
 type reading struct {
 	Words
 	topology Topology
@@ -66,7 +66,7 @@ func (r *reading) ignore(annotation, reason string) {
 	r.ignored = append(r.ignored, Ignored{annotation, reason})
 }
 
-// byHints is the setting of which the EndpointSlice controller makes hints.
+// byHints is the setting that the EndpointSlice controller turns into hints.
 func (w Words) byHints() string {
 	switch mode := ModeOf(w.Annotations); {
 	case mode.IsAuto():

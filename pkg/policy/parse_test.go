@@ -277,8 +277,8 @@ func TestParseBounds(t *testing.T) {
 	}
 }
 
-// Whatever is written: a bound is in its range and has keys to be about, clients have a bound; whoever asks for a bound
-// has one or is told why not; and a bound that cannot be read costs nobody the keys.
+// Whatever is written: a bound is in its range and has keys to be about, clients have a bound; a Service that asks for
+// a bound has one or a reason why not; and an unreadable bound never costs a Service its keys.
 func TestLawsOfBounds(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 8))
 	put := func(annotations map[string]string, key string, values ...string) {

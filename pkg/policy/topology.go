@@ -1,6 +1,6 @@
 package policy
 
-// Topology is how a Service's owner wants endpoints to be preferred.
+// Topology is which endpoints a Service's owner prefers.
 type Topology struct {
 	// Keys are the topology keys in order of preference, as KEP-536 defined them: those of the annotation; with a bound
 	// and without the annotation, those that spec.trafficDistribution or the mode stands for. None otherwise.
@@ -13,7 +13,7 @@ type Topology struct {
 	Clients []string
 	// Measured: the demand of nodes is what somebody measured, if anybody has; until then it is that of Clients.
 	Measured bool
-	// ByHints is the setting that is followed where EndpointSlices have hints, such as "spec.trafficDistribution:
+	// ByHints is the setting that applies where EndpointSlices have hints, such as "spec.trafficDistribution:
 	// PreferSameZone"; empty if there is none, or keys replace it.
 	ByHints string
 	// Account: traffic of the Service is counted under its name, wherever traffic is counted by Service.

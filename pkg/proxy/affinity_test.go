@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// Each case starts with the endpoints 1, 2 and 3, of which 3 leaves.
+// Each case starts with the endpoints 1, 2 and 3, and 3 leaves.
 func TestClientsOfAnEndpointThatLeavesComeToAnother(t *testing.T) {
 	type kernelOf = func(t *testing.T, k *scriptedKernel)
 	for name, test := range map[string]struct {

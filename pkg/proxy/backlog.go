@@ -11,17 +11,17 @@ import (
 type pending struct {
 	// waiting: it changed, and waits until the kernel has accepted its elements; since is zero if it does not.
 	waiting waiting
-	// replanned: it is to be decided anew because it has new clients or new demand.
+	// replanned: it must be decided anew because it has new clients or new demand.
 	replanned bool
-	// refusal: the kernel does not take its newest version; nil if it does. Unreported: there is something new to report of
-	// that, be it that it is over.
+	// refusal: the kernel does not take its newest version; nil if it does. Unreported: there is news to report about
+	// that, possibly that it is over.
 	refusal    *refusal
 	unreported bool
 	// last is what the kernel took last of it, if it was waiting when the mirror was given up.
 	last *ruleset.Service
 }
 
-// backlog is what is left to do, by Service. It has those alone about which there is something.
+// backlog is what is left to do, by Service. It has only Services with something left to do.
 type backlog struct {
 	services map[model.ObjectName]*pending
 	refusing int // how many of them the kernel refuses
@@ -29,7 +29,7 @@ type backlog struct {
 
 func newBacklog() backlog { return backlog{services: map[model.ObjectName]*pending{}} }
 
-// of returns what is left to do about a Service, to be filled in.
+// of returns what is left to do about a Service, for the caller to fill in.
 func (b *backlog) of(name model.ObjectName) *pending {
 	one := b.services[name]
 	if one == nil {
@@ -57,7 +57,7 @@ func (b *backlog) refused(name model.ObjectName) *refusal {
 	return nil
 }
 
-// setRefusal notes what the kernel refuses of a Service, which is to be reported; nil: nothing any more.
+// setRefusal notes, and marks for a report, what the kernel refuses of a Service; nil: nothing any more.
 func (b *backlog) setRefusal(name model.ObjectName, now *refusal) {
 	one := b.of(name)
 	if one.refusal != nil {

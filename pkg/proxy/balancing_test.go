@@ -12,8 +12,8 @@ import (
 type balancing struct {
 	set       string // in which the frontends are
 	frontends []dispatchedFrontend
-	// slots lead to endpoints. One whose number leads nowhere has none. Others are in a map that their frontend does not use
-	// any more.
+	// slots lead to endpoints. A slot whose number leads nowhere has none. Others are in a map that their frontend no
+	// longer uses.
 	slots, others []ruleset.Element
 }
 

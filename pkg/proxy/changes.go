@@ -15,8 +15,8 @@ func (c *Changes) add(change model.Change) {
 	c.EndpointSlices += len(change.Slices)
 }
 
-// triggers says of each slice that changed when the cause of that happened. Of several changes the oldest counts that
-// no sync has followed: it has waited longest, and failures that go on for days cost no more than one.
+// triggers says for each changed slice when the cause of the change happened. Of several changes the oldest one without
+// a sync after it counts: it has waited longest, and failures that go on for days cost no more than one.
 type triggers map[model.ObjectName]trigger
 
 type trigger struct {

@@ -11,10 +11,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// A complete sync is one transaction, for it changes tables that packets go through. Where there are none yet, no packet
-// goes anywhere before there are chains, and those come last. So the elements are written early, in parts: while the
-// kernel takes one, the next Services are decided. With 10,000 Services of ten endpoints a first sync takes 200 ms, and
-// in one transaction 300, of which the kernel has 172: parts are small enough to use the same memory again, in the
+// A complete sync is one transaction, because it changes tables that packets go through. If there are no tables yet, no
+// packet meets them before there are chains, and those come last. So the elements are written early, in parts: while
+// the kernel takes one, the next Services are decided. With 10,000 Services of ten endpoints a first sync takes 200 ms,
+// and in one transaction 300, of which the kernel has 172: parts are small enough to use the same memory again, in the
 // kernel and here.
 
 // partWeight is about how many elements a part has: those of a thousand Services of ten endpoints.

@@ -145,7 +145,7 @@ func TestAFirstSyncThatFailsAltogetherIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestAFirstSyncThatIsEndedLeavesNoChains: what it wrote leads nobody anywhere.
+// TestAFirstSyncThatIsEndedLeavesNoChains: what it wrote does not affect any packet.
 func TestAFirstSyncThatIsEndedLeavesNoChains(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	kernel := &scriptedKernel{committed: func(ruleset.Batch) { cancel() }}

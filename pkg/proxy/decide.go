@@ -12,14 +12,14 @@ import (
 // decided is what was decided about some Services.
 type decided struct {
 	owned []ruleset.Service // by name
-	// digests are what the readers keep of those that were decided, by reader; nil if no reader keeps anything. Of the others
-	// what is in force stays, but for the frontends that they lose.
+	// digests are what the readers keep of the decided Services, by reader; nil if no reader keeps anything. Other
+	// Services keep what is in force, except for frontends that they lose.
 	digests map[model.ObjectName][]any
 	lost    map[model.ObjectName][]model.Frontend
 }
 
-// decide decides about the named Services. What is in force of those that the kernel refuses stays; they are tried
-// again alone.
+// decide decides about the named Services. Services that the kernel refuses keep what is in force, and are tried again
+// one by one.
 func (p *Proxy) decide(names []model.ObjectName) decided {
 	all := newDecided(len(names))
 	p.decideMore(&all, names)
@@ -72,7 +72,7 @@ func (p *Proxy) decideAnew(all *decided, names []model.ObjectName) {
 	}
 }
 
-// decideService returns what a Service is to own, and what readers keep of it.
+// decideService returns what a Service should own, and what readers keep of it.
 func (p *Proxy) decideService(name model.ObjectName) (ruleset.Service, []any) {
 	decisions := p.planner.Decide(name, p.config.Families)
 	owned := ruleset.Service{Name: name}
@@ -84,7 +84,7 @@ func (p *Proxy) decideService(name model.ObjectName) (ruleset.Service, []any) {
 	return owned, p.readers.digest(decisions)
 }
 
-// newDecided returns room for what is decided about so many Services.
+// newDecided returns room for the decisions about a number of Services.
 func newDecided(services int) decided {
 	return decided{
 		owned:   make([]ruleset.Service, 0, services),
@@ -93,7 +93,7 @@ func newDecided(services int) decided {
 	}
 }
 
-// leave has what is in force of a Service stay, but for the frontends that it has in one version and not in the next.
+// leave keeps what is in force of a Service, except for the frontends that it has in one version but not in the next.
 func (d *decided) leave(have, now ruleset.Service) {
 	delete(d.digests, now.Name)
 	stays := map[model.Frontend]bool{}

@@ -2,6 +2,6 @@
 //
 //	change → model.Cluster → selection → ruleset.Plan → kernel → mirror → readers → sweep
 //
-// It knows the kernel only as three verbs (Kernel), those who use its decisions only as selection.Reader, and its
-// observer only as what happened (Observer). It logs nothing and knows no metric.
+// It knows the kernel only as three verbs (Kernel), the users of its decisions only as selection.Reader, and its
+// observer only by events (Observer). It logs nothing and knows no metric.
 package proxy

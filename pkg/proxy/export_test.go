@@ -23,7 +23,7 @@ func NewWaiting(name model.ObjectName, since uint64, weight int) Waiting {
 // Name returns namespace/name.
 func (w Waiting) Name() string { return w.name.String() }
 
-// TurnOf returns the names of those whose turn it is, and of those who wait on.
+// TurnOf returns the names of the Services whose turn it is, and of those that still wait.
 func TurnOf(all []Waiting, lastLarge map[string]uint64, allowLarge bool) (taken, rest []string) {
 	next := turnOf(all, lastLarge, allowLarge)
 	for _, name := range next.taken {
@@ -47,7 +47,7 @@ func (p *Proxy) AllowLarge() { p.largeAfter = time.Time{} }
 // ForbidLarge is the contrary of AllowLarge.
 func (p *Proxy) ForbidLarge() { p.largeAfter = time.Now().Add(time.Hour) }
 
-// AllowReplanning lets Services be planned anew with the next sync, however short the last time is ago.
+// AllowReplanning lets Services be planned anew with the next sync, however recent the last time was.
 func (p *Proxy) AllowReplanning() { p.replanAfter = time.Time{} }
 
 // ReplanInterval is for tests that count syncs.

@@ -146,7 +146,8 @@ func TestManyServicesThatChangeTogetherLeaveRoomForOthers(t *testing.T) {
 	likeFreshStart(t, kernel, everything)
 }
 
-// TestAFrontendMovesBetweenServicesOfDifferentTurns: the one that loses it waits, and lets it go all the same.
+// TestAFrontendMovesBetweenServicesOfDifferentTurns: the Service that loses it waits for its turn, but gives the
+// frontend up at once.
 func TestAFrontendMovesBetweenServicesOfDifferentTurns(t *testing.T) {
 	kernel := &memoryKernel{}
 	p := starting(kernel)

@@ -32,7 +32,7 @@ type ordeal struct {
 	unrecalled           error // by the last sync
 }
 
-// newOrdeal returns an ordeal in tables in memory, which inner is or has beside it.
+// newOrdeal returns an ordeal with tables in memory: inner itself, or tables that it keeps in parallel.
 func newOrdeal(t testing.TB, seed uint64, memory *memoryKernel, inner proxy.Kernel, sabotage bool) *ordeal {
 	o := &ordeal{t: t, kernel: memory, inner: inner, sabotage: sabotage}
 	o.faults = &faultInjector{Kernel: inner, random: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}}
@@ -73,8 +73,8 @@ func (o *ordeal) step() {
 	o.convergesLike(o.t)
 }
 
-// mend syncs without faults. The first sync must succeed. What no Service uses any more may take a second one, if it
-// was removed by a commit that failed all the same.
+// mend syncs without faults. The first sync must succeed. Objects that no Service uses any more may take a second one,
+// if a commit that reported a failure had removed them.
 func (o *ordeal) mend() {
 	o.t.Helper()
 	var unswept error
@@ -211,7 +211,7 @@ func TestFaultsEndInTheSameTablesOnTheRealKernel(t *testing.T) {
 	}
 }
 
-// listing returns what nft lists in a namespace, but for the order of things.
+// listing returns what nft lists in a namespace, in a fixed order.
 func listing(namespace *netns.Namespace) []string {
 	return sortedListing(namespace.NFT("-n", "list", "ruleset"))
 }

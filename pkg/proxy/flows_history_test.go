@@ -80,7 +80,7 @@ var everyFrontend = []model.Frontend{
 // permittedIn decides afresh who may answer which UDP frontend.
 func permittedIn(s *story) map[model.Frontend]selection.Flows {
 	cluster := model.NewCluster(self)
-	cluster.NodePorts = s.config.NodePorts // which decide who has an external IP that is the node's own address
+	cluster.NodePorts = s.config.NodePorts // these decide which Service has an external IP that is the node's own address
 	cluster.Apply(s.everything)
 	permitted := map[model.Frontend]selection.Flows{}
 	for _, name := range cluster.ServiceNames() {
@@ -108,7 +108,7 @@ func TestNoHistoryLeavesAStaleFlow(t *testing.T) {
 			s.goOn()
 			if s.changes.random.IntN(10) == 0 {
 				s.restart()
-				// The tables say who new flows go to, and not who else is an endpoint.
+				// The tables say where new flows go, but not which other endpoints there are.
 				maps.DeleteFunc(flows.open, func(flow openFlow, _ bool) bool { return flow.unserved })
 			}
 			mustSync(t, s.running)

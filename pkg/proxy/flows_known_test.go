@@ -38,7 +38,7 @@ func (r *recordedFlows) takeKnown() []string {
 	return lines
 }
 
-// knownStep is a change, and who is known as an endpoint of the node ports that are looked at in its sync.
+// knownStep is a change, and the known endpoints of the node ports that are looked at in its sync.
 type knownStep struct {
 	title  string
 	change model.Change
@@ -85,8 +85,8 @@ func TestWhoIsOrWasAnEndpointOfANodePortIsKnown(t *testing.T) {
 	})
 }
 
-// TestARepairKnowsWhoWasAnEndpoint: somebody changed our tables, and that made nobody else an endpoint. Or the kernel did
-// not say whether it took a change, and then those of that change were endpoints, too.
+// TestARepairKnowsWhoWasAnEndpoint: a foreign change of our tables does not add endpoints. If the kernel left open
+// whether it took a change, the endpoints of that change count, too.
 func TestARepairKnowsWhoWasAnEndpoint(t *testing.T) {
 	flows, kernel := &recordedFlows{}, &scriptedKernel{}
 	p := proxy.New(self, bothFamilies, kernel, noting(flows))
@@ -114,7 +114,7 @@ func TestARepairKnowsWhoWasAnEndpoint(t *testing.T) {
 	})
 }
 
-// TestAProxyThatStartsRecallsWhoAnsweredNodePorts, as far as the tables say: those of an earlier proxy, but for session
+// TestAProxyThatStartsRecallsWhoAnsweredNodePorts, as far as an earlier proxy's tables say it, which excludes session
 // affinity.
 func TestAProxyThatStartsRecallsWhoAnsweredNodePorts(t *testing.T) {
 	sticky := func(service *model.Service) { service.AffinityTimeout = 1e9 }

@@ -85,9 +85,9 @@ func FuzzObjectToElement(f *testing.F) {
 	})
 }
 
-// TestEveryOddObjectReachesTheKernel: what is odd about an object is settled before the kernel sees it, or is nothing
-// to it. The kernel is a real one, in each configuration another, which takes the oddities in turn, each alone and
-// then with another one.
+// TestEveryOddObjectReachesTheKernel: oddities of objects are resolved before the kernel sees them, or do not matter to
+// it. Each configuration has a real kernel of its own, which takes the oddities in turn, each alone and then with
+// another one.
 func TestEveryOddObjectReachesTheKernel(t *testing.T) {
 	for at, config := range configurations {
 		kernel, file := newRealKernel(t), manifest{t: t, dir: t.TempDir()}

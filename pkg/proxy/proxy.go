@@ -47,10 +47,11 @@ type Proxy struct {
 	lastLarge              map[string]uint64
 	largeAfter             time.Time
 	smallWaits, largeWaits bool
-	// stale are Services with new clients or new demand, to be looked at; replanAfter is when others may join them.
+	// stale are Services with new clients or new demand that have to be looked at; replanAfter is when others may join
+	// them.
 	stale       []model.ObjectName
 	replanAfter time.Time
-	// failures counts the complete syncs that failed in a row but for shortages, unswept the sweeps that did.
+	// failures counts the complete syncs that failed in a row, except for shortages; unswept counts the failed sweeps.
 	failures, unswept int
 
 	// taken counts what Apply has taken in since it was last reported, triggers is when that was caused.
@@ -178,7 +179,7 @@ func (p *Proxy) commit(ctx context.Context, plan *ruleset.Plan, decided decided,
 	return nil
 }
 
-// finish tries refused Services again, tells the readers, and sweeps.
+// finish tries refused Services again, notifies the readers, and sweeps.
 func (p *Proxy) finish(ctx context.Context, report Report) (Report, error) {
 	if err := p.tryRefused(ctx, &report); err != nil {
 		return Report{Complete: report.Complete}, err
@@ -194,11 +195,11 @@ func (p *Proxy) finish(ctx context.Context, report Report) (Report, error) {
 
 // sweep removes what no Service owns any more, as much as one sync may. Kernels before 6.2 may call a chain busy for a
 // moment after its last
-// user went, so that a failure is no reason to write everything again. If it goes on, what a stranger put into our
-// tables may be the reason: then they are made anew.
+// user went, so a failure is no reason to write everything again. If sweeps keep failing, a foreign change in our
+// tables may be the reason: then the tables are made anew.
 //
-// If something is not there any more, an earlier sweep was done though it failed, or another process did it: the next
-// sync asks what is there. Clients keep their affinity then.
+// If something is already gone, an earlier sweep succeeded although it reported a failure, or another process removed
+// it: the next sync asks what is there. Clients keep their affinity then.
 func (p *Proxy) sweep(ctx context.Context, report *Report) error {
 	for room := max(turnWeight-report.written(), turnWeight/8); room > 0; {
 		batch := p.mirror.Sweep(room)

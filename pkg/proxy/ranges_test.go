@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// restricted returns a Service with so many source ranges of each family, beginning with the given one.
+// restricted returns a Service with a number of source ranges of each family, beginning with the given one.
 func restricted(name string, number byte, first, count int) *model.Service {
 	service := nameService(name, netip.AddrFrom4([4]byte{10, 96, 1, number}).String())
 	service.LoadBalancerIPs = []netip.Addr{netip.AddrFrom4([4]byte{203, 0, 113, number})}

@@ -16,7 +16,7 @@ type readElements = func(context.Context, model.Family, ruleset.Set) ([]ruleset.
 // Recaller is a Reader that looks, before the first sync, at what an earlier proxy left in the tables.
 type Recaller interface {
 	selection.Reader
-	// Recall is told what tables there are, and reads sets of them. The first sync waits for it, and is made whatever it finds.
+	// Recall gets the existing tables, and reads sets of them. The first sync waits for it, and follows whatever it finds.
 	Recall(ctx context.Context, found map[model.Family]ruleset.Objects, read readElements)
 }
 
@@ -51,7 +51,7 @@ func (r readers) accept(name model.ObjectName, digests []any) {
 	}
 }
 
-// doubt tells the readers what may be in force, or not.
+// doubt tells the readers what may or may not be in force.
 func (r readers) doubt(decided decided) {
 	for i, reader := range r {
 		doubter, ok := reader.(selection.Doubter)
@@ -75,7 +75,8 @@ func (r readers) recall(ctx context.Context, found map[model.Family]ruleset.Obje
 	}
 }
 
-// handOver has the readers accept what the kernel has taken, by the names of the Services. Who loses comes first.
+// handOver passes to the readers what the kernel has taken, by the names of the Services. Services that lose frontends
+// come first.
 func (p *Proxy) handOver(decided decided) {
 	for _, name := range slices.SortedFunc(maps.Keys(decided.lost), model.ObjectName.Compare) {
 		for _, reader := range p.readers {

@@ -17,7 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// realKernel is a namespace's nftables with the in-memory ones beside it: both get the same batches and must agree.
+// realKernel is a namespace's nftables together with tables in memory: both get the same batches and must agree.
 type realKernel struct {
 	t         testing.TB
 	namespace *netns.Namespace

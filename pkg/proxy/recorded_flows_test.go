@@ -39,8 +39,8 @@ func (r *recordedFlows) take() []string {
 	return lines
 }
 
-// flowsText writes 10.96.0.10:53/UDP [10.244.0.1:53], with who may answer clients outside after a | if those are
-// others.
+// flowsText writes 10.96.0.10:53/UDP [10.244.0.1:53], followed, after a |, by who may answer clients outside if that
+// differs.
 func flowsText(flows selection.Flows) string {
 	inside, outside := addrsText(flows.Inside), addrsText(flows.Outside)
 	if inside == outside {

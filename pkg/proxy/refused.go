@@ -15,9 +15,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// Refused is a Service whose newest version the kernel does not take. All other Services go on changing. What the
-// kernel took of it before stays in force, as far as the Service still owns the frontends; it is tried again alone,
-// after growing pauses and whenever it changes.
+// Refused is a Service whose newest version the kernel does not take. All other Services go on changing. Its last
+// accepted version stays in force, as far as the Service still owns the frontends; the Service is tried again by
+// itself, after growing pauses and whenever it changes.
 type Refused struct {
 	Service model.ObjectName
 	// Err names the operation, the object and the kernel's reason.
@@ -84,9 +84,9 @@ func (p *Proxy) blame(plan *ruleset.Plan, err error, complete bool) error {
 	return &servicesRefused{err, owners}
 }
 
-// mayBlame reports whether Services can be the reason that a complete sync was refused. If the kernel took them before
-// as they are, or nothing is known of them, the reason may be what another process did to the tables: they are made
-// anew first.
+// mayBlame reports whether Services can be the reason that a complete sync was refused. If the kernel took these same
+// versions before, or nothing is known about them, the reason may be another process's change of the tables: the tables
+// are first made anew.
 func (p *Proxy) mayBlame(owners map[model.ObjectName]error) bool {
 	if p.failures > rebuildAfter {
 		return true
@@ -146,7 +146,7 @@ func (p *Proxy) forget() {
 	p.mirror = nil
 }
 
-// stillOwned returns a version of a Service without the frontends that it does not own any more.
+// stillOwned returns a version of a Service without the frontends that it no longer owns.
 func (p *Proxy) stillOwned(version ruleset.Service) ruleset.Service {
 	var ports []ruleset.Port
 	for _, port := range version.Ports {
@@ -172,8 +172,8 @@ func (p *Proxy) hold(all *decided, r *refusal) {
 	all.leave(r.held, held)
 }
 
-// tryRefused tries some of the Services again that the kernel refused: each alone, so that no other waits for it or
-// fails with it. An error says nothing of them.
+// tryRefused tries some of the Services again that the kernel refused: each by itself, so that no other waits for it or
+// fails with it. The returned error is not about them.
 func (p *Proxy) tryRefused(ctx context.Context, report *Report) error {
 	for _, name := range p.due(time.Now()) {
 		decided := newDecided(1)
@@ -260,8 +260,8 @@ func (p *Proxy) reportPending(report *Report) {
 	}
 }
 
-// shortages are what the kernel says when it lacks something for a moment, whatever our tables hold. ENFILE is none of
-// them: it says that a set is full, which another program made too small.
+// shortages are what the kernel says when it lacks something for a moment, whatever our tables hold. ENFILE is not
+// among them: it says that a set is full, because another program made it too small.
 var shortages = []error{
 	syscall.ENOBUFS, syscall.ENOMEM, syscall.EINTR, syscall.EAGAIN, syscall.ETIMEDOUT, os.ErrDeadlineExceeded, context.DeadlineExceeded,
 }

@@ -173,7 +173,7 @@ func ownersOf(t *testing.T, everything model.Change, together *memoryKernel) map
 	return owners
 }
 
-// oneOf returns what a change says of one Service.
+// oneOf returns the part of a change about one Service.
 func oneOf(everything model.Change, name model.ObjectName) model.Change {
 	one := model.Change{
 		Services: map[model.ObjectName]*model.Service{name: everything.Services[name]}, Slices: map[model.ObjectName]*model.EndpointSlice{},
@@ -369,7 +369,7 @@ func heldFromNothing(t *testing.T, with *memoryKernel, everything model.Change) 
 	return held(t, kernel)
 }
 
-// lastSlot returns the element of the last of so many slots of a Service of motley that leads to an endpoint there.
+// lastSlot returns the element of the last of a number of slots of a Service of motley that leads to an endpoint there.
 func lastSlot(everything model.Change, name model.ObjectName, endpoints int) thing {
 	service, slots := everything.Services[name], ruleset.Endpoints
 	if service.AffinityTimeout > 0 {
@@ -427,7 +427,7 @@ func TestTheLastGoodVersionStaysInForce(t *testing.T) {
 				}
 				likeFreshStart(t, &kernel.memoryKernel, everything.Then(other).Then(taken))
 
-				// What it does not want any more is not held, and when it is gone, neither is the rest.
+				// What the Service no longer wants is not held, and once the Service is gone nothing is.
 				gone := model.Change{Services: map[model.ObjectName]*model.Service{name: nil}}
 				p.Apply(gone)
 				if report := mustSync(t, p); !slices.Equal(report.NoLongerRefused, []model.ObjectName{name}) || report.RefusedTotal != 0 {

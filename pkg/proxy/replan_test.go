@@ -113,7 +113,7 @@ func freshlyServes(t *testing.T, everything model.Change, addr string) int {
 	return kernel.serves(t, addr)
 }
 
-// TestServicesWithoutABoundDoNotReadNodes: a node that comes concerns nobody else.
+// TestServicesWithoutABoundDoNotReadNodes: a new node affects only Services with a bound.
 func TestServicesWithoutABoundDoNotReadNodes(t *testing.T) {
 	p := synced(t, &memoryKernel{})
 	p.Apply(nodesIn("zone-b", "new"))
@@ -122,8 +122,8 @@ func TestServicesWithoutABoundDoNotReadNodes(t *testing.T) {
 	}
 }
 
-// TestALargeServiceIsPlannedAnewInSteps: what a node that comes changes of it is written in transactions of a bounded
-// size, also beside a stream of other changes.
+// TestALargeServiceIsPlannedAnewInSteps: the changes that a new node causes are written in transactions of a bounded
+// size, even during a stream of other changes.
 func TestALargeServiceIsPlannedAnewInSteps(t *testing.T) {
 	const size = 4*proxy.TurnWeight - 100
 	large := crowded("large", netip.MustParseAddr("10.96.200.1"), size)

@@ -24,8 +24,8 @@ type Report struct {
 	EvacuatedTimed, EvacuatedOpen int
 	// Contested is the number of frontends that several Services want.
 	Contested int
-	// Unremembered says of Services that this sync wrote whether their clients are not remembered, though they should be: no
-	// numbers are left for them. A Service that neither is nor was short of numbers is absent.
+	// Unremembered says for Services that this sync wrote whether their clients are not remembered although they should
+	// be, because no numbers are left. A Service that is not and was not short of numbers is absent.
 	Unremembered map[model.ObjectName]bool
 	// Refused are the Services that the kernel refused in this sync, for the first time or again, by name;
 	// NoLongerRefused those that it took now, or that are gone. RefusedTotal is the number of all that it does not take.
@@ -52,8 +52,8 @@ func (r *Report) add(plan *ruleset.Plan) {
 	r.count(plan.Batch)
 }
 
-// noteUnremembered adds whose clients a plan does not remember, and whose it does again. The mirror does not have the plan
-// yet; it is nil if nobody knows what was in force.
+// noteUnremembered adds the Services whose clients a plan does not remember, and those whose clients it remembers
+// again. The mirror does not have the plan yet; it is nil if what was in force is unknown.
 func (r *Report) noteUnremembered(mirror *ruleset.Mirror, plan *ruleset.Plan, decided decided) {
 	if r.Unremembered == nil {
 		r.Unremembered = map[model.ObjectName]bool{}

@@ -21,8 +21,8 @@ import (
 // moment returns a stamp of an EndpointSlice, n seconds into a story.
 func moment(n int) time.Time { return time.Unix(1700000000+int64(n), 0) }
 
-// stamped returns the change of a Service's slice to so many endpoints, caused n seconds into the story; with zero it
-// says not when.
+// stamped returns the change of a Service's slice to a number of endpoints, caused n seconds into the story; with zero
+// it has no time.
 func stamped(name string, endpoints, n int) model.Change {
 	slice := sliceOf(model.ObjectName{Namespace: "default", Name: name}, endpoints)
 	if n > 0 {
@@ -251,8 +251,8 @@ func TestEachChangeIsQueuedOnceHoweverOftenItsSyncFails(t *testing.T) {
 	})
 }
 
-// TestVirtualEndpointsAreReported once a Service that has them is decided, and once it has none any more; what a report
-// says is bounded.
+// TestVirtualEndpointsAreReported once a Service that has them is decided, and once it no longer has any; the size of a
+// report is bounded.
 func TestVirtualEndpointsAreReported(t *testing.T) {
 	name, other := model.ObjectName{Namespace: "default", Name: "service-0"}, model.ObjectName{Namespace: "default", Name: "service-1"}
 	virtual := sliceOf(name, 0)

@@ -12,7 +12,7 @@ import (
 type Observer interface {
 	// Queued is called when something has to be synced, before the sync, with what was taken up since it was last called.
 	Queued(changes Changes, at time.Time)
-	// Synced is called after each sync that the kernel accepted. Everything that was queued is in force then, but for
+	// Synced is called after each sync that the kernel accepted. Everything that was queued is then in force, except for
 	// Services that wait for their turn.
 	Synced(report Report, started, ended time.Time)
 	// Failed is called after each sync that failed, with its report, which says only whether it would have been complete,

@@ -15,8 +15,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// state is what a family's table holds, but for the order of slots, which depends on what came before and means
-// nothing to traffic.
+// state is what a family's table holds, except for the order of slots, which depends on history and does not matter to
+// traffic.
 type state struct {
 	Objects  ruleset.Objects
 	Elements map[string][]ruleset.Element

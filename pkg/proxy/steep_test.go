@@ -21,7 +21,7 @@ func manyAddrs(first string, count int) []netip.Addr {
 	return all
 }
 
-// large returns one Service with so many ports, external IPs and endpoints. All of these are on this node.
+// large returns one Service with a number of ports, external IPs and endpoints. All endpoints are on this node.
 func large(protocol model.Protocol, ports, addresses, endpoints int) model.Change {
 	name := model.ObjectName{Namespace: "tenant", Name: "large"}
 	service := &model.Service{Name: name, ClusterIPs: addrs("10.127.0.1"), ExternalIPs: manyAddrs("198.18.0.0", addresses)}

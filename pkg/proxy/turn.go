@@ -11,13 +11,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Whose turn it is. A sync is one transaction, and every change waits for it. So one that changes more than turnWeight
-// elements is made in several: namespaces take turns, so that what one tenant writes does not keep the others waiting;
-// and a Service that is larger than that alone takes its turn beside small ones, step by step, with pauses as long as
-// its steps take.
+// Whose turn it is. A sync is one transaction, and every change waits for it. So a sync that would change more than
+// turnWeight elements is split: namespaces take turns, so that one tenant's changes do not keep the others waiting; and
+// a Service that is larger than that by itself takes its turn along with small ones, step by step, with pauses as long
+// as its steps take.
 
 // turnWeight is about how many elements the Services of one sync have: some 30 ms. A complete sync has no such bound,
-// because nothing is known of what is in the kernel before it.
+// because what the kernel holds before it is unknown.
 const turnWeight = 8192
 
 // waiting is a Service that waits for its turn.
@@ -159,7 +159,7 @@ func (p *Proxy) replan(now time.Time) {
 	}
 }
 
-// addReplanned adds Services that are to be planned anew, as many as there is room for beside those that changed.
+// addReplanned adds Services that must be planned anew, as many as fit with those that changed.
 func (p *Proxy) addReplanned(next *turn) {
 	if next.large != nil || !p.backlog.isReplanning() {
 		return
@@ -206,8 +206,8 @@ func (p *Proxy) step(decided *decided, name model.ObjectName) (last bool) {
 	return last
 }
 
-// letGo adds the Services that have to wait, if they lose a frontend to one that does not: without it, but as they are
-// otherwise.
+// letGo adds waiting Services that lose a frontend to a Service that does not wait: without the frontend, but otherwise
+// unchanged.
 func (p *Proxy) letGo(decided *decided, rest []waiting) {
 	if len(rest) == 0 || !p.gains(decided) {
 		return
@@ -256,7 +256,7 @@ func (p *Proxy) rest(namespace string, now time.Time, took time.Duration) {
 	p.largeAfter = now.Add(took)
 	p.lastLarge[namespace] = p.arrived
 	if !p.largeWaits {
-		p.lastLarge = map[string]uint64{} // nobody waits who could have had a turn
+		p.lastLarge = map[string]uint64{} // no Service waits that could have had a turn
 	}
 }
 

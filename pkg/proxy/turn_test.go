@@ -72,7 +72,8 @@ func TestWhoseTurnItIs(t *testing.T) {
 	}
 }
 
-// TestEverybodyHasATurn: whatever comes meanwhile, whoever waits has a turn after as many as there are others.
+// TestEverybodyHasATurn: whatever comes meanwhile, every namespace that waits has a turn after at most one turn of each
+// other.
 func TestEverybodyHasATurn(t *testing.T) {
 	var waiting []proxy.Waiting
 	lastLarge, since := map[string]uint64{}, uint64(0)

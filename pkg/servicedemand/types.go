@@ -41,7 +41,7 @@ type ServiceDemand struct {
 	Zones []Zone `json:"zones"`
 	// Nodes are those that ask much more than others of their zone, and what of its zone's demand each asks.
 	Nodes []Node `json:"nodes,omitempty"`
-	// NodesHeard of NodesAll have told what they counted.
+	// NodesHeard of NodesAll have reported their counts.
 	NodesHeard int32 `json:"nodesHeard"`
 	NodesAll   int32 `json:"nodesAll"`
 	// ConnectionsPerMinute are the new connections to the Service in the last minutes.

@@ -23,8 +23,8 @@ const (
 	MaxKeys  = 64
 )
 
-// EvacuatedLabel is on the slices of nodes that are being evacuated, beside those that describe all. Proxies that are asked
-// to follow evacuations follow these alone.
+// EvacuatedLabel is on the slices of nodes that are being evacuated, which exist in addition to those that describe all
+// nodes. Proxies that follow only evacuations follow only these.
 const EvacuatedLabel = "vicinity.dev/evacuated"
 
 // LeaseName is the Lease of the publisher, in its own namespace.
@@ -47,8 +47,8 @@ type TopologySlice struct {
 type Node struct {
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels,omitempty"`
-	// Evacuated is the condition of the Node for which it is being evacuated; empty if it is not. It is said in slices with
-	// EvacuatedLabel alone.
+	// Evacuated is the condition of the Node for which it is being evacuated; empty if it is not. Only slices with
+	// EvacuatedLabel have it.
 	Evacuated string `json:"evacuated,omitempty"`
 }
 

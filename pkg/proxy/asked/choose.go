@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// maxFrontends is how many frontends are counted at most: the kernel takes a tenth of a second to tell of as many.
+// maxFrontends is how many frontends are counted at most: the kernel takes a tenth of a second to report that many.
 const maxFrontends = 10_000
 
 // choose returns the frontends to count, and whose they are, and how many Services there is no room for. Namespaces take

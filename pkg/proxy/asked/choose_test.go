@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// frontends returns so many, of their own.
+// frontends returns a number of distinct frontends.
 func frontends(number, count int) []model.Frontend {
 	addr := netip.AddrFrom4([4]byte{10, 96, byte(number >> 8), byte(number)})
 	list := make([]model.Frontend, count)

@@ -74,8 +74,8 @@ func NewCounter(reader *Reader, kernel Kernel, config ruleset.Config, log *slog.
 	return &Counter{reader: reader, kernel: kernel, config: config, log: log, now: now, process: hex.EncodeToString(process)}
 }
 
-// Run deletes the table when nobody has read the page for long, and one that an earlier process left. When ctx ends it
-// deletes it, too: without a reader its counts say nothing.
+// Run deletes the table when nobody has read the page for a long time, and also a table that an earlier process left.
+// When ctx ends it deletes the table, too: without a reader its counts are useless.
 func (c *Counter) Run(ctx context.Context) error {
 	c.end(ctx, 0)
 	ticks := time.NewTicker(keepFor / 10)
@@ -135,7 +135,7 @@ func (c *Counter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(page.Text()) // a client that has gone reads no error
 }
 
-// page reads what was counted, has the table count what is to be counted from now on, and returns what is new.
+// page reads the counts, makes the table count what should be counted from now on, and returns what is new.
 func (c *Counter) page(ctx context.Context, after string) (demandpage.Page, error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

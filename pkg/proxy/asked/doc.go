@@ -1,4 +1,4 @@
 // Package asked counts the new connections that this node's clients make to Services whose load is bounded, as long as
-// somebody reads the page that says so. What is counted is what clients ask, wherever their connections lead: so it does not
-// change when endpoints are chosen otherwise.
+// somebody reads the page with the counts. It counts the demand of clients, wherever their connections lead: so the
+// counts do not change when endpoints are chosen differently.
 package asked

@@ -13,7 +13,7 @@ import (
 
 // Reader knows the frontends of Services whose load is bounded. It is a reader of the proxy's decisions.
 type Reader struct {
-	mutex         sync.Mutex // guards what follows; nobody holds it while he waits
+	mutex         sync.Mutex // guards what follows; must not be held while waiting
 	services      map[model.ObjectName][]model.Frontend
 	nodePortAddrs []netip.Addr
 	isComplete    bool
@@ -68,7 +68,7 @@ func (r *Reader) Synced(sync selection.Sync) {
 	r.nodePortAddrs, r.isComplete = sync.Scope.NodePorts, true
 }
 
-// wanted returns what to count; false before the first sync, when that is not known.
+// wanted returns what to count; false before the first sync, when that is unknown.
 func (r *Reader) wanted() (chosen map[model.Frontend]model.ObjectName, nodePortAddrs []netip.Addr, leftOut int, isKnown bool) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

@@ -41,7 +41,8 @@ type Question struct {
 	BesideOthers bool
 }
 
-// looks is how often the kernel is compared before a difference counts, a second apart: a change on its way is none.
+// looks is how often the kernel is compared, a second apart, before a difference counts: a change that is on its way
+// does not.
 const looks = 2
 
 // Run compares the kernel in this network namespace with what it should hold.

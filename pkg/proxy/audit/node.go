@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
-// Node is what is known of a node: what its proxy says, and how its kernel compares.
+// Node is what is known about a node: what its proxy says, and how its kernel compares.
 //
 // Its JSON names are an interface: scripts read them.
 type Node struct {

@@ -110,7 +110,7 @@ func (p printer) reachability(says *status.Reachability) {
 	})
 }
 
-// xds writes who is told endpoints by xDS.
+// xds writes which clients get endpoints by xDS.
 func (p printer) xds(says *status.XDS) {
 	if says == nil {
 		return

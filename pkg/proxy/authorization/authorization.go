@@ -1,8 +1,8 @@
-// Package authorization lets requests pass that the API server allows. It is asked with the client's own token: may I get
+// Package authorization passes requests that the API server allows. It is asked with the client's own token: may I get
 // this path (SelfSubjectAccessReview)? So the proxy needs no permission to ask about others.
 //
-// k8s.io/apiserver has servers that ask, too. Linked into the proxy it takes 9.7 MB of the program, a fifth of all, and 9
-// MB of memory on every node, asked for or not. It is here in two hundred lines, for those that ask.
+// k8s.io/apiserver can do the same. Linked into the proxy it takes 9.7 MB of the program, a fifth of all, and 9 MB of
+// memory on every node, used or not. Here it is two hundred lines, whose cost only users bear.
 package authorization
 
 import (
@@ -27,7 +27,8 @@ import (
 )
 
 const (
-	// allowedFor and deniedFor are how long an answer of the API server is good. kubelets keep theirs as long, or longer.
+	// allowedFor and deniedFor are how long an answer of the API server is cached. kubelets keep theirs as long, or
+	// longer.
 	allowedFor = 2 * time.Minute
 	deniedFor  = 10 * time.Second
 	// allowedWithout is how long an old yes stays in force while the API server does not answer: metrics are wanted most
@@ -40,7 +41,7 @@ const (
 )
 
 // Ask returns what to answer to a client with a token that wants to get a path: 200, 401 or 403. An error says that the
-// API server did not tell.
+// API server did not answer.
 type Ask func(ctx context.Context, token, path string) (status int, err error)
 
 // Connect returns an Ask of the API server that a configuration leads to. Its credentials are not used.
@@ -112,7 +113,8 @@ func (h *Handler) GoodFor(allowed time.Duration) *Handler {
 	return h
 }
 
-// ServeHTTP answers 401 to strangers, 403 to those without the right, and 503 while the API server is not to be asked.
+// ServeHTTP answers 401 to strangers, 403 to clients without the permission, and 503 while the API server cannot be
+// asked.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		w.Header().Set("Allow", http.MethodGet)
@@ -144,9 +146,9 @@ func refuse(w http.ResponseWriter, status int) {
 	http.Error(w, text, status)
 }
 
-// status returns what to answer: from memory, or from the API server. Only while the API server does not answer is an
-// old yes better than none. To ask about an old yes again costs no budget: there are only as many as tokens that the API
-// server allowed, and a stranger behind the same address keeps none of them out.
+// status returns what to answer: from memory, or from the API server. An expired yes is used only while the API server
+// does not answer. Asking about an expired yes again costs no budget: there are only as many as tokens that the API
+// server allowed, and so a stranger at the same address cannot keep them out.
 func (h *Handler) status(ctx context.Context, client netip.Addr, token, path string) int {
 	question := keyOf(token, path)
 	old, known := h.remembered(question)

@@ -15,7 +15,7 @@ const (
 	clientReviews, clientBurst = 1, 10
 	// allReviews a second, and allBurst at once, are what all addresses can together.
 	allReviews, allBurst = 20, 100
-	// maxClients bounds the memory. A client that is forgotten begins anew; allReviews holds all the same.
+	// maxClients bounds the memory. A forgotten client begins anew; allReviews still holds.
 	maxClients = 1024
 )
 

@@ -36,8 +36,8 @@ type Writer struct {
 	// Failing is called after each try with whether it failed; it may be nil.
 	Failing func(bool)
 
-	state atomic.Pointer[State] // what the condition is to say; nil: what it says already
-	again wake.Signal           // holds one if the Node is to be looked at
+	state atomic.Pointer[State] // what the condition should say; nil: what it says already
+	again wake.Signal           // holds a signal if the Node should be looked at
 }
 
 // Connect returns a writer for the Node of a proxy, at the API server of a configuration. It asks nothing yet.
@@ -82,7 +82,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 }
 
-// untilWritten tries until the Node says what it is to say. A failure is logged once.
+// untilWritten tries until the Node says what it should. A failure is logged once.
 func (w *Writer) untilWritten(ctx context.Context) {
 	for pauses, failed := retries, false; ; failed = true {
 		err := w.write(ctx)

@@ -111,7 +111,7 @@ func (c *checker) conntrack(from *v1alpha1.KubeProxyConntrackConfiguration) sysc
 	}
 }
 
-// timeout accepts what the kernel can hold: it counts whole seconds, and 0 of ours leaves its value alone.
+// timeout accepts what the kernel can hold: it counts whole seconds, and 0 leaves the kernel's value unchanged.
 func (c *checker) timeout(field string, value metav1.Duration) time.Duration {
 	switch seconds := value.Seconds(); {
 	case seconds < 0:

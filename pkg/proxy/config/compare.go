@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Outcome is what becomes of something when this proxy takes kube-proxy's place.
+// Outcome is what happens to something when this proxy replaces kube-proxy.
 type Outcome string
 
 // The outcomes.
@@ -23,7 +23,7 @@ const (
 	Differs Outcome = "differs"
 	// Ignored: it is not read.
 	Ignored Outcome = "ignored"
-	// Leftover: kube-proxy's, and of no use any more.
+	// Leftover: kube-proxy's, and no longer of use.
 	Leftover Outcome = "leftover"
 	// Unknown: it could not be found out.
 	Unknown Outcome = "unknown"
@@ -31,7 +31,7 @@ const (
 	Refused Outcome = "refused"
 )
 
-// Verdict is what becomes of a setting of kube-proxy's file, or of something on the node.
+// Verdict is what happens to a setting of kube-proxy's file, or to something on the node.
 //
 // Its JSON names are an interface: `proxy run --check` prints them.
 type Verdict struct {
@@ -56,8 +56,8 @@ func (c *Comparison) Starts() bool { return !slices.ContainsFunc(c.Verdicts, isR
 
 func isRefused(v Verdict) bool { return v.Outcome == Refused }
 
-// Compare says what becomes of each setting of a file. An error says that it cannot be read. What has no meaning here and
-// is kube-proxy's default is left out, as in Notes.
+// Compare says what happens to each setting of a file. An error says that the file cannot be read. Settings without
+// meaning here that have kube-proxy's default are left out, as in Notes.
 func Compare(path string) (*Comparison, error) {
 	content, err := filewatch.ReadFile(path)
 	if err != nil {

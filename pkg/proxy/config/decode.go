@@ -11,8 +11,7 @@ import (
 // wanted is the type of kube-proxy's document.
 var wanted = manifest.Type{APIVersion: APIVersion, Kind: kind}
 
-// documents returns kube-proxy's document and the one of our own, of which a file may lack either, and refuses what is
-// neither.
+// documents returns kube-proxy's document and our own. A file may lack either one. It refuses any other document.
 func documents(text []byte) (kubeProxys, own *manifest.Part, err error) {
 	parts := slices.Collect(manifest.Parts(manifest.YAML, text, wanted, ownType))
 	at := slices.IndexFunc(parts, func(part manifest.Part) bool { return part.Type == ownType && part.Fault == nil })

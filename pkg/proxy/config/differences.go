@@ -122,7 +122,7 @@ func CompareNodePorts(before, after model.NodePortAddresses, family model.Family
 	return verdict
 }
 
-// servedOn returns the addresses that serve node ports, without those of one link alone.
+// servedOn returns the addresses that serve node ports, without those that are valid only on one link.
 func servedOn(nodePorts model.NodePortAddresses, family model.Family, node *model.Node, present []netip.Addr) []netip.Addr {
 	if nodePorts.All(family) {
 		nodePorts = model.NodePortAddresses{Prefixes: nodePortRanges["all"]}

@@ -16,8 +16,8 @@ import (
 // Configuration is kube-proxy's configuration. An alias, so that callers need not know where it comes from.
 type Configuration = v1alpha1.KubeProxyConfiguration
 
-// Get returns the text of a field: empty if nothing is set, as Set reads it otherwise. The path is one that Kubernetes
-// documents, such as conntrack.maxPerCore; another one is a mistake in the program, and panics.
+// Get returns the text of a field: empty if nothing is set, as Set reads it otherwise. The path must be one that
+// Kubernetes documents, such as conntrack.maxPerCore; any other is a bug, and panics.
 func Get(c *Configuration, path string) string { return textOf(field(c, path)) }
 
 // Set gives a field the value of a text: of a flag, say. Lists are comma-separated. Feature gates are, too, as A=true;

@@ -19,8 +19,8 @@ const (
 	ignored = "logged as without meaning"
 )
 
-// verdict is what becomes of a setting, and what it can forbid or limit in kube-proxy. One that forbids something is
-// obeyed, or held says why that is never done here.
+// verdict is what happens to a setting, and what it can forbid or limit in kube-proxy. A setting that forbids something
+// is obeyed, or held says why we never do that anyway.
 type verdict struct{ class, forbids, held string }
 
 // verdicts are about every field of kube-proxy's file, and every flag without a field that does not make it do something

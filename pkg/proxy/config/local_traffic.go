@@ -28,8 +28,8 @@ var LinkModes = map[string]string{
 // maxLinkName is the number of bytes in a link's name that the kernel allows (IFNAMSIZ without its zero).
 const maxLinkName = 15
 
-// localTraffic reads how pods are distinguished from other clients. At most one way is set. A clusterCIDR may stand
-// beside another mode, because tools that install kube-proxy write it always: it is not read then, as in kube-proxy.
+// localTraffic reads how pods are distinguished from other clients. At most one way is set. A clusterCIDR may appear
+// along with another mode, because tools that install kube-proxy always write it: then it is ignored, as in kube-proxy.
 func (c *checker) localTraffic(from *Configuration) ruleset.LocalTraffic {
 	switch mode := string(from.DetectLocalMode); mode {
 	case nodeCIDRMode:
@@ -63,7 +63,7 @@ func unusedDetectors(c *Configuration) []string {
 }
 
 // linkName accepts what the kernel accepts as a link's name, or as its beginning (dev_valid_name), unless nft cannot
-// write it: a quote ends the name there, * is the wildcard behind a prefix, and a backslash would quote that.
+// write it: a quote ends the name there, * is the wildcard after a prefix, and a backslash would escape that.
 func (c *checker) linkName(field, name string) string {
 	wrong := func(char rune) bool {
 		return unicode.IsSpace(char) || unicode.IsControl(char) || strings.ContainsRune(`/:"*\`, char)
@@ -82,7 +82,7 @@ func (c *checker) linkName(field, name string) string {
 	return name
 }
 
-// clusterCIDRs reads ranges of pod addresses, at most one of each family, and drops the bits behind each prefix.
+// clusterCIDRs reads ranges of pod addresses, at most one of each family, and clears the bits beyond each prefix.
 func (c *checker) clusterCIDRs(list string) []netip.Prefix {
 	const field = "clusterCIDR"
 	if list == "" {
@@ -105,7 +105,7 @@ func (c *checker) clusterCIDRs(list string) []netip.Prefix {
 	return prefixes
 }
 
-// parseCIDR reads one entry of a list, and drops the bits behind the prefix.
+// parseCIDR reads one entry of a list, and clears the bits beyond the prefix.
 func parseCIDR(text string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(strings.TrimSpace(text))
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"k8s.io/kube-proxy/config/v1alpha1"
 )
 
-// The modes that kube-proxy has, or had. In none of them anything else than nftables is programmed here.
+// The modes that kube-proxy has, or had. In all of them this proxy programs only nftables.
 const (
 	modeIPTables    = "iptables"
 	modeIPVS        = "ipvs"
@@ -37,8 +37,8 @@ func countsInSomeMode(field string) bool {
 }
 
 // takeModesSection moves what the section of the file's mode says into the section of nftables, which is what is
-// programmed: a user who asked for something in one mode means it in the other. It returns a note for what only
-// counts in another mode.
+// programmed: a user who asked for something in one mode means it in the other. It returns a note for settings that
+// count only in another mode.
 func takeModesSection(c *Configuration) []string {
 	if c.Mode == modeNFTables {
 		return nil

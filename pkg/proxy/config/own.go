@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// The type of the document of our own, which may stand beside kube-proxy's in the file.
+// The type of our own document, which may be in the same file as kube-proxy's.
 const (
 	OwnAPIVersion = ownConfigzKey + "/v1alpha1"
 	OwnKind       = "VicinityProxyConfiguration"

@@ -35,7 +35,7 @@ func Write(path string, c *Configuration, own Own, values map[string]string) err
 	return nil
 }
 
-// CheckProxyName checks a name that Services are to carry in the label service.kubernetes.io/service-proxy-name.
+// CheckProxyName checks a name for the label service.kubernetes.io/service-proxy-name of Services.
 func CheckProxyName(name string) error {
 	if wrong := validation.IsValidLabelValue(name); len(wrong) > 0 {
 		return fmt.Errorf("%q cannot be the value of a label: %s", name, strings.Join(wrong, "; "))

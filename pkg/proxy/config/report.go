@@ -62,8 +62,8 @@ func (r *Report) Text(to io.Writer) {
 // verdictTable are rows of which the last cell is wrapped.
 type verdictTable [][4]string
 
-// A value is cut behind widestValue letters, and a subject behind widestSubject; JSON has them whole. The last cell has what
-// is left of lineWidth, but leastHere at least.
+// A value is cut after widestValue letters, and a subject after widestSubject; JSON has them whole. The last cell has
+// what is left of lineWidth, at least leastHere.
 const widestSubject, widestValue, lineWidth, leastHere = 50, 44, 120, 40
 
 func rowsOf(v *Verdict, line string) verdictTable {
@@ -104,7 +104,7 @@ func (t verdictTable) print(to io.Writer) {
 	}
 }
 
-// wrapped breaks a text between words into lines of at most so many letters, if no word is longer.
+// wrapped breaks a text between words into lines of at most the given width, unless a word is longer.
 func wrapped(text string, width int) []string {
 	lines := []string{""}
 	for word := range strings.FieldsSeq(text) {

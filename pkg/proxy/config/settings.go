@@ -47,7 +47,7 @@ type Settings struct {
 	LogLevel slog.Level
 }
 
-// Tables is how the tables of some families are to be made.
+// Tables is how to make the tables of some families.
 func (s *Settings) Tables(families []model.Family) ruleset.Config {
 	return ruleset.Config{
 		Families:      families,

@@ -9,14 +9,15 @@ import (
 )
 
 // kube-proxy logs a field that it does not know, or that is set twice, and starts (loadConfig in its options.go). So files
-// that work have such fields: metadata.name, for kustomize; masqueradeAll in the section ipvs; strictARP beside it. Whoever
-// replaces kube-proxy must not end for one of them. But a setting that counts and is misspelled is found too late if it is
-// only logged. So the line is: what might be meant counts here, or it does not.
+// that work have such fields: metadata.name, for kustomize; masqueradeAll in the section ipvs; strictARP beside it. A
+// replacement for kube-proxy must not refuse to start because of one. But if a setting that matters is misspelled, a
+// log line comes too late. So what decides is whether the setting that may have been meant has a meaning here.
 
-// elsewhere says of a field that nothing here resembles.
+// elsewhere is said about a field that resembles nothing here.
 const elsewhere = "kube-proxy 1.30 to 1.37 has no such setting; it is not read"
 
-// modeSections are the sections of which one counts, as the mode says. Who changes the mode copies what is in one.
+// modeSections are the sections for modes: only the section of the mode counts. Users who change the mode copy settings
+// from one to another.
 var modeSections = []string{"iptables", "ipvs", "nftables", "winkernel"}
 
 // withoutEffect says why nothing here depends on what is wrong with a field; empty if something may.

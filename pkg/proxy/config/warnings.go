@@ -11,7 +11,7 @@ import (
 
 // Settings and a Node may both be right, and together do what no user means. These are the sentences about it.
 
-// TableWarnings returns what the settings do alone, whatever the cluster's state is.
+// TableWarnings returns warnings that follow from the settings alone, whatever the cluster's state.
 func TableWarnings(config ruleset.Config) []string {
 	var sentences []string
 	for _, family := range openFamilies(config.NodePorts, config.Families) {

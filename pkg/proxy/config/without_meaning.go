@@ -6,7 +6,7 @@ import "slices"
 type Meaningless struct {
 	// Field is its path in the file; empty if there is only a flag.
 	Field string
-	// Flag is its name on the command line, without dashes; empty if it is set in files alone.
+	// Flag is its name on the command line, without dashes; empty if it can only be set in files.
 	Flag string
 	// Default is the value that kube-proxy has anyhow: writing it out chooses nothing.
 	Default string

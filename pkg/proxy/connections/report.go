@@ -51,7 +51,7 @@ type Endpoint struct {
 	Locality string `json:"locality"`
 	// Tier is the first topology key of the Service that it matches here; hint, if hints lead to it, and none otherwise.
 	Tier string `json:"tier"`
-	// Gone: it is no endpoint of the Service any more.
+	// Gone: it is no longer an endpoint of the Service.
 	Gone bool `json:"gone"`
 	Counts
 }

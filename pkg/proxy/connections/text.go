@@ -13,8 +13,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 )
 
-// Text writes a report for a person: a line for each Service, or with byEndpoint for each endpoint of each; at most so many,
-// 0 for all.
+// Text writes a report for a person: a line for each Service, or with byEndpoint for each endpoint of each; at most the
+// given number, 0 for all.
 func Text(to io.Writer, report *Report, byEndpoint bool, most int) error {
 	table := tabwriter.NewWriter(to, 0, 0, 3, ' ', 0)
 	rows := serviceRows(report)

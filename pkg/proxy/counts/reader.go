@@ -20,7 +20,7 @@ type Reason struct {
 type Counts struct {
 	// Ports are all, by family.
 	Ports map[model.Family]int
-	// Reasons are by why they have the endpoints that they have. A reason that no port has any more stays, with zero.
+	// Reasons counts the ports by the reason for their endpoints. A reason that no port has any more stays, with zero.
 	Reasons map[Reason]int
 	// Shares say where those whose load is bounded send this node's connections.
 	Shares selection.Shares
@@ -30,7 +30,7 @@ type Counts struct {
 // of the Services that it decides. It is a reader of the proxy's decisions.
 type Reader struct {
 	counted func(Counts)
-	// last is what was told last; changed: it may be something else now.
+	// last is what was reported last; changed: it may be different now.
 	last    *Counts
 	changed bool
 
@@ -40,7 +40,7 @@ type Reader struct {
 	shares    selection.Shares
 }
 
-// NewReader returns a reader that tells the counts after each sync that has changed any.
+// NewReader returns a reader that reports the counts after each sync that has changed any.
 func NewReader(counted func(Counts)) *Reader {
 	return &Reader{
 		counted: counted, byReason: map[Reason]*int{}, byService: map[model.ObjectName][]*int{},
@@ -113,7 +113,7 @@ func (r *Reader) Accept(service model.ObjectName, accepted any) {
 // Lose does nothing: a port without frontends counts, too.
 func (*Reader) Lose(model.ObjectName, []model.Frontend) {}
 
-// Synced tells the counts if they are others.
+// Synced reports the counts if they have changed.
 func (r *Reader) Synced(selection.Sync) {
 	if !r.changed && r.last != nil {
 		return

@@ -38,7 +38,7 @@ func (r *Routes) IsLocal(addr netip.Addr) (bool, error) {
 	return route != nil && route.Type == unix.RTN_LOCAL, err
 }
 
-// IsOnNode reports whether who has an address is on this node, as far as the kernel knows where to send: the address is
+// IsOnNode reports whether the owner of an address is on this node, as far as the kernel's routes tell: the address is
 // the node's own, or its route leaves by a link without a gateway, as routes to a node's own pods do. So do those to
 // neighbours on a network that is not routed.
 func (r *Routes) IsOnNode(addr netip.Addr) (bool, error) {

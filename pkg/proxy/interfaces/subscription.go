@@ -23,15 +23,15 @@ const answerTimeout = 10 * time.Second
 // subscription is a socket to which the kernel sends a notification for each change of an address, and another one to
 // ask for the addresses. Both stay in the network namespace in which they were opened.
 //
-// A notification only says that something changed; what there is now is always asked. So it does no harm if some are
-// lost, as long as it is known that there were any. This is not netlink.AddrSubscribe, because that ends when the
+// A notification only says that something changed; we always ask for the present state. So losing some does no harm, as
+// long as we know that there were any. This is not netlink.AddrSubscribe, because that ends when the
 // buffer overflows, and leaves a goroutine behind if its reader goes away.
 type subscription struct {
 	handle *netlink.Handle
 	socket *nl.NetlinkSocket
 
 	changed wake.Signal // holds one, for any number of notifications
-	failed  chan error  // holds the one after which nothing is heard any more
+	failed  chan error  // holds the error after which nothing more arrives
 	// overflowed: the kernel had no room for a notification.
 	overflowed atomic.Bool
 	reading    sync.WaitGroup

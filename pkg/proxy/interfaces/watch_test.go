@@ -211,7 +211,7 @@ func TestWhatChangesOnlyAfterItsNotificationIsNoticedToo(t *testing.T) {
 		deliver: func(addrs []netip.Addr) {
 			if len(addrs) == len(loopback("192.0.2.1")) {
 				becomeDeaf(t, <-f.subscriptions)
-				n.address(netlink.AddrDel, "eth0", "192.0.2.1/24") // of which the watch is not notified
+				n.address(netlink.AddrDel, "eth0", "192.0.2.1/24") // the watch is not notified of this
 			}
 		},
 	})
@@ -224,7 +224,7 @@ func TestWhatChangesOnlyAfterItsNotificationIsNoticedToo(t *testing.T) {
 	w.next(loopback())
 }
 
-// becomeDeaf makes a subscription receive nothing any more, and not notice it.
+// becomeDeaf makes a subscription stop receiving without noticing it.
 func becomeDeaf(t *testing.T, s *subscription) {
 	t.Helper()
 	for _, group := range []int{unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR} {

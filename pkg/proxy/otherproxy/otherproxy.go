@@ -1,7 +1,8 @@
-// Package otherproxy recognizes other service proxies in what the kernel's nf_tables hold, and says who is asked first.
+// Package otherproxy recognizes other service proxies by their tables in the kernel's nf_tables, and says whose chains
+// come first.
 //
 // Two NAT chains of one priority may see a connection, and the first that translates it ends the matter. The kernel
-// asks the chain first that was registered last. So a service proxy that starts later decides where connections go,
+// first asks the chain that was registered last. So a service proxy that starts later decides where connections go,
 // and the rules that a stopped one left behind may do so too.
 //
 // These are not seen:
@@ -9,7 +10,7 @@
 //   - IPVS, with which kube-proxy and kube-router balance. It is always asked after our chains: it works at the hooks
 //     local in, and local out behind -100 (ip_vs_core.c).
 //   - Programs that translate in eBPF or Open vSwitch, such as Cilium, Calico's eBPF and OVN-Kubernetes.
-//   - The legacy iptables. The kernel tells of its chains only together with all of their rules.
+//   - The legacy iptables. The kernel reports its chains only together with all of their rules.
 package otherproxy
 
 import (
@@ -60,7 +61,7 @@ func IDs() []string {
 	return ids
 }
 
-// Chain is what the kernel says of a chain; zero if there is none.
+// Chain is what the kernel says about a chain; zero if there is none.
 type Chain struct {
 	// Translates: it is a base chain of type nat at prerouting, with this priority.
 	Translates bool
@@ -89,8 +90,8 @@ type Tables struct {
 type Finding struct {
 	Proxy  string   `json:"proxy"`  // Program.ID
 	Tables []string `json:"tables"` // as nft names them, such as "ip kube-proxy"
-	// First: in some family it is known to be asked before our chains. Otherwise it may be, as it is not known which of
-	// two base chains is the younger if one is in the older table: kube-proxy makes its own anew at each start.
+	// First: in some family it is known to come before our chains. If false it still may: if one of two base chains is in
+	// the older table, it is unknown which chain is the younger, because kube-proxy makes its own anew at each start.
 	First bool   `json:"first"`
 	Says  string `json:"says"` // one sentence, for people
 	Do    string `json:"do"`   // what to do about it
@@ -119,13 +120,13 @@ func Find(tables map[model.Family]Tables) []Finding {
 	return findings
 }
 
-// translates reports whether connections that our chains wait for may come to the program's rules before. A chain
-// behind ours gets only what we do not serve, and chains that were flushed translate nothing.
+// translates reports whether connections for our chains may meet the program's rules first. A chain after ours gets
+// only what we do not serve, and flushed chains translate nothing.
 func (h *Held) translates() bool {
 	return h.Base.Translates && h.Base.Priority <= ruleset.PriorityDNAT && h.Mark.Uses > 0
 }
 
-// isFirst reports whether a program that translates is known to be asked before us.
+// isFirst reports whether a program that translates is known to come before us.
 func (t *Tables) isFirst(program int) bool {
 	held := &t.Held[program]
 	return t.Ours != 0 && (held.Base.Priority < ruleset.PriorityDNAT || held.Handle > t.Ours)

@@ -23,14 +23,14 @@ const (
 // Reader says what of a Service has no effect whenever it is decided. It is a reader of the proxy's decisions.
 type Reader struct {
 	found func([]Found)
-	// news are the Services in which something was found since the last Synced, or had been before. Told are those of which
-	// it was said last that there is something.
+	// news are the Services that have findings since the last Synced, or had some before. Told are the Services whose
+	// findings were reported last.
 	news map[model.ObjectName][]model.Finding
 	told map[model.ObjectName]bool
 }
 
-// NewReader returns a reader. After each sync it tells, by name, of the Services that were decided, and in which something
-// is found, or is not any more; of at most MaxFound in which something is found.
+// NewReader returns a reader. After each sync it reports, by name, which of the decided Services have findings, at most
+// MaxFound of them, and which no longer do.
 func NewReader(found func([]Found)) *Reader {
 	return &Reader{found: found, news: map[model.ObjectName][]model.Finding{}, told: map[model.ObjectName]bool{}}
 }
@@ -65,7 +65,7 @@ func (r *Reader) Accept(service model.ObjectName, digest any) {
 // Lose does nothing: that frontends are lost, the next decision says.
 func (*Reader) Lose(model.ObjectName, []model.Frontend) {}
 
-// Synced tells what is new.
+// Synced reports what is new.
 func (r *Reader) Synced(selection.Sync) {
 	if len(r.news) == 0 {
 		return

@@ -17,12 +17,12 @@ import (
 type Addresses struct {
 	// All: on every address of the node, whatever addresses there are.
 	All bool
-	// Addrs: without All, on these alone.
+	// Addrs: without All, only on these.
 	Addrs []netip.Addr
 }
 
-// listenOn returns the addresses to bind. An IPv6 link-local address is left out: without its interface it means
-// nothing, and a load balancer could not ask there.
+// listenOn returns the addresses to bind. An IPv6 link-local address is left out: it is meaningless without its
+// interface, and a load balancer could not ask there.
 func (a Addresses) listenOn(family model.Family) []netip.Addr {
 	switch {
 	case a.All && family == model.IPv4:
@@ -35,8 +35,8 @@ func (a Addresses) listenOn(family model.Family) []netip.Addr {
 	})
 }
 
-// assign decides what is answered where. The API server gives each port to one Service only; if two have the same one
-// all the same, the lexically smaller name keeps it, and each other one is an error.
+// assign decides what is answered where. The API server gives each port to one Service only; if two still have the same
+// one, the lexically smaller name keeps it, and every other one is an error.
 func assign(checks map[model.ObjectName]selection.HealthCheck, addresses map[model.Family]Addresses) (map[netip.AddrPort]answer, []error) {
 	assigned := map[netip.AddrPort]answer{}
 	var refused []error

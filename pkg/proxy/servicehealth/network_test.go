@@ -37,7 +37,7 @@ func name(text string) model.ObjectName {
 	return model.ObjectName{Namespace: namespace, Name: name}
 }
 
-// check makes a check of a Service in IPv4 alone.
+// check makes a check of a Service with only IPv4.
 func check(port uint16, endpoints int) selection.HealthCheck {
 	return selection.HealthCheck{Port: port, Endpoints: counts{model.IPv4: endpoints}}
 }
@@ -153,7 +153,7 @@ func (n *node) mustDial(address string) *connection {
 	return c
 }
 
-// reply is what a client got. Closing: the server closes the connection behind it.
+// reply is what a client got. Closing: the server closes the connection after it.
 type reply struct {
 	Status  int
 	Header  http.Header

@@ -20,14 +20,14 @@ const retryAfter = 5 * time.Second
 type Reader struct {
 	// checks are those in force. The map is never changed, only replaced, once for each sync: others read it.
 	checks  map[model.ObjectName]selection.HealthCheck
-	changed map[model.ObjectName]selection.HealthCheck // since the last Synced; without a port: none any more
+	changed map[model.ObjectName]selection.HealthCheck // since the last Synced; without a port: no longer any
 	scope   *selection.Scope                           // that addresses are made of; nil before the first Synced
 
-	// wanted holds what is to be served, when it is not served yet. Newer takes the place of older.
+	// wanted holds what should be served but is not served yet. Newer values replace older ones.
 	wanted chan wanted
 }
 
-// wanted is what is to be served.
+// wanted is what should be served.
 type wanted struct {
 	checks    map[model.ObjectName]selection.HealthCheck
 	addresses map[model.Family]Addresses

@@ -71,8 +71,8 @@ func (l *listener) Close() error {
 	return err
 }
 
-// listen binds an address of its family alone, so that the same port may be bound in the other family. The error names
-// the address.
+// listen binds an address for its own family only, so that the same port may be bound in the other family. The error
+// names the address.
 func listen(ctx context.Context, addr netip.AddrPort) (*listener, error) {
 	network := "tcp6" // with IPV6_V6ONLY
 	if addr.Addr().Is4() {
@@ -86,7 +86,7 @@ func listen(ctx context.Context, addr netip.AddrPort) (*listener, error) {
 	return &listener{Listener: bound, closed: make(chan struct{})}, nil
 }
 
-// freebind lets an address be bound that may not be used yet, or not any more. An IPv6 address is tentative for a
+// freebind allows to bind an address that is not usable yet, or no longer is. An IPv6 address is tentative for a
 // second or more after it was added; the server is there when that is over, without another try.
 func freebind(network, _ string, raw syscall.RawConn) error {
 	level, option := unix.SOL_IP, unix.IP_FREEBIND

@@ -31,7 +31,7 @@ func (f *Failure) Error() string {
 // Unwrap returns the cause.
 func (f *Failure) Unwrap() error { return f.Err }
 
-// FindingsOf returns what an error of Sync says of Services.
+// FindingsOf returns what an error of Sync says about Services.
 func FindingsOf(err error) []model.Finding {
 	joined, _ := err.(interface{ Unwrap() []error })
 	if joined == nil {

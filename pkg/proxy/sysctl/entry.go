@@ -14,7 +14,7 @@ import (
 // file.
 const Root = "/proc/sys"
 
-// Outcome is what became of a Want.
+// Outcome is what happened to a Want.
 type Outcome string
 
 // The outcomes.
@@ -29,7 +29,7 @@ const (
 	Missing Outcome = "missing"
 )
 
-// Result is what a kernel setting was, and what became of it.
+// Result is what a kernel setting was, and what happened to it.
 type Result struct {
 	Want    Want
 	Outcome Outcome
@@ -80,7 +80,7 @@ func check(root string, want Want) Result {
 	return result
 }
 
-// write never creates a file: below /proc/sys no process can, and elsewhere it would be none of the kernel's.
+// write never creates a file: below /proc/sys no process can, and elsewhere it would not be a kernel setting.
 func (r *Result) write(root string) {
 	file, err := os.OpenFile(path(root, r.Want.Name), os.O_WRONLY|os.O_TRUNC, 0)
 	if err == nil {

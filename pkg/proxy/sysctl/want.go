@@ -40,8 +40,8 @@ var (
 	ForwardingIPv6 = Want{Name: "net.ipv6.conf.all.forwarding", Value: 1}
 )
 
-// What counting traffic needs: that conntrack counts bytes, which is written and never set back, for others may rely on it;
-// and that it tells of connections that end, which is somebody's choice.
+// What counting traffic needs: that conntrack counts bytes, which we set and never reset, because others may rely on
+// it; and that it reports connections that end, which is up to the administrator.
 var (
 	ConntrackBytes  = Want{Name: "net.netfilter.nf_conntrack_acct", Value: 1}
 	ConntrackEvents = Want{Name: "net.netfilter.nf_conntrack_events", Value: 1, AtLeast: true}
@@ -71,7 +71,7 @@ type Conntrack struct {
 	UDPTimeout, UDPStreamTimeout time.Duration
 }
 
-// Wants returns the kernel settings that these are, on a machine with so many cores.
+// Wants returns the kernel settings for these, on a machine with the given number of cores.
 //
 // kube-proxy also lowers the number of connections to its own. Here a larger one stays: it was raised for a reason,
 // and lowering it makes the kernel drop connections.

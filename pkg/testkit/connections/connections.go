@@ -82,7 +82,7 @@ func OpenHere(t testing.TB) (*Table, error) {
 	return &Table{t, socket}, nil
 }
 
-// Insert puts a connection in. The kernel translates it, as a rule would, if who answers is not who was dialled.
+// Insert puts a connection in. The kernel translates it, as a rule would, if the answerer is not the dialled address.
 func (table *Table) Insert(c Connection) {
 	table.t.Helper()
 	if err := table.TryInsert(c); err != nil {

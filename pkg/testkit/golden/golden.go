@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Update is whether files are to be written.
+// Update says whether to write the files.
 var Update = flag.Bool("update", false, "write what the tests make into the files that they compare it with")
 
 // File fails the test if a file has other text.

@@ -15,7 +15,7 @@ var metricName = regexp.MustCompile(`\b(kubeproxy|vicinity|apiserver_admission|r
 // histogramSuffix are the ends of a histogram's series.
 var histogramSuffix = regexp.MustCompile(`_(bucket|sum|count)$`)
 
-// CheckNames checks that each metric that is named is gathered, and that each of those to be shown is in the dashboard
+// CheckNames checks that each named metric is gathered, and that each metric that should be shown is in the dashboard
 // or an alert. The gatherer has a series of every metric.
 func (f Files) CheckNames(t *testing.T, gatherer prometheus.Gatherer, shown []string) {
 	t.Helper()

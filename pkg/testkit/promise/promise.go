@@ -82,7 +82,7 @@ func checkFindings(t *testing.T, kind string, name model.ObjectName, findings []
 			t.Errorf("of %s %s it is found: %+v", kind, name, finding)
 		}
 		if finding.Code != model.PartsLeftOut {
-			continue // of an annotation everything that is wrong is told
+			continue // for an annotation every error is reported
 		}
 		leftOut++
 		for _, text := range []string{finding.Field, finding.Reason} {
@@ -96,7 +96,7 @@ func checkFindings(t *testing.T, kind string, name model.ObjectName, findings []
 	}
 }
 
-// CheckService asserts what package model promises of a Service; nil is none.
+// CheckService asserts what package model promises about a Service; nil means there is none.
 func CheckService(t *testing.T, service *model.Service) {
 	t.Helper()
 	if service == nil {
@@ -149,7 +149,7 @@ func checkServicePorts(t *testing.T, ports []model.ServicePort) {
 	}
 }
 
-// CheckSlice asserts what package model promises of an EndpointSlice; nil is none.
+// CheckSlice asserts what package model promises about an EndpointSlice; nil means there is none.
 func CheckSlice(t *testing.T, slice *model.EndpointSlice) {
 	t.Helper()
 	if slice == nil {
@@ -196,7 +196,7 @@ func checkPlaces(t *testing.T, endpoint model.SliceEndpoint) {
 	}
 }
 
-// CheckNode asserts what package model promises of a Node; nil is none.
+// CheckNode asserts what package model promises about a Node; nil means there is none.
 func CheckNode(t *testing.T, node *model.Node) {
 	t.Helper()
 	if node == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// Case is a request, and what becomes of it.
+// Case is a request and its outcome.
 type Case struct {
 	// Name says in a sentence what the case shows. No two cases have the same.
 	Name string `json:"name"`
@@ -23,7 +23,7 @@ type Case struct {
 	Object map[string]any `json:"object"`
 	// Old is what Object replaces. Without it Object is created.
 	Old map[string]any `json:"old,omitempty"`
-	// Nodes are the labels of the cluster's Nodes; nil if nothing is known of them.
+	// Nodes are the labels of the cluster's Nodes; nil if nothing is known about them.
 	Nodes []map[string]string `json:"nodes,omitempty"`
 	// Services are the names of all Services of some Namespaces; of others nothing is known.
 	Services map[string][]string `json:"services,omitempty"`

@@ -1,5 +1,5 @@
-// Package wait lets a test wait for what comes about soon, and not at once. A wait costs a tenth more than what it
-// waits for: so often it looks again.
+// Package wait lets a test wait for something that happens soon, but not at once. It looks so often that a wait takes
+// at most a tenth longer than what it waits for.
 package wait
 
 import (
@@ -62,7 +62,7 @@ func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	return value
 }
 
-// poll reports whether a condition comes to hold in time. It looks once more at the end.
+// poll reports whether a condition becomes true in time. It looks once more at the end.
 func poll(atMost time.Duration, holds func() bool) bool {
 	for began := time.Now(); ; {
 		passed := time.Since(began)

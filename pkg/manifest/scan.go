@@ -39,8 +39,8 @@ func (t *Tree) FailureOf(name string) error {
 	return nil
 }
 
-// scanner walks a folder. Names that begin with a dot are skipped: editors keep their swap files there, and a
-// mounted ConfigMap its generations; its visible names are links into them.
+// scanner walks a folder. Names that begin with a dot are skipped: editors keep their swap files there, and a mounted
+// ConfigMap its generations; its visible names are links into them.
 type scanner struct {
 	dir     string
 	out     Tree

@@ -38,8 +38,8 @@ const (
 // DemandLabels are the labels of a Node that say how much it asks.
 var DemandLabels = [...]Key{DemandLabel, ControlPlaneLabel, NoBalancersLabel}
 
-// DemandOf returns the expected demand of a node with these labels, relative to other nodes: what DemandLabel
-// says, else 0 on a control plane of its own, else 1. A malformed label counts as absent, and is reported as invalid.
+// DemandOf returns the expected demand of a node with these labels, relative to other nodes: what DemandLabel says,
+// else 0 on a control plane of its own, else 1. A malformed label counts as absent, and is reported as invalid.
 func DemandOf(labels map[string]string) (demand uint32, valid bool) {
 	valid = true
 	if value, labelled := labels[DemandLabel]; labelled {

@@ -101,8 +101,8 @@ func newTargetsRead(t *testing.T) (*targetsRead, *memoryKernel, *proxy.Proxy) {
 	return read, kernel, p
 }
 
-// TestManyHeadlessServicesThatChangeTogetherTakeTurns: none is in the kernel, but each is still work. Somebody
-// else's change is in the first sync.
+// TestManyHeadlessServicesThatChangeTogetherTakeTurns: none is in the kernel, but each is still work. Somebody else's
+// change is in the first sync.
 func TestManyHeadlessServicesThatChangeTogetherTakeTurns(t *testing.T) {
 	const count, ports, endpoints = 100, 4, 50
 	read, kernel, p := newTargetsRead(t)

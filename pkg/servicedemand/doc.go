@@ -7,7 +7,7 @@
 //
 // # The Lease
 //
-// The publisher's Lease says that the objects together were true at its renewTime. The publisher renews it only
-// while it hears nearly all nodes. Once it has not been renewed for as long as it is good, the objects no longer count, and
+// The publisher's Lease says that the objects together were true at its renewTime. The publisher renews it only while
+// it hears nearly all nodes. Once it has not been renewed for as long as it is good, the objects no longer count, and
 // demand is assumed.
 package servicedemand

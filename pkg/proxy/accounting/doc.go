@@ -6,6 +6,5 @@
 // Conntrack counts bytes by itself. A connection that ends is counted when the kernel reports its end, and one that
 // lasts is counted in a dump once a minute. Neither rules nor packets are involved.
 //
-// Package owners knows which Service a connection belongs to, a Ledger adds up, and Run asks the
-// kernel.
+// Package owners knows which Service a connection belongs to, a Ledger adds up, and Run asks the kernel.
 package accounting

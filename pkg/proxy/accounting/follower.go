@@ -35,8 +35,7 @@ type follower struct {
 	// those are in ended.
 	looking bool
 	ended   map[key]bool
-	// withoutEnds: the kernel does not report ends, so all flows are followed, and end when they are missing in a
-	// dump.
+	// withoutEnds: the kernel does not report ends, so all flows are followed, and end when they are missing in a dump.
 	withoutEnds bool
 	look        uint32 // number of the dump
 	noRoom      int    // in the dump
@@ -108,8 +107,7 @@ func whole(e *conntrack.Entry) Count {
 	return Count{Connections: 1, Traffic: trafficOf(e)}
 }
 
-// end returns what is to be counted for an entry that has ended, and the origin to count it for;
-// nil if nothing is.
+// end returns what is to be counted for an entry that has ended, and the origin to count it for; nil if nothing is.
 func (f *follower) end(e *conntrack.Entry, origin *owners.Origin) (*owners.Origin, Count) {
 	if e.Status&conntrack.DestinationNAT == 0 {
 		return nil, Count{}
@@ -139,8 +137,7 @@ func (f *follower) begin(withoutEnds bool) {
 	f.look++
 }
 
-// see returns what is to be counted for an entry in a dump, and the origin to count it for; nil if
-// nothing is.
+// see returns what is to be counted for an entry in a dump, and the origin to count it for; nil if nothing is.
 func (f *follower) see(e *conntrack.Entry, origin *owners.Origin) (*owners.Origin, Count) {
 	if len(f.flows) == 0 && !f.isWanted(e) {
 		return nil, Count{}
@@ -179,8 +176,8 @@ func (f *follower) isWanted(e *conntrack.Entry) bool {
 	return f.withoutEnds || isLong(e) && (f.isFirst || !IsOver(e))
 }
 
-// finish ends a dump. The kernel reported no end for flows that are missing in it: if it never reports ends,
-// they are over.
+// finish ends a dump. The kernel reported no end for flows that are missing in it: if it never reports ends, they are
+// over.
 func (f *follower) finish(isWhole bool, now time.Time, add func(*owners.Origin, Count)) {
 	f.looking = false
 	clear(f.ended)

@@ -17,8 +17,7 @@ type Settings struct {
 	// PerService: count by Service too, with at most MaxServices of them named.
 	PerService  bool
 	MaxServices int
-	// Keys are the topology keys that are named, beside "*". All others are chosen by tenants, and count as
-	// OtherTier.
+	// Keys are the topology keys that are named, beside "*". All others are chosen by tenants, and count as OtherTier.
 	Keys []string
 }
 
@@ -131,8 +130,7 @@ func (l *Ledger) between(place owners.Place) *Traffic {
 	return traffic
 }
 
-// Ended counts what is not yet counted of an entry that has ended. The origin is nil if the connection is
-// not ours.
+// Ended counts what is not yet counted of an entry that has ended. The origin is nil if the connection is not ours.
 func (l *Ledger) Ended(e *conntrack.Entry, origin *owners.Origin, now time.Time) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()

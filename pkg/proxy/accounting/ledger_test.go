@@ -308,8 +308,8 @@ func TestEverySumIsExact(t *testing.T) {
 	}
 }
 
-// TestARestartCountsNothingTwice: an earlier process and this one together never count more than was moved, and
-// exactly as much for small connections.
+// TestARestartCountsNothingTwice: an earlier process and this one together never count more than was moved, and exactly
+// as much for small connections.
 func TestARestartCountsNothingTwice(t *testing.T) {
 	for seed := range uint64(300) {
 		g := generator{random: rand.New(rand.NewPCG(seed, 2)), l: NewLedger(Settings{}), now: start}

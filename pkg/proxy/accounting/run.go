@@ -52,8 +52,7 @@ type Accounting struct {
 	log      *slog.Logger
 	overruns atomic.Uint64
 	looks    atomic.Uint64
-	// lookNow holds a signal after ends were lost: a dump catches up with the connections that still
-	// live.
+	// lookNow holds a signal after ends were lost: a dump catches up with the connections that still live.
 	lookNow wake.Signal
 	// What was logged once, and is not logged again until it changes.
 	saidWithoutEnds, saidFailed bool

@@ -97,8 +97,7 @@ func (c *counting) end() (ended int) {
 	return ended
 }
 
-// TestABurstIsCountedOrSaidToBeLost: it keeps no entry in the table, and triggers a look at the
-// table.
+// TestABurstIsCountedOrSaidToBeLost: it keeps no entry in the table, and triggers a look at the table.
 func TestABurstIsCountedOrSaidToBeLost(t *testing.T) {
 	const burst = 5000
 	release := make(chan struct{})

@@ -296,8 +296,8 @@ func TestEndsAreTold(t *testing.T) {
 	}
 }
 
-// TestAReaderThatStandsStillKeepsNoEntry: ends that do not fit its buffer are lost and reported as lost, and the
-// table is empty.
+// TestAReaderThatStandsStillKeepsNoEntry: ends that do not fit its buffer are lost and reported as lost, and the table
+// is empty.
 func TestAReaderThatStandsStillKeepsNoEntry(t *testing.T) {
 	k := newKernel(t)
 	ends, err := k.conn.Subscribe(4096)

@@ -22,8 +22,8 @@ const groupDestroy = 3
 // 32 MiB at most. net.core.rmem_max does not bound it.
 const EventBuffer = 16 << 20
 
-// Ends receives the kernel's reports of entries that end. It may report nothing about entries that began before
-// anybody listened.
+// Ends receives the kernel's reports of entries that end. It may report nothing about entries that began before anybody
+// listened.
 //
 // We never ask the kernel for reliable delivery: a reader that hangs would keep dead entries in the table until no
 // connection can begin. The kernel drops reports that do not fit, and says so.

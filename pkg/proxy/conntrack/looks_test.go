@@ -69,8 +69,7 @@ var (
 	byOne      = Filter{Status: DestinationNAT, Mask: DestinationNAT, Answerers: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
 )
 
-// TestWhoWaitsSharesALook: others come while one user looks, and one dump then serves all that its
-// filter covers.
+// TestWhoWaitsSharesALook: others come while one user looks, and one dump then serves all that its filter covers.
 func TestWhoWaitsSharesALook(t *testing.T) {
 	for name, test := range map[string]struct {
 		wanted []Filter

@@ -72,8 +72,7 @@ func (s *sockets) take() (*netlink.Conn, error) {
 	return s.open()
 }
 
-// giveBack takes a socket whose dump is over. If the kernel may still send something to it, it is
-// closed.
+// giveBack takes a socket whose dump is over. If the kernel may still send something to it, it is closed.
 func (s *sockets) giveBack(socket *netlink.Conn, isSilent bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

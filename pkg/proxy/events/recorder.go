@@ -199,8 +199,8 @@ func (r *Recorder) drop(event Event, cause error) {
 	r.warn("dropped an Event; more may follow, and are counted", event, cause)
 }
 
-// warn logs what happened to an event, and how many were dropped and are waiting, unless it did so shortly before.
-// The mutex is held.
+// warn logs what happened to an event, and how many were dropped and are waiting, unless it did so shortly before. The
+// mutex is held.
 func (r *Recorder) warn(message string, event Event, cause error) {
 	r.warnings.Do(func() {
 		r.log.Warn(message, "dropped", r.dropped, "waiting", len(r.queue),

@@ -50,8 +50,8 @@ func (c Clients) clusterIPTraffic(decision selection.Decision, frontends []strin
 }
 
 // externalTraffic separates clients outside from those inside only if they are treated differently. Clients outside are
-// refused only if there is no endpoint anywhere, and then all clients are. With externalTrafficPolicy
-// Cluster everything is masqueraded, because the answers must come back through this node.
+// refused only if there is no endpoint anywhere, and then all clients are. With externalTrafficPolicy Cluster
+// everything is masqueraded, because the answers must come back through this node.
 func (c Clients) externalTraffic(decision selection.Decision, frontends []string) []Traffic {
 	uniform := path{subject: "New connections to the external frontends", source: masqueraded}
 	insideChoice, insideOutcome := decision.Selection.ShortCircuit()

@@ -25,8 +25,8 @@ func (c comparisons) includes(now, old selection.Flows) bool {
 		c.includesAll(now.Endpoints, old.Endpoints) && c.sameSources(now.Sources, old.Sources)
 }
 
-// sameSources reports whether as many clients as before may dial. Looking at the flows when more clients may dial
-// does no harm.
+// sameSources reports whether as many clients as before may dial. Looking at the flows when more clients may dial does
+// no harm.
 func (c comparisons) sameSources(now, old []netip.Prefix) bool {
 	if len(now) == 0 || len(now) != len(old) {
 		return len(now) == 0

@@ -22,8 +22,8 @@ import (
 // site is what a ground has in one family.
 type site struct {
 	family model.Family
-	// service is a frontend's address; ported and portless are the node's addresses, and only the first serves node
-	// ports; a and b are endpoints; elsewhere is no address of the ground's.
+	// service is a frontend's address; ported and portless are the node's addresses, and only the first serves node ports;
+	// a and b are endpoints; elsewhere is no address of the ground's.
 	service, ported, portless, a, b, elsewhere netip.Addr
 }
 
@@ -145,8 +145,8 @@ func (g *ground) answerOn(endpoint netip.Addr) {
 	}()
 }
 
-// rules gives the namespace a proxy's rules for locally made packets. Established flows do not meet them. The
-// first rule is there because a namespace has no conntrack before a rule asks for it.
+// rules gives the namespace a proxy's rules for locally made packets. Established flows do not meet them. The first
+// rule is there because a namespace has no conntrack before a rule asks for it.
 func (g *ground) rules(rules ...string) {
 	g.t.Helper()
 	table, daddr := "ip test", "ip daddr"

@@ -9,12 +9,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Noter takes flows to be checked against conntrack, where a flow keeps its endpoint whatever the tables say later.
-// TCP and SCTP notice by themselves that an endpoint is gone; a UDP client would go on sending to it forever.
+// Noter takes flows to be checked against conntrack, where a flow keeps its endpoint whatever the tables say later. TCP
+// and SCTP notice by themselves that an endpoint is gone; a UDP client would go on sending to it forever.
 type Noter interface {
 	// Note has the flows to UDP frontends looked at: those whose endpoint may no longer answer end soon. It returns at
-	// once, because looking takes longer than a sync. What it gets for a frontend replaces what it got before, except
-	// for the former endpoints (see selection.Flows.After).
+	// once, because looking takes longer than a sync. What it gets for a frontend replaces what it got before, except for
+	// the former endpoints (see selection.Flows.After).
 	Note(flows []selection.Flows, scope selection.Scope)
 }
 
@@ -32,8 +32,8 @@ type Reader struct {
 	came map[model.Frontend]owned
 	// changed are the frontends whose flows have to be looked at.
 	changed map[model.Frontend]selection.Flows
-	// known: all endpoints that node ports had since the last look are known. At the start an earlier proxy may have
-	// had others.
+	// known: all endpoints that node ports had since the last look are known. At the start an earlier proxy may have had
+	// others.
 	known bool
 	// nodePorts are the addresses on which the node ports were served when their flows were looked at last.
 	nodePorts []netip.Addr
@@ -134,8 +134,7 @@ func (r *Reader) settle() {
 	r.came, r.left = map[model.Frontend]owned{}, map[model.Frontend]selection.Flows{}
 }
 
-// look has the flows to a frontend looked at. Former endpoints from an earlier request for the same frontend are
-// kept.
+// look has the flows to a frontend looked at. Former endpoints from an earlier request for the same frontend are kept.
 func (r *Reader) look(flows selection.Flows) {
 	r.changed[flows.Frontend] = flows.After(r.changed[flows.Frontend])
 }

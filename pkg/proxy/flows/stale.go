@@ -134,8 +134,8 @@ type permission struct {
 // endpoints are those of one list or several: a frontend that moved from one Service to another has those of both.
 type endpoints []*endpointSet
 
-// endpointSet is a set that is built when it is first asked. Most frontends have no flow on a node, but some may
-// have a hundred thousand flows to a thousand endpoints.
+// endpointSet is a set that is built when it is first asked. Most frontends have no flow on a node, but some may have a
+// hundred thousand flows to a thousand endpoints.
 type endpointSet struct {
 	list []netip.AddrPort
 	set  map[netip.AddrPort]bool

@@ -204,8 +204,8 @@ func weightsOf(samples []Sample) (Weights, error) {
 	return weights, nil
 }
 
-// Demand returns each node's share of all demand: by its own weight, or by its part of its zone's. It fails if a
-// name belongs to no node or zone, or to both, or there is no demand at all.
+// Demand returns each node's share of all demand: by its own weight, or by its part of its zone's. It fails if a name
+// belongs to no node or zone, or to both, or there is no demand at all.
 func (w Weights) Demand(cluster Cluster) (fleet.Demand, error) {
 	nodes, inZone := map[string]bool{}, map[string]int{}
 	for _, node := range cluster.nodes {

@@ -24,8 +24,8 @@ const answerTimeout = 10 * time.Second
 // ask for the addresses. Both stay in the network namespace in which they were opened.
 //
 // A notification only says that something changed; we always ask for the present state. So losing some does no harm, as
-// long as we know that there were any. This is not netlink.AddrSubscribe, because that ends when the
-// buffer overflows, and leaves a goroutine behind if its reader goes away.
+// long as we know that there were any. This is not netlink.AddrSubscribe, because that ends when the buffer overflows,
+// and leaves a goroutine behind if its reader goes away.
 type subscription struct {
 	handle *netlink.Handle
 	socket *nl.NetlinkSocket

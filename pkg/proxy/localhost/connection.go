@@ -55,8 +55,8 @@ func (s *Server) forward(ctx context.Context, port nodePort, client *net.TCPConn
 }
 
 // pass passes on what one side sends, and that it has ended; the other direction goes on. If one side breaks, the other
-// gets a reset. The kernel moves the bytes (splice), and a reader that is slow slows the sender: what waits
-// in between is what a pipe and two sockets hold.
+// gets a reset. The kernel moves the bytes (splice), and a reader that is slow slows the sender: what waits in between
+// is what a pipe and two sockets hold.
 func pass(to, from *net.TCPConn) {
 	_, err := io.Copy(to, from)
 	if err == nil {

@@ -64,8 +64,8 @@ func TestTablesWithoutCommentsGetThemWithTheNextCompleteSync(t *testing.T) {
 	}
 }
 
-// TestAnElementThatIsAddedAgainKeepsItsComment: the kernel accepts another comment and ignores it, and so
-// do the tables in memory.
+// TestAnElementThatIsAddedAgainKeepsItsComment: the kernel accepts another comment and ignores it, and so do the tables
+// in memory.
 func TestAnElementThatIsAddedAgainKeepsItsComment(t *testing.T) {
 	namespace := netns.New(t)
 	c := dial(t, namespace, Options{})

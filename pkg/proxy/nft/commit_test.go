@@ -42,8 +42,8 @@ func TestBatchesOfEverySizeArriveWhole(t *testing.T) {
 	namespace := netns.New(t)
 	c := dial(t, namespace, Options{})
 	commit(t, c, emptyMaps(model.IPv4, ruleset.Endpoints))
-	// An element has 44 bytes, a message takes 64000. The nftables library (not used here) loses batches of 212 924 to
-	// 212 988 bytes, just below the default size of a socket's buffer: 4838 and 4839 elements.
+	// An element has 44 bytes, a message takes 64000. The nftables library (not used here) loses batches of 212 924 to 212
+	// 988 bytes, just below the default size of a socket's buffer: 4838 and 4839 elements.
 	for _, number := range []int{0, 1, 2, 1450, 1451, 1452, 1453, 1454, 1455, 4836, 4837, 4838, 4839, 4840, 4841} {
 		var o operations
 		o.do(ruleset.Flush, model.IPv4, ruleset.SetObject{Set: ruleset.Endpoints}).

@@ -35,8 +35,8 @@ type Conn struct {
 	watcher *watcher // nil if the tables are owned
 }
 
-// Dial connects to nf_tables. If something that it needs is missing, the error is one sentence that says what, and
-// what to do.
+// Dial connects to nf_tables. If something that it needs is missing, the error is one sentence that says what, and what
+// to do.
 //
 // Unless the tables are owned, other processes' changes to them are noted from now on, for Watch to report.
 func Dial(options Options) (*Conn, error) {

@@ -19,8 +19,7 @@ import (
 // verdicts is a map that leads an address to a chain.
 var verdicts = ruleset.Set{Name: "verdicts", Key: []ruleset.Type{ruleset.TypeAddr}, Value: []ruleset.Type{ruleset.TypeVerdict}}
 
-// datagram is what a datagram from the endpoint's address to the service's address runs into, and what its
-// sender sees.
+// datagram is what a datagram from the endpoint's address to the service's address runs into, and what its sender sees.
 type datagram struct {
 	output, postrouting []ruleset.Rule
 	jumped              []ruleset.Rule // of the chain that the map verdicts leads to

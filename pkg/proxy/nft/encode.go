@@ -57,8 +57,8 @@ func encode(batch ruleset.Batch, owned bool, sequence uint32, buffer []byte, sin
 	if encoded.last == encoded.first {
 		return encoded, nil
 	}
-	// One acknowledgement for the whole batch, because one for each message would overflow the receive buffer. The
-	// last operation asks for it, as kernels before 6.10 do not acknowledge the end of a batch.
+	// One acknowledgement for the whole batch, because one for each message would overflow the receive buffer. The last
+	// operation asks for it, as kernels before 6.10 do not acknowledge the end of a batch.
 	e.addFlags(unix.NLM_F_ACK)
 	e.frame(unix.NFNL_MSG_BATCH_END)
 	encoded.bytes, encoded.elements = e.b, e.elements

@@ -25,8 +25,7 @@ var (
 // ErrUnknownOutcome says that the kernel did not answer: the batch may or may not be in force.
 var ErrUnknownOutcome = errors.New("the kernel did not say whether it took the batch")
 
-// OwnedError says that a table belongs to another living process, and that the kernel lets only that process
-// touch it.
+// OwnedError says that a table belongs to another living process, and that the kernel lets only that process touch it.
 type OwnedError struct {
 	Family model.Family
 	// Port is the netlink port id of the owner. It usually is the process's id.

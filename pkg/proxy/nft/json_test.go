@@ -65,8 +65,8 @@ func updatesIn(t *testing.T, objects []map[string]map[string]any) int {
 	return updates
 }
 
-// sortedJSON is nft's listing with elements sorted, and without handles, which count up, and the table's flags,
-// which depend on its owner.
+// sortedJSON is nft's listing with elements sorted, and without handles, which count up, and the table's flags, which
+// depend on its owner.
 func sortedJSON(t *testing.T, namespace *netns.Namespace) []string {
 	t.Helper()
 	var lines, sets []string // sets come in any order

@@ -213,8 +213,8 @@ add rule ip TABLE nat-prerouting counter dnat to `+n.serverAddr.String()+"\n", "
 	}
 }
 
-// BenchmarkOtherProxies looks for other proxies in an empty kernel, and in one where kube-proxy has
-// chains for 10,000 Services.
+// BenchmarkOtherProxies looks for other proxies in an empty kernel, and in one where kube-proxy has chains for 10,000
+// Services.
 func BenchmarkOtherProxies(b *testing.B) {
 	for _, services := range []int{0, 10_000} {
 		b.Run(fmt.Sprintf("beside %d Services", services), func(b *testing.B) {

@@ -23,8 +23,8 @@ const (
 	tableOwnerAttribute  = 7 // NFTA_TABLE_OWNER, the port id of the owner's socket
 )
 
-// wantedFlags are the flags with which our tables are added: owner and persist together. With owner alone the
-// table would vanish when we exit.
+// wantedFlags are the flags with which our tables are added: owner and persist together. With owner alone the table
+// would vanish when we exit.
 func wantedFlags(owned bool) uint32 {
 	if owned {
 		return tableOwner | tablePersist

@@ -42,8 +42,8 @@ type reply struct {
 	interrupted bool
 }
 
-// err returns what went wrong with the reply. An interrupted reply may contradict itself, so an interruption hides
-// any other failure.
+// err returns what went wrong with the reply. An interrupted reply may contradict itself, so an interruption hides any
+// other failure.
 func (r *reply) err() error {
 	if r.interrupted {
 		return errInterrupted
@@ -51,8 +51,7 @@ func (r *reply) err() error {
 	return errors.Join(r.failures...)
 }
 
-// take passes a message to each, unless something failed already, and reports whether the message ends the
-// reply.
+// take passes a message to each, unless something failed already, and reports whether the message ends the reply.
 func (r *reply) take(m message) (ended bool) {
 	if m.flags&unix.NLM_F_DUMP_INTR != 0 {
 		r.interrupted = true

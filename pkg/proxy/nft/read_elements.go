@@ -88,8 +88,7 @@ func (r *reader) dump(ctx context.Context, family model.Family, set ruleset.Set)
 	return elements, err
 }
 
-// each calls found with every element of a set in a table, and with the attributes that it was read
-// from.
+// each calls found with every element of a set in a table, and with the attributes that it was read from.
 func (r *reader) each(
 	ctx context.Context, family model.Family, table string, set ruleset.Set, found func(element ruleset.Element, attributes []byte),
 ) error {
@@ -129,8 +128,7 @@ func (r *reader) count(ctx context.Context, family model.Family, set ruleset.Set
 	return count, err
 }
 
-// errUnreadable says that an element does not have its set's types: another process made a set of the same
-// name.
+// errUnreadable says that an element does not have its set's types: another process made a set of the same name.
 var errUnreadable = errors.New("cannot be read")
 
 func parseElement(b []byte, family model.Family, set ruleset.Set) (element ruleset.Element, err error) {

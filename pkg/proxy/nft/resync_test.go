@@ -22,8 +22,8 @@ type layout struct {
 	around ruleset.Surroundings
 }
 
-// everyLayout returns every way of distinguishing pods from others, combined with everything else that an
-// administrator and the cluster can choose.
+// everyLayout returns every way of distinguishing pods from others, combined with everything else that an administrator
+// and the cluster can choose.
 func everyLayout() map[string]layout {
 	at4, at6 := addressesOf(model.IPv4), addressesOf(model.IPv6)
 	prefixes := func(texts ...string) []netip.Prefix {
@@ -136,8 +136,8 @@ func TestOneLayoutReplacesAnother(t *testing.T) {
 	}
 }
 
-// TestTheShapesNeedEveryKindOfChain, so that the tests above have seen them all: in every layout the chains that
-// depend on it, and in the emptiest and the fullest layout all others too.
+// TestTheShapesNeedEveryKindOfChain, so that the tests above have seen them all: in every layout the chains that depend
+// on it, and in the emptiest and the fullest layout all others too.
 func TestTheShapesNeedEveryKindOfChain(t *testing.T) {
 	split := []string{
 		"refuse: 2", "lb-0-local-0: 2", "lb-0-local-1: 2", "lb-2-local-0: 2", "lb-2-local-1: 2", "nodeport-sticky-10800-1: 8", "sticky-port: 2",

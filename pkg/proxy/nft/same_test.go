@@ -40,8 +40,8 @@ func checkListed(t *testing.T, namespace *netns.Namespace, batch ruleset.Batch, 
 	checkSameRuleset(t, other, namespace, families...)
 }
 
-// checkSameRuleset checks that two namespaces hold the same: nft itself loaded a text into one, and this package
-// wrote the same tables into the other.
+// checkSameRuleset checks that two namespaces hold the same: nft itself loaded a text into one, and this package wrote
+// the same tables into the other.
 func checkSameRuleset(t *testing.T, theirs, ours *netns.Namespace, families ...model.Family) {
 	t.Helper()
 	if diff := cmp.Diff(sortedJSON(t, theirs), sortedJSON(t, ours)); diff != "" {
@@ -116,8 +116,8 @@ func bare(listing string) []string {
 	return lines
 }
 
-// endOfNone is the element with which nft begins a set of ranges that does not contain the lowest address:
-// an end without a start.
+// endOfNone is the element with which nft begins a set of ranges that does not contain the lowest address: an end
+// without a start.
 var endOfNone = regexp.MustCompile(`^\s*element( 00000000)+\s+: 1 \[end\]`)
 
 // sortRuns sorts the lines of each run of lines that are wanted: the elements of a set, in the order of the kernel's
@@ -136,9 +136,9 @@ func sortRuns(lines []string, wanted func(string) bool) {
 var (
 	elementsOfSet = regexp.MustCompile(`elements = \{[^}]*\}`)
 	portAfterMap  = regexp.MustCompile(`(map @\S+) : (\d+)`)
-	// spellings are pairs that mean the same to nft. The protocol that a reset needs and the family of a dnat follow
-	// from the rest; priorities have names in some hooks; the size is the kernel's own bound of a set that packets
-	// fill; no empty line stands between tables.
+	// spellings are pairs that mean the same to nft. The protocol that a reset needs and the family of a dnat follow from
+	// the rest; priorities have names in some hooks; the size is the kernel's own bound of a set that packets fill; no
+	// empty line stands between tables.
 	spellings = strings.NewReplacer(
 		"meta l4proto tcp reject with tcp reset", "reject with tcp reset", "dnat ip to", "dnat to", "dnat ip6 to", "dnat to",
 		"priority dstnat;", "priority -100;", "priority srcnat - 1;", "priority 99;", "\t\tsize 65535\n", "",
@@ -146,8 +146,8 @@ var (
 	)
 )
 
-// inOneWay normalizes the spelling of a listing's lines, and sorts the elements of each set. Sets, chains
-// and rules stay where they are.
+// inOneWay normalizes the spelling of a listing's lines, and sorts the elements of each set. Sets, chains and rules
+// stay where they are.
 func inOneWay(listing string) []string {
 	listing = elementsOfSet.ReplaceAllStringFunc(listing, func(block string) string {
 		list := strings.Split(strings.TrimSuffix(strings.TrimPrefix(block, "elements = {"), "}"), ",")

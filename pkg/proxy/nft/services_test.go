@@ -85,8 +85,7 @@ func servicesOf(family model.Family, shapes []shape) []ruleset.Service {
 	return services
 }
 
-// classOf returns the class of a frontend, including the case that neither kind of client finds an
-// endpoint.
+// classOf returns the class of a frontend, including the case that neither kind of client finds an endpoint.
 func (s shape) classOf(frontend ruleset.Frontend) ruleset.Class {
 	switch {
 	case frontend.External && frontend.Local:

@@ -19,8 +19,8 @@ const (
 	receiveSize = 64 << 10
 	// sendLimit is the largest batch: about ten million elements. It is a limit only, and costs no memory.
 	sendLimit = 512 << 20
-	// answerTimeout is how long the kernel may take to answer. It answers before the sending call returns, so a
-	// missing answer has been lost.
+	// answerTimeout is how long the kernel may take to answer. It answers before the sending call returns, so a missing
+	// answer has been lost.
 	answerTimeout = 30 * time.Second
 )
 
@@ -81,8 +81,7 @@ func (s *socket) send(b []byte) error {
 	return nil
 }
 
-// poll returns the next datagram, and EAGAIN if there is none. The bytes are valid until the next
-// call.
+// poll returns the next datagram, and EAGAIN if there is none. The bytes are valid until the next call.
 func (s *socket) poll() ([]byte, error) {
 	var n int
 	var failure error

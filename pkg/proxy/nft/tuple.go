@@ -82,8 +82,7 @@ func appendAddr(b []byte, addr netip.Addr) []byte {
 // parseTuple reads what appendTuple wrote.
 func parseTuple(b []byte, family model.Family, types []ruleset.Type) (ruleset.Tuple, error) {
 	var tuple ruleset.Tuple
-	// The kernel gives a single field back in its own size or in whole registers, depending on its
-	// version.
+	// The kernel gives a single field back in its own size or in whole registers, depending on its version.
 	if size := tupleSize(family, types); len(b) < size || len(b) > align(size) {
 		return tuple, fmt.Errorf("it has %d bytes instead of %d", len(b), size)
 	}

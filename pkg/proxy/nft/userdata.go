@@ -32,8 +32,8 @@ const (
 	byteOrderBig
 )
 
-// The entries of a typeof: the kind of expression, and what that kind says about itself. For a concatenation nft
-// writes only that it is one, and takes its types from the set.
+// The entries of a typeof: the kind of expression, and what that kind says about itself. For a concatenation nft writes
+// only that it is one, and takes its types from the set.
 const (
 	entryExpression = 0
 	entryDetail     = 1

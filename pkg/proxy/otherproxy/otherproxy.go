@@ -2,8 +2,8 @@
 // come first.
 //
 // Two NAT chains of one priority may see a connection, and the first that translates it ends the matter. The kernel
-// first asks the chain that was registered last. So a service proxy that starts later decides where connections go,
-// and the rules that a stopped one left behind may do so too.
+// first asks the chain that was registered last. So a service proxy that starts later decides where connections go, and
+// the rules that a stopped one left behind may do so too.
 //
 // These are not seen:
 //

@@ -15,8 +15,8 @@ import (
 // Locality is where an endpoint is, seen from this node.
 type Locality uint8
 
-// The localities. Unknown is an endpoint that has neither a node nor a zone, or one on another node while this
-// node has no zone.
+// The localities. Unknown is an endpoint that has neither a node nor a zone, or one on another node while this node has
+// no zone.
 const (
 	Unknown Locality = iota
 	SameNode
@@ -41,8 +41,8 @@ type Place struct {
 	Zone, OwnZone string
 }
 
-// Origin says which Service a connection belongs to, and at which place its endpoint is. Many connections share one;
-// it never changes.
+// Origin says which Service a connection belongs to, and at which place its endpoint is. Many connections share one; it
+// never changes.
 type Origin struct {
 	Service model.ObjectName
 	// Reserved: a place among the named Services is reserved for this one.

@@ -240,8 +240,7 @@ func (r *Reader) remember(next *Snapshot, now time.Time) {
 	r.departed.forget(now)
 }
 
-// apply makes changes to a snapshot that is not published yet. A part that it shares with another one is copied
-// once.
+// apply makes changes to a snapshot that is not published yet. A part that it shares with another one is copied once.
 func apply(next *Snapshot, changes []change) {
 	var copied [shards]bool
 	for _, change := range changes {

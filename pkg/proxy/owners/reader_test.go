@@ -272,8 +272,7 @@ func TestTooManyThatLeaveMakeItUnsureWhoLeft(t *testing.T) {
 	})
 }
 
-// TestMemory checks the bound of pkg/README.md for 10,000 Services of ten endpoints. It measures a tenth of
-// them.
+// TestMemory checks the bound of pkg/README.md for 10,000 Services of ten endpoints. It measures a tenth of them.
 func TestMemory(t *testing.T) {
 	for name, bound := range map[bool]uint64{false: 10 << 20, true: 16 << 20} {
 		used := 10 * memoryOf(t, Options{Places: name})

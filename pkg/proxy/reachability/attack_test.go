@@ -92,8 +92,8 @@ func TestAClockThatJumpsJudgesNobody(t *testing.T) {
 	}
 }
 
-// tenant keeps having new clients dial endpoints of its own that never answer. Its EndpointSlices name all nodes,
-// and one that does not exist.
+// tenant keeps having new clients dial endpoints of its own that never answer. Its EndpointSlices name all nodes, and
+// one that does not exist.
 func (w *world) tenant(every time.Duration, from int) {
 	for i, node := range w.nodes {
 		l := w.dial(node, fmt.Sprintf("10.9.%d.%d", from>>8&255, from&255), 1)

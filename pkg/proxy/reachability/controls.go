@@ -25,8 +25,7 @@ func (c *controls) heard(what errand, kind Kind) {
 	}
 }
 
-// answered reports whether anybody except a given node has answered a dial that was made at a time
-// or later.
+// answered reports whether anybody except a given node has answered a dial that was made at a time or later.
 func (c *controls) answered(name string, since time.Time) bool {
 	for other, made := range c.last {
 		if other != name && !made.Before(since) {

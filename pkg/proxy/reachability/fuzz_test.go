@@ -23,8 +23,8 @@ type ledger struct {
 	dials    []ordered // that are not answered
 	order    int
 	verdicts int
-	// unanswered are the dials to an address since its last answer, and heard is when the last dial that others
-	// answered was made.
+	// unanswered are the dials to an address since its last answer, and heard is when the last dial that others answered
+	// was made.
 	unanswered map[netip.AddrPort][]ordered
 	heard      map[netip.AddrPort]ordered
 	asked      []string

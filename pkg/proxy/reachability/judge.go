@@ -242,8 +242,8 @@ func (j *Judge) Step(now time.Time) Orders {
 	return orders
 }
 
-// startAgain is for a clock that was set back: due times are now wrong, and answers seem to have come later than
-// they did. Trials begin again with the next look.
+// startAgain is for a clock that was set back: due times are now wrong, and answers seem to have come later than they
+// did. Trials begin again with the next look.
 func (j *Judge) startAgain(now time.Time) {
 	j.controls.last = nil
 	for _, n := range j.nodes {

@@ -49,8 +49,8 @@ func (l *looks) old(now time.Time, flows []Flow) []Flow {
 // remembered, those that have been silent longest are forgotten, and may cost dials again.
 type wolves struct {
 	rules *rules
-	// A pair that cries is put into recent. When recent holds half of the pairs that may be remembered, it
-	// becomes earlier.
+	// A pair that cries is put into recent. When recent holds half of the pairs that may be remembered, it becomes
+	// earlier.
 	recent, earlier map[pair]cry
 }
 

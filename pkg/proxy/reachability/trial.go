@@ -26,8 +26,8 @@ type trial struct {
 	window   time.Duration
 	accusers []pair
 	accused  map[pair]bool
-	// made is how many dials were made, unanswered how many of them are known to have no answer. One
-	// answer ends the trial.
+	// made is how many dials were made, unanswered how many of them are known to have no answer. One answer ends the
+	// trial.
 	made, unanswered int
 	last             time.Time // when the last dial was made
 	// before and after are the node's answered connections, early in the window and after it; nil until they are reported.

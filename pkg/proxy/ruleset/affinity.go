@@ -226,8 +226,8 @@ func (p *Port) eachStickyOutside(frontend *Frontend, yield func(Element) bool) b
 	return !p.remembers(frontend) || !frontend.Class.isSplit() || p.yieldPort(frontend, outside, yield)
 }
 
-// yieldPort yields the number of a view. A view without endpoints remembers no client: its number is noPort,
-// which no client has.
+// yieldPort yields the number of a view. A view without endpoints remembers no client: its number is noPort, which no
+// client has.
 func (p *Port) yieldPort(frontend *Frontend, view viewKind, yield func(Element) bool) bool {
 	number := cmp.Or(p.memory.views[view].port, noPort)
 	return yield(Element{Key: frontendTuple(frontend.Frontend), Value: Tuple{Number: number}})

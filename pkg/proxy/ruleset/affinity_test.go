@@ -158,8 +158,8 @@ func TestTheViewsOfSessionAffinity(t *testing.T) {
 	}
 }
 
-// TestAChoiceOfNumbersAsksWhatADrawChainAsks, so that a client is looked up in the view from which
-// it gets its endpoint.
+// TestAChoiceOfNumbersAsksWhatADrawChainAsks, so that a client is looked up in the view from which it gets its
+// endpoint.
 func TestAChoiceOfNumbersAsksWhatADrawChainAsks(t *testing.T) {
 	for name, detector := range detectors {
 		t.Run("pods by "+name, func(t *testing.T) {

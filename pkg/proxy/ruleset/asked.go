@@ -12,8 +12,7 @@ import (
 // the Services, so that no sync touches the counts, and nothing is left once counting is switched off.
 const AskedTableName = "vicinity-asked"
 
-// PriorityAsked comes before all chains that translate: after a translation the kernel asks no
-// further chain.
+// PriorityAsked comes before all chains that translate: after a translation the kernel asks no further chain.
 const PriorityAsked = PriorityDNAT - 1
 
 // The sets of the table. Each element counts the first packets of connections to its frontend, wherever they lead.
@@ -74,8 +73,7 @@ func DeleteAsked(family model.Family) Batch {
 	return batch.inTable(AskedTableName)
 }
 
-// ChangeAsked leads from what the table of a family holds to what it should hold. Elements that stay keep
-// their counts.
+// ChangeAsked leads from what the table of a family holds to what it should hold. Elements that stay keep their counts.
 func ChangeAsked(family model.Family, have, want AskedElements) Batch {
 	var batch Batch
 	change := func(verb Verb, from, without AskedElements) {

@@ -75,8 +75,7 @@ func (ChainObject) isObject()    {}
 func (RulesObject) isObject()    {}
 func (ElementsObject) isObject() {}
 
-// Count returns how many elements the batch adds to a family's table, or deletes from it one by
-// one.
+// Count returns how many elements the batch adds to a family's table, or deletes from it one by one.
 func (b Batch) Count(family model.Family, verb Verb) int {
 	count := 0
 	for _, op := range b.Ops {

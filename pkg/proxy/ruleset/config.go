@@ -34,16 +34,16 @@ type LocalTraffic struct {
 
 // Surroundings are what the tables hold for the node as a whole, not for a single Service.
 type Surroundings struct {
-	// NodePortAddrs are the addresses on which node ports are served, sorted; none of a family where all local
-	// addresses serve them.
+	// NodePortAddrs are the addresses on which node ports are served, sorted; none of a family where all local addresses
+	// serve them.
 	NodePortAddrs []netip.Addr
 	// ServiceCIDRs are the ranges from which ClusterIPs are taken, sorted. What is sent to an address in them that no
 	// Service has is dropped.
 	ServiceCIDRs []netip.Prefix
 }
 
-// notFromPods returns tests that fail for a packet from a pod of this cluster, as far as the detector recognizes
-// it; no tests without a detector for the family.
+// notFromPods returns tests that fail for a packet from a pod of this cluster, as far as the detector recognizes it; no
+// tests without a detector for the family.
 //
 // On a bridge, br_netfilter leads packets through postrouting without their input interface. Such packets go from one
 // pod to another, so a packet without an input interface counts as a pod's. The node's own packets have none either:

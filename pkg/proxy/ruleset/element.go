@@ -96,8 +96,8 @@ const (
 	lastClass    Class = 0xff00ffff
 )
 
-// How many endpoints a Service port can use on a node: of all nodes, and of this one under a Local policy. Any more
-// are left out.
+// How many endpoints a Service port can use on a node: of all nodes, and of this one under a Local policy. Any more are
+// left out.
 const (
 	MaxSlots      = 1<<16 - 1
 	MaxLocalSlots = 1<<12 - 1

@@ -41,8 +41,8 @@ func TestTheBitsOfAClass(t *testing.T) {
 	}
 }
 
-// TestTheRangesOfClassesAndSlotsAreApart, because a packet carries first a class and then a slot in the same
-// field. Real priorities are below both.
+// TestTheRangesOfClassesAndSlotsAreApart, because a packet carries first a class and then a slot in the same field.
+// Real priorities are below both.
 func TestTheRangesOfClassesAndSlotsAreApart(t *testing.T) {
 	const most, mostLocal = ruleset.MaxSlots, ruleset.MaxLocalSlots
 	below, name := uint32(0xdfffffff), "priorities of other programs"

@@ -150,8 +150,8 @@ func FrontendOf(family model.Family, element Element) model.Frontend {
 	return frontend
 }
 
-// SlotsOf returns how many slots a frontend has in the map of all endpoints, judging by its element in the map
-// services or nodeports: zero if its endpoints are in maps of its own, or if clients are remembered.
+// SlotsOf returns how many slots a frontend has in the map of all endpoints, judging by its element in the map services
+// or nodeports: zero if its endpoints are in maps of its own, or if clients are remembered.
 func SlotsOf(element Element) int {
 	switch class := Class(element.Value.Number); {
 	case class.isSplit():

@@ -7,8 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Names of the chains that every table has. None is a keyword of nft: nft could not list such a
-// chain.
+// Names of the chains that every table has. None is a keyword of nft: nft could not list such a chain.
 const (
 	servicesChain     = "services"
 	nodePortsChain    = "nodeports"
@@ -20,8 +19,8 @@ const (
 	fromNodeChain     = "masquerade-node"
 	sourceRangesChain = "source-ranges"
 	localhostChain    = "localhost-nodeports"
-	// Prefix of the name of a chain that does for node ports what the chain without the prefix does for
-	// all other frontends.
+	// Prefix of the name of a chain that does for node ports what the chain without the prefix does for all other
+	// frontends.
 	nodePortPrefix = "nodeport-"
 )
 
@@ -32,8 +31,7 @@ const (
 //
 // If the endpoint is what was dialled, the connection has the label and was not translated (`ct status dnat`).
 //
-// The number is arbitrary. Any other program that labels connections in this network namespace has to use
-// another one.
+// The number is arbitrary. Any other program that labels connections in this network namespace has to use another one.
 const TranslatedLabel = 86
 
 // ours is whatever of ours a packet's priority may hold.
@@ -92,8 +90,7 @@ func StaticChains(family model.Family, config Config, surroundings Surroundings)
 	return chains
 }
 
-// serviceRules begin by cleaning the priority: a foreign one in our range would be taken for a
-// class.
+// serviceRules begin by cleaning the priority: a foreign one in our range would be taken for a class.
 func serviceRules(family model.Family, config Config) []Rule {
 	rules := []Rule{
 		{ours, WritePriority{}},

@@ -36,12 +36,10 @@ type holdings struct {
 	elements     map[elementKey]sharedElement
 	chains       map[objectKey]ownedChain
 	sets         map[objectKey]ownedSet
-	// lists are the lists of source ranges; lengths are the lengths of their prefixes, each with how
-	// many lists have it.
+	// lists are the lists of source ranges; lengths are the lengths of their prefixes, each with how many lists have it.
 	lists   map[listKey]ownedList
 	lengths map[lengthKey]int
-	// numbers, shards and timeouts are those of the ports that remember their clients, each with how many
-	// ports have it.
+	// numbers, shards and timeouts are those of the ports that remember their clients, each with how many ports have it.
 	numbers  map[numberKey]int
 	shards   map[shardKey]int
 	timeouts map[time.Duration]int

@@ -180,8 +180,8 @@ func (d *draft) memoryOf(port *Port, endpoints [2][]netip.AddrPort, old memory) 
 }
 
 // tierFor returns the smallest tier with room for all endpoints, those that leave included, but never one below the
-// port's present tier. It also reports whether there is that room: the largest tier may lack it while all endpoints
-// are replaced.
+// port's present tier. It also reports whether there is that room: the largest tier may lack it while all endpoints are
+// replaced.
 func (m *memory) tierFor(endpoints [2][]netip.AddrPort) (t *tier, fits bool) {
 	for _, t = range tiers[max(0, slices.Index(tiers, m.tier)):] {
 		fits = true
@@ -323,8 +323,7 @@ func newRecalled(found Objects) *recalled {
 	return r
 }
 
-// portsIn returns the numbers of ports by frontend. Keys of node ports and of other frontends never
-// coincide.
+// portsIn returns the numbers of ports by frontend. Keys of node ports and of other frontends never coincide.
 func (r *recalled) portsIn(found Objects, sets ...Set) map[Tuple]uint32 {
 	ports := map[Tuple]uint32{}
 	for _, set := range sets {

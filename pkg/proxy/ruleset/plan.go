@@ -11,8 +11,8 @@ import (
 // Plan leads from what a Mirror holds to what some Services should own.
 type Plan struct {
 	// Prepare is what the kernel has to accept first: what the elements of Batch may lead a packet to. It is often empty.
-	// It is a separate batch because a packet on its way sees the rules of the moment when it arrived, but the elements
-	// of the moment when it looks.
+	// It is a separate batch because a packet on its way sees the rules of the moment when it arrived, but the elements of
+	// the moment when it looks.
 	Prepare Batch
 	// Batch is what the kernel has to accept then.
 	Batch Batch

@@ -19,11 +19,10 @@ type Port struct {
 	// Cluster and Local are the endpoints by slot: those of all nodes, and those that a Local policy allows. An endpoint
 	// may own several slots. Their order is the mirror's business: see Reslot.
 	Cluster, Local []netip.AddrPort
-	// Spared are endpoints of all nodes that remembered clients stay with, even if they own no slot. Each is listed
-	// once.
+	// Spared are endpoints of all nodes that remembered clients stay with, even if they own no slot. Each is listed once.
 	Spared []netip.AddrPort
-	// OnNode are the endpoints on this node, which may dial themselves: sorted, each listed once, however many slots
-	// it owns.
+	// OnNode are the endpoints on this node, which may dial themselves: sorted, each listed once, however many slots it
+	// owns.
 	OnNode []netip.AddrPort
 	// Sources are the clients that may dial the Restricted frontends. No two of them overlap. Empty: all.
 	Sources []netip.Prefix

@@ -18,8 +18,7 @@ type RefusedError struct{ Refusals []Refusal }
 type Refusal struct {
 	// Op is without an object if the operation is unknown.
 	Op Op
-	// Element is the refused element if the operation is on elements; nil if it is unknown which one
-	// that is.
+	// Element is the refused element if the operation is on elements; nil if it is unknown which one that is.
 	Element *Element
 	// Err names the operation, its object and the cause.
 	Err error

@@ -50,9 +50,9 @@ func (c *Complete) Add(wanted []Service) {
 	}
 }
 
-// AddEarly does what Add does, and returns a batch with most of what these Services own, which the kernel has to
-// accept before the plan. It is for a kernel without a table of ours: no packet reaches what these batches add until
-// the plan adds the chains.
+// AddEarly does what Add does, and returns a batch with most of what these Services own, which the kernel has to accept
+// before the plan. It is for a kernel without a table of ours: no packet reaches what these batches add until the plan
+// adds the chains.
 func (c *Complete) AddEarly(wanted []Service) Batch {
 	var batch Batch
 	if !c.early {
@@ -78,8 +78,8 @@ func (c *Complete) AddEarly(wanted []Service) Batch {
 	return batch
 }
 
-// isEarly reports whether a static set may be filled before there are chains: only if it holds no verdicts, and
-// nothing that several Services share, because counting those owners takes until the end.
+// isEarly reports whether a static set may be filled before there are chains: only if it holds no verdicts, and nothing
+// that several Services share, because counting those owners takes until the end.
 func (s Set) isEarly() bool { return s.static.ports != nil && !isShared(s) }
 
 // Undo returns the batch that removes what the batches of AddEarly have brought, or a part of them.
@@ -197,8 +197,8 @@ func (m *Mirror) noteLeftovers(family model.Family, found Objects, chains []Chai
 	}
 }
 
-// allElements returns everything that a set of a family should hold. It walks the plan's Services rather than
-// the mirror's, because they lie side by side in memory.
+// allElements returns everything that a set of a family should hold. It walks the plan's Services rather than the
+// mirror's, because they lie side by side in memory.
 func (m *Mirror) allElements(plan *Plan, family model.Family, set Set) iter.Seq[Element] {
 	if elements := set.static.surroundings; elements != nil {
 		return elements(m.surroundings, family)

@@ -77,9 +77,9 @@ const (
 	Postrouting Hook = 4
 )
 
-// The priorities of NAT chains. After routing ours come before those of others, at NF_IP_PRI_NAT_SRC: once a chain
-// has translated the source, the kernel asks no further chain (nf_nat_inet_fn). A CNI that masquerades first would
-// keep our chain from remembering, dropping and resetting what it must.
+// The priorities of NAT chains. After routing ours come before those of others, at NF_IP_PRI_NAT_SRC: once a chain has
+// translated the source, the kernel asks no further chain (nf_nat_inet_fn). A CNI that masquerades first would keep our
+// chain from remembering, dropping and resetting what it must.
 const (
 	PriorityDNAT int32 = -100
 	PrioritySNAT int32 = 100 - 1

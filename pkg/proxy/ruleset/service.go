@@ -18,8 +18,7 @@ func (s Service) elements(family model.Family, set Set) iter.Seq[Element] {
 	return func(yield func(Element) bool) { s.each(family, set, yield) }
 }
 
-// each does what elements does without another iterator. It reports whether yield wanted all of
-// them.
+// each does what elements does without another iterator. It reports whether yield wanted all of them.
 func (s *Service) each(family model.Family, set Set, yield func(Element) bool) bool {
 	for i := range s.Ports {
 		if s.Ports[i].ID.Family == family && !s.Ports[i].each(set, yield) {

@@ -53,9 +53,8 @@ type static struct {
 	lists bool
 	// ahead: elements of other sets lead a packet to one of this set, which has to be there before them.
 	ahead bool
-	// late: a packet on its way may still look for an element after its deletion, because it has already read what
-	// leads there: a class leads to a dispatch entry, a slot to an endpoint. Such elements outlive the commit until
-	// the sweep.
+	// late: a packet on its way may still look for an element after its deletion, because it has already read what leads
+	// there: a class leads to a dispatch entry, a slot to an endpoint. Such elements outlive the commit until the sweep.
 	late bool
 }
 
@@ -111,8 +110,8 @@ var (
 		Set{Name: "sticky-dispatch", Key: class, Value: verdict},
 		static{ports: stickySet((*Port).eachStickyDispatch), shared: true, ahead: true, late: true})
 
-	// The same Services: the number of the port; another number for clients outside if a Local policy governs them;
-	// and the number of the endpoint in each slot.
+	// The same Services: the number of the port; another number for clients outside if a Local policy governs them; and
+	// the number of the endpoint in each slot.
 	StickyPorts = addStatic(
 		Set{Name: "sticky-ports", Key: frontend, Value: class}, static{ports: stickySet(frontendSet((*Port).eachStickyPort))})
 	NodePortStickyPorts = addStatic(
@@ -128,8 +127,7 @@ var (
 		Set{Name: "nodeport-sticky-endpoints", Key: []Type{TypeProto, TypePort, TypeClass}, Value: class},
 		static{ports: stickySet(nodePortSet((*Port).eachStickySlot)), late: true})
 
-	// The endpoint that each number stands for. When an endpoint leaves, its clients lose this
-	// element.
+	// The endpoint that each number stands for. When an endpoint leaves, its clients lose this element.
 	Numbered = addStatic(
 		Set{Name: "numbered", Key: []Type{TypeProto, TypeClass}, Value: endpoint},
 		static{ports: stickySet((*Port).eachNumbered), ahead: true})

@@ -61,8 +61,8 @@ func multiset(random *rand.Rand) []netip.AddrPort {
 	return endpoints(numbers...)
 }
 
-// fewestChanges is the least number of slots that have to change: all but those that can stay. An endpoint can
-// keep as many slots as it has below the new end, up to the number that it is wanted for.
+// fewestChanges is the least number of slots that have to change: all but those that can stay. An endpoint can keep as
+// many slots as it has below the new end, up to the number that it is wanted for.
 func fewestChanges(have, want []netip.AddrPort) int {
 	has, wanted := countEach(have[:min(len(have), len(want))]), countEach(want)
 	changes := len(want)

@@ -25,8 +25,8 @@ import (
 const (
 	// listIDBytes make two lists with the same id as unlikely as a broken machine.
 	listIDBytes = 16
-	// lengthStep halves the possible number of lookups, to 16 for IPv4 and 64 for IPv6: a prefix of an odd length
-	// is stored as its two halves.
+	// lengthStep halves the possible number of lookups, to 16 for IPv4 and 64 for IPv6: a prefix of an odd length is
+	// stored as its two halves.
 	lengthStep = 2
 )
 
@@ -106,8 +106,8 @@ func lastAddr(prefix netip.Prefix) netip.Addr {
 }
 
 // SourceRangesChain returns the chain that drops clients who are in no range of the list whose class a packet has. A
-// packet that passes leaves without a class. There is a rule for each length of prefixes that a list has, and the
-// round ones come first: clients in a /16, a /24 or a /64 do not wait for the odd lengths in somebody else's list.
+// packet that passes leaves without a class. There is a rule for each length of prefixes that a list has, and the round
+// ones come first: clients in a /16, a /24 or a /64 do not wait for the odd lengths in somebody else's list.
 func SourceRangesChain(lengths []int) Chain {
 	lengths = slices.SortedFunc(slices.Values(lengths), func(a, b int) int {
 		return cmp.Or(cmp.Compare(bits.TrailingZeros(uint(b)), bits.TrailingZeros(uint(a))), cmp.Compare(b, a))

@@ -103,8 +103,7 @@ func TestAStepTakesEverythingAwayThatLeaves(t *testing.T) {
 	}
 }
 
-// TestAStepNeverLeavesAPortWithoutEndpointsThatHasSome: a class of zero slots would refuse
-// connections.
+// TestAStepNeverLeavesAPortWithoutEndpointsThatHasSome: a class of zero slots would refuse connections.
 func TestAStepNeverLeavesAPortWithoutEndpointsThatHasSome(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 2))

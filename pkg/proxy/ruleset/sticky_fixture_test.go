@@ -16,8 +16,7 @@ import (
 // lookups are what the maps of a family's table lead a packet to.
 type lookups struct {
 	classes, stickyClasses map[ruleset.Tuple]uint32
-	// ports are the numbers of ports by frontend; outside are those for clients outside, where they
-	// differ.
+	// ports are the numbers of ports by frontend; outside are those for clients outside, where they differ.
 	ports, outside map[ruleset.Tuple]uint32
 	// slots are the numbers of endpoints by frontend and slot.
 	slots    map[ruleset.Tuple]uint32

@@ -86,8 +86,8 @@ func listen(ctx context.Context, addr netip.AddrPort) (*listener, error) {
 	return &listener{Listener: bound, closed: make(chan struct{})}, nil
 }
 
-// freebind allows to bind an address that is not usable yet, or no longer is. An IPv6 address is tentative for a
-// second or more after it was added; the server is there when that is over, without another try.
+// freebind allows to bind an address that is not usable yet, or no longer is. An IPv6 address is tentative for a second
+// or more after it was added; the server is there when that is over, without another try.
 func freebind(network, _ string, raw syscall.RawConn) error {
 	level, option := unix.SOL_IP, unix.IP_FREEBIND
 	if network == "tcp6" {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Handler serves /healthz, /livez and /readyz: 200 for yes and 503 for no, each with the reason as JSON. Now is
-// the clock.
+// Handler serves /healthz, /livez and /readyz: 200 for yes and 503 for no, each with the reason as JSON. Now is the
+// clock.
 //
 // /livez is for the kubelet: is the proxy well? /healthz is for load balancers and asks more: is the node one to send
 // new connections through? A node that is about to go is not, although its proxy is well (KEP-3836).

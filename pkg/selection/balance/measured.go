@@ -6,8 +6,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// measuredOne is the total of a measured demand: fine enough for 10,000 nodes that share a thousandth. With it a
-// plan for 65,535 endpoints stays below 2^61 at any limit, and the squares of all demands below 2^60.
+// measuredOne is the total of a measured demand: fine enough for 10,000 nodes that share a thousandth. With it a plan
+// for 65,535 endpoints stays below 2^61 at any limit, and the squares of all demands below 2^60.
 const measuredOne = 1 << 30
 
 // Measured is a demand as it was measured: the total of the nodes of each zone, and the part of single nodes in it; the

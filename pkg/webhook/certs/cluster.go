@@ -25,8 +25,8 @@ func (s *SelfMade) secretName() string {
 	return "Secret " + s.settings.Namespace + "/" + s.settings.Secret
 }
 
-// readSecret reads the Secret from the API server itself, not from a cache that may lag behind. It returns nil if
-// there is none.
+// readSecret reads the Secret from the API server itself, not from a cache that may lag behind. It returns nil if there
+// is none.
 func (s *SelfMade) readSecret(ctx context.Context) (*corev1.Secret, error) {
 	request, cancel := context.WithTimeout(ctx, requestBudget)
 	defer cancel()

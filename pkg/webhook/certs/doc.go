@@ -22,8 +22,8 @@
 // then, so a replica that lags behind cannot take a CA away.
 //
 // A Secret that is deleted, or whose CA cannot sign what the replicas serve, is made anew with another CA, which is
-// served and trusted at once: calls fail until the API servers have seen the new caBundle, about a second.
-// Deleting the Secret is therefore the way to distrust a CA whose key has leaked.
+// served and trusted at once: calls fail until the API servers have seen the new caBundle, about a second. Deleting the
+// Secret is therefore the way to distrust a CA whose key has leaked.
 //
 // SelfMade needs the permissions that manifests/webhook/base/access.yaml gives, Files needs none.
 package certs

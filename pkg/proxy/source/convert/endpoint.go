@@ -102,10 +102,10 @@ func readPlace(at func() *field.Path, child string, name *string, rule func(stri
 	return *name
 }
 
-// isPlainName reports whether a name is certainly valid, both as a node's name and as a label's value: it
-// has small letters, digits, dashes and dots, each part between dots begins and ends with a letter or digit, and it is
-// no longer than a label's value may be. The library's rules are regular expressions: they take 0.8 us for a node and
-// a zone, which was two thirds of reading an endpoint.
+// isPlainName reports whether a name is certainly valid, both as a node's name and as a label's value: it has small
+// letters, digits, dashes and dots, each part between dots begins and ends with a letter or digit, and it is no longer
+// than a label's value may be. The library's rules are regular expressions: they take 0.8 us for a node and a zone,
+// which was two thirds of reading an endpoint.
 func isPlainName(name string) bool {
 	inside := false // the byte before is a letter or digit
 	for i := range len(name) {

@@ -253,7 +253,8 @@ func TestForecastComparesByTheMeanBefore(t *testing.T) {
 
 const sliceEnd = "  - {addresses: [10.244.2.1], conditions: {ready: true}, nodeName: nc, zone: zc}\n"
 
-// TestALabelThatNoNodeHasIsNotZero: it is "-", and a sentence; and nobody can judge what stays where nobody knows the zones.
+// TestALabelThatNoNodeHasIsNotZero: it is "-", with a sentence; and without known zones nothing can be said about what
+// stays in them.
 func TestALabelThatNoNodeHasIsNotZero(t *testing.T) {
 	const label = ", topology.kubernetes.io/zone: "
 	zones := []string{label + "za", "", label + "zb", "", label + "zc", ""}

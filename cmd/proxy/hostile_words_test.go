@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/hostile"
 )
 
-// TestNoFlagAndNoArgumentReachesTheTerminalAsItIs, of whichever command.
+// TestNoFlagAndNoArgumentReachesTheTerminalAsItIs, whatever the command.
 func TestNoFlagAndNoArgumentReachesTheTerminalAsItIs(t *testing.T) {
 	manifests, err := filepath.Abs(state)
 	succeed(t, err)

@@ -149,7 +149,7 @@ func TestANameIsInTheNamespaceOfTheContext(t *testing.T) {
 	}
 }
 
-// TestANodeThatTheAPIServerDoesNotHaveIsAnError, of which the name that was probably meant is told.
+// TestANodeThatTheAPIServerDoesNotHaveIsAnError, which names the node that was probably meant.
 func TestANodeThatTheAPIServerDoesNotHaveIsAnError(t *testing.T) {
 	kubeconfig := smallCluster(t)
 	const want = "proxy: there is no Node \"node-oen\" in the cluster; did you mean node-one?\n"

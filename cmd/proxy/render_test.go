@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// nodePortState is a Service with a node port and no endpoint, and two Nodes of which only node-a has an address and a podCIDR.
+// nodePortState is a Service with a node port and no endpoint, and two Nodes; only node-a has an address and a podCIDR.
 const nodePortState = `apiVersion: v1
 kind: List
 items:

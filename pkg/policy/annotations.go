@@ -112,7 +112,7 @@ const (
 	DefaultTrafficDistributionAnnotation = Domain + "default-traffic-distribution"
 )
 
-// NamespaceDefaults are these annotations, and of which setting of a Service each is the default.
+// NamespaceDefaults are these annotations, each with the setting of a Service that it is the default for.
 var NamespaceDefaults = [...]struct{ Name, Of string }{
 	{DefaultTopologyModeAnnotation, TopologyModeAnnotation},
 	{DefaultTopologyKeysAnnotation, TopologyKeysAnnotation},

@@ -59,7 +59,7 @@ func (r *Report) Text(to io.Writer) {
 	printable.Fprintf(to, "\nThe proxy would not start: see what is refused. Nothing was changed.\n")
 }
 
-// verdictTable are rows of which the last cell is wrapped.
+// verdictTable are rows whose last cell is wrapped.
 type verdictTable [][4]string
 
 // A value is cut after widestValue letters, and a subject after widestSubject; JSON has them whole. The last cell has

@@ -182,7 +182,7 @@ func TestAServiceIsAskedAsItsServiceDemandSays(t *testing.T) {
 		cluster Cluster
 		want    map[string]float64
 	}{
-		// Two nodes of four are assumed to ask 0.5, of which the two endpoints of their zone may take 0.48. They ask 0.8.
+		// Two nodes of four are assumed to ask 0.5, and the two endpoints of their zone may take 0.48 of it. They ask 0.8.
 		"measured": {cluster, map[string]float64{Now: 1.92, "120%": 1.92, "120% measured": 1.2}},
 		"assumed":  {cluster.AsAssumed(), map[string]float64{Now: 1.2, "120%": 1.2}},
 	} {

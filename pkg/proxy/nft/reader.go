@@ -163,7 +163,7 @@ func isSame(ours, theirs []byte) bool {
 			at = slices.IndexFunc(rest, func(there one) bool { return there.kind == kind })
 		}
 		switch {
-		case at < 0 && isZero(value): // the number of a set in a transaction, of which there is none
+		case at < 0 && isZero(value): // the number of a set in a transaction, but there is no transaction
 			continue
 		case at < 0, at == len(rest):
 			return false

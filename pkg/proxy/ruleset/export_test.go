@@ -92,7 +92,7 @@ func Shards() []int {
 	return shards
 }
 
-// NumberKind says what a number of session affinity is: of which tier, and that of a port or of an endpoint.
+// NumberKind says what a number of session affinity is: its tier, and whether it is a port's or an endpoint's.
 func NumberKind(number uint32) (tier int, isEndpoint, ok bool) {
 	of := tierOf(number)
 	return slices.Index(tiers, of), number&endpointFlag != 0, of != nil

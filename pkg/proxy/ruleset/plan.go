@@ -26,7 +26,7 @@ type Plan struct {
 	services []Service
 	// reused are the late elements of an earlier plan that come back before they are swept.
 	reused []elementKey
-	// emptied are the sets of which nothing is left to the sweep, because they are made anew.
+	// emptied are the sets that leave nothing to the sweep, because they are made anew.
 	emptied []objectKey
 }
 

@@ -172,7 +172,7 @@ func (m message) resource(of kind, name string, localities packed) message {
 	})
 }
 
-// listener writes a Listener of which all routes lead to the cluster of the same name.
+// listener writes a Listener whose routes all lead to the cluster of the same name.
 func (m message) listener(name string) message {
 	route := func(m message) message {
 		return m.nested(1, func(m message) message { return m.text(1, "") }). // match.prefix

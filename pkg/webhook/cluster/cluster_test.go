@@ -58,7 +58,7 @@ func newFakeCluster(t *testing.T) fakeCluster {
 	return fakeCluster{c, namespaces, nodes}
 }
 
-// listed returns a cluster of which everything is known, which is nothing so far.
+// listed returns a cluster that is completely known, and still empty.
 func listed(t *testing.T) fakeCluster {
 	t.Helper()
 	c := newFakeCluster(t)

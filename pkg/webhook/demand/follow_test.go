@@ -186,7 +186,7 @@ func TestWhatDoesNotExistIsNotFollowed(t *testing.T) {
 	}
 }
 
-// published returns the fleet's Service as one of which is published what a round decided.
+// published returns the fleet's Service with a round's decision as its published state.
 func published(report demand.Report) demand.Service {
 	return demand.Service{IsPublished: true, NamesNodes: true, Said: &demand.Said{Zones: report.Parts, Nodes: report.Nodes}}
 }

@@ -128,7 +128,7 @@ func inLongListOfClients(text, namespace string) (faults policy.EntryErrors) {
 	return faults
 }
 
-// clientsWithoutBound: clients of a Service that has something to bound, and no bound of its own.
+// clientsWithoutBound: clients of a Service that has something to bound, but no bound of its own.
 func clientsWithoutBound(s *subject) []Violation {
 	text, present := s.annotation(policy.ClientsAnnotation)
 	if !present || !s.isServed() || len(s.bounds()) > 0 || len(nothingToBound(s)) > 0 {
@@ -160,7 +160,7 @@ func clientItself(s *subject) []Violation {
 
 func (s *subject) ownName() string { return s.Metadata.Namespace + "/" + s.Metadata.Name }
 
-// unknownClients: clients that there are not.
+// unknownClients: clients that do not exist.
 func unknownClients(s *subject) (violations []Violation) {
 	if s.facts.Services == nil {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// isMeasured reports whether the proxy plans the Service's bound for what was measured, once something is.
+// isMeasured reports whether the proxy plans the Service's bound with measured demand, once there is any.
 func (s *subject) isMeasured() bool { return s.isBounded() && s.topology.Measured }
 
 // aboutClients is a violation by the clients, or what they are beside.
@@ -17,7 +17,7 @@ func aboutClients(value, detail string) []Violation {
 	return single(errorOf(field.ErrorTypeInvalid, annotation(policy.ClientsAnnotation), value, detail), value)
 }
 
-// unpublishedDemand: clients that are measured, and nobody says what they ask.
+// unpublishedDemand: measured clients whose demand nobody publishes.
 func unpublishedDemand(s *subject) []Violation {
 	if !s.facts.NoDemand || !s.isMeasured() {
 		return nil
@@ -40,7 +40,7 @@ func dividedZones(s *subject) []Violation {
 		"demand is measured by zone, so a busy %.*q in it is not seen; name clients that gather", maxWord, key))
 }
 
-// measuredHeadless: a headless Service whose clients are to be measured, where DNS answers by its keys.
+// measuredHeadless: a headless Service with measured clients, if DNS answers by its keys.
 func measuredHeadless(s *subject) []Violation {
 	text, present := s.annotation(policy.ClientsAnnotation)
 	if !present || !s.isAnswered() {

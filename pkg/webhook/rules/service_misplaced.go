@@ -15,8 +15,8 @@ import (
 // topologySettings are the annotations of Services with a meaning for topology.
 var topologySettings = policy.NamesOf(func(a policy.Annotation) bool { return a.Prefers })
 
-// slips are the settings of which nearly the name is looked for. As a label max-load is an unknown word of ours, and so
-// is nearly its name with our domain.
+// slips are the settings for which misspelt names are recognized. As a label max-load is an unknown word of ours, and
+// so is a misspelling of it with our domain.
 var slips = append(policy.NamesOf(func(a policy.Annotation) bool { return !a.IsCommon }), taughtDistribution)
 
 // taughtDistribution is what guides teach, and no program reads: it is a field, and was never an annotation.
@@ -63,8 +63,8 @@ func isKubernetes(domain string) bool {
 
 func isTopologySetting(key string) bool { return slices.Contains(topologySettings, key) }
 
-// misplacedSettings: topology settings that are labels, annotations whose names are misspelt, and fields of which
-// nothing is left. Names with our own domain have a rule that denies.
+// misplacedSettings: topology settings that are labels, annotations whose names are misspelt, and fields that the API
+// server dropped. Names with our own domain have a rule that denies.
 func misplacedSettings(s *subject) (violations []Violation) {
 	for _, key := range slices.Sorted(maps.Keys(s.Metadata.Labels)) {
 		switch {
@@ -141,7 +141,7 @@ func removedField(s *subject) []Violation {
 	return single(errorOf(field.ErrorTypeForbidden, field.NewPath("spec", "topologyKeys"), value, detail), value)
 }
 
-// appliedKeys reads spec.topologyKeys in what a user applied. It returns nil if the text is no Service.
+// appliedKeys reads spec.topologyKeys in what a user applied. It returns nil if the text is not a Service.
 func appliedKeys(text string) []string {
 	if !strings.Contains(text, "topologyKeys") { // most do not, and are not decoded
 		return nil

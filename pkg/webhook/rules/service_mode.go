@@ -29,8 +29,8 @@ func misspeltMode(s *subject) []Violation {
 	})
 }
 
-// unknownMode: all other topology modes that Kubernetes silently treats as Disabled. One with a domain before it
-// passes: Kubernetes leaves those to others.
+// unknownMode: all other topology modes that Kubernetes silently treats as Disabled. A mode with a domain passes:
+// Kubernetes leaves those to others.
 func unknownMode(s *subject) []Violation {
 	return wrongModes(s, func(value string) string {
 		if policy.IsUnknownMode(value) { // which is denied
@@ -65,7 +65,7 @@ func unknownOwnMode(s *subject) []Violation {
 	})
 }
 
-// wrongModes are the modes that Kubernetes does not document, of which a rule has something to say.
+// wrongModes are the modes that Kubernetes does not document and that a rule reports.
 func wrongModes(s *subject, say func(value string) string) (violations []Violation) {
 	for _, key := range policy.ModeAnnotations {
 		value, present := s.Metadata.Annotations[key]
@@ -80,10 +80,10 @@ func wrongModes(s *subject, say func(value string) string) (violations []Violati
 	return violations
 }
 
-// maxWord is how much of a value a warning repeats, beside its path.
+// maxWord is how much of a value a warning repeats, in addition to its path.
 const maxWord = 40
 
-// sameWord returns the known word from which another differs only by case or spaces; empty if there is none.
+// sameWord returns the known word that equals another one except for case and spaces; empty if there is none.
 func sameWord(word string, known []string) string {
 	const longest = 64 // with whatever spaces
 	if len(word) > longest {

@@ -8,8 +8,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// changedProxyName: a Service that is handed to no proxy, or from one proxy to another. It is about what happens, and
-// so never in what was there before.
+// changedProxyName: a Service that is handed to no proxy, or from one proxy to another. It is about the change itself,
+// so the old object never has it.
 func changedProxyName(s *subject) []Violation {
 	name, labelled := s.Metadata.Labels[policy.ServiceProxyNameLabel]
 	isChanged := s.before == nil

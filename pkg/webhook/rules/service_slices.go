@@ -29,7 +29,7 @@ type EndpointSlice struct {
 // headlessSliceLabel is the label with which no proxy reads an EndpointSlice (k8s.io/api/core/v1, IsHeadlessService).
 const headlessSliceLabel = "service.kubernetes.io/headless"
 
-// words are what a slice says of whom it serves.
+// words are what a slice says about whom it serves.
 func (e *EndpointSlice) words() policy.SliceWords {
 	words := policy.SliceWords{
 		Name: e.Metadata.Namespace + "/" + e.Metadata.Name, AddressType: e.AddressType, Endpoints: len(e.Endpoints),
@@ -48,7 +48,7 @@ func (e *EndpointSlice) words() policy.SliceWords {
 	return words
 }
 
-// servicePorts is what a Service as it is written says of its ports and families.
+// servicePorts is what a Service, as written, says about its ports and families.
 type servicePorts struct {
 	Spec struct {
 		Ports []struct {
@@ -112,8 +112,8 @@ func ClusterIPs(first string, all []string) []netip.Addr {
 	return addrs
 }
 
-// uselessSlices: EndpointSlices of the Service whose endpoints it does not use, or not all of their addresses. They are
-// known where its text is.
+// uselessSlices: EndpointSlices of the Service whose endpoints, or some of whose addresses, it does not use. They are
+// known only if its text is.
 func uselessSlices(s *subject) (violations []Violation) {
 	var written servicePorts
 	if len(s.facts.Slices) == 0 || s.isHeadless() || s.isExternalName() || json.Unmarshal(s.Written, &written) != nil {

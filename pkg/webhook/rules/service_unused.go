@@ -111,8 +111,8 @@ func inputsOf(settings []setting) []string {
 	return inputs
 }
 
-// hintsWithoutSelector: settings that work through hints, for which there must be a controller. It passes over
-// Services without a selector, and those that mirror Endpoints set no hints.
+// hintsWithoutSelector: settings that work through hints, which a controller must write. The controller skips Services
+// without a selector, and those that mirror Endpoints set no hints.
 func hintsWithoutSelector(s *subject) []Violation {
 	if len(s.Spec.Selector) > 0 || s.isExternalName() || s.isHeadless() {
 		return nil

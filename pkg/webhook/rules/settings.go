@@ -5,12 +5,12 @@ package rules
 type Settings struct {
 	// Actions replace those of single rules.
 	Actions map[ID]Action
-	// Strict makes denials of the warnings that Rule.Strict names. Actions beat it.
+	// Strict turns the warnings that Rule.Strict marks into denials. Actions override it.
 	Strict bool
 	// Default is for Services of Namespaces that say nothing; nil for none.
 	Default *Default
-	// DefaultOnUpdate: updates are given defaults too, and not only creates. A change of a default then moves live
-	// Services at their next unrelated edit.
+	// DefaultOnUpdate: not only creates get defaults, but updates too. A change of a default then moves live Services at
+	// their next unrelated edit.
 	DefaultOnUpdate bool
 	// DefaultWithAffinity: Services with sessionAffinity: ClientIP are given defaults too.
 	DefaultWithAffinity bool

@@ -17,10 +17,10 @@ type Violation struct {
 	place int // of the rule in the table
 	// value is the bad value in full; the error's own text is bounded.
 	value string
-	// inputs is all the rest on which the violation depends. If it changes, the author is warned, and not denied.
+	// inputs is everything else that the violation depends on. If it changes, the author is warned rather than denied.
 	inputs string
-	// advice ends the error's detail; nil if that has its end. It is asked for only if the violation is reported: an
-	// object has room for a hundred thousand of them, and to look for what was meant is most of the work.
+	// advice completes the error's detail; nil if the detail is complete. It is called only if the violation is reported:
+	// an object has room for a hundred thousand of them, and searching for what was meant is most of the work.
 	advice func() string
 }
 

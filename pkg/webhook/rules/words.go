@@ -57,12 +57,12 @@ var namespaceWords = vocabulary{
 	}(),
 }
 
-// unknownServiceWords and unknownNamespaceWords: annotations and labels with our domain that mean nothing.
+// unknownServiceWords and unknownNamespaceWords: annotations and labels with our domain that have no meaning.
 func unknownServiceWords(s *subject) []Violation { return serviceWords.missing(&s.Metadata) }
 
 func unknownNamespaceWords(s *subject) []Violation { return namespaceWords.missing(&s.Metadata) }
 
-// missing is what is not in the vocabulary.
+// missing are the keys that are not in the vocabulary.
 func (v *vocabulary) missing(metadata *Metadata) (violations []Violation) {
 	for _, key := range ours(metadata.Annotations) {
 		if !slices.Contains(v.annotations, key) {
@@ -112,9 +112,9 @@ func ours(all map[string]string) []string {
 	return keys
 }
 
-// refuse is the violation of a key that means nothing, whatever its value is. An object has room for a hundred
-// thousand of them, so that each has no more of its own than it needs: field.Path would be several allocations more,
-// and a detail that is put together another.
+// refuse is the violation of a key without meaning, whatever its value. An object has room for a hundred thousand of
+// them, so each holds only what it needs: field.Path would be several allocations more, and a detail that is put
+// together another.
 func (v *vocabulary) refuse(in, key, value string) Violation {
 	return violationOf(&field.Error{
 		Type: field.ErrorTypeNotSupported, Field: in + "[" + printable(key) + "]", BadValue: shown(value), Detail: v.meaningless,
@@ -144,7 +144,7 @@ func (v *vocabulary) adviseLabel(key string) string {
 	return "the only label is " + policy.AdmissionLabel
 }
 
-// meantBy says which annotation was probably meant; empty if none comes near.
+// meantBy says which annotation was probably meant; empty if none is close.
 func (v *vocabulary) meantBy(key string) string {
 	if meant, isElsewhere := v.elsewhere[key]; isElsewhere {
 		return fmt.Sprintf("it is for %s; did you mean %s?", v.otherKind, meant)

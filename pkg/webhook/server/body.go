@@ -9,11 +9,11 @@ import (
 	"os"
 )
 
-// read returns the body of a request, and what to call once it is not needed any more. Errors are refusals; then there
-// is nothing to call.
+// read returns the body of a request, and a function to call once it is no longer needed. Errors are refusals; then
+// there is nothing to call.
 //
-// A body is read before its review is in flight: a slow sender holds the bytes that have arrived, and no review's
-// place.
+// A body is read before its review is in flight: a slow sender holds the bytes that have arrived, but not the place of
+// a review.
 func (a *admitted) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
 	if err := a.acceptable(r); err != nil {
 		return nil, nil, err

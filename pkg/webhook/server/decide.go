@@ -19,8 +19,8 @@ func Paths() []string {
 	return []string{DefaultServicesPath, ValidateServicesPath, ValidateNamespacesPath}
 }
 
-// Knowledge is what is known besides the review itself. Each function is called anew for each review and from many
-// goroutines at once, and what it returns must not change any more.
+// Knowledge is what is known besides the review itself. Each function is called for every review and from many
+// goroutines at once, and its result must never change.
 //
 // A review that waits keeps its place among those in flight. So Settings and Cluster must not wait. Namespace may, for
 // a fraction of a second and for much fewer reviews than may be in flight: then those whose Namespace is known still
@@ -97,7 +97,7 @@ func encodePatch(add *rules.Default, service *rules.Service) ([]byte, error) {
 	return patch, nil
 }
 
-// nameOf is an object's name; one that has none yet is called by how it is to begin.
+// nameOf is an object's name, or the prefix for generating it if it has none yet.
 func nameOf(metadata *rules.Metadata) string {
 	if metadata.Name == "" {
 		return metadata.GenerateName

@@ -46,7 +46,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.observer.Reviewed(h.path, answer.outcome, time.Since(begin))
 }
 
-// retryAfter is for answers that a moment later would be others, in seconds. The API server waits no longer than
+// retryAfter is for answers that would be different a moment later, in seconds. The API server waits no longer than
 // timeoutSeconds for them, which is 2 in our manifests.
 const retryAfter = 1
 
@@ -66,8 +66,8 @@ func write(w http.ResponseWriter, answer reply) {
 	_, _ = w.Write(answer.body)
 }
 
-// answer never panics: what net/http makes of a panic is a connection that closes, and with it the reviews that would
-// have come next. What it returns beside the answer is to be called once that is written.
+// answer never panics: net/http would close the connection, and with it lose the reviews that come next on it. The
+// function that it returns with the answer must be called once the answer is written.
 func (h *handler) answer(w http.ResponseWriter, r *http.Request) (answer reply, release func()) {
 	release = func() {}
 	defer func() {
@@ -121,7 +121,7 @@ func (h *handler) refused(err error) reply {
 	return status(refusal.code, refusal.text)
 }
 
-// failed answers a request on which something went wrong inside. What it was is for our log alone.
+// failed answers a request that failed internally. Only our log says why.
 func (h *handler) failed(err error, attributes ...any) reply {
 	reason := Panicked
 	if failure, ok := errors.AsType[*failure](err); ok {

@@ -30,8 +30,8 @@ const (
 	// envelopeBytes is for the rest of a review: the user with all groups, and the options.
 	envelopeBytes = mebibyte / 2
 
-	// announcedBytes is how much room a body is given before any of it has arrived, if so much is announced. It is not
-	// counted among those that are held, for connections are bounded.
+	// announcedBytes is how much room a body gets before any of it has arrived, if that much is announced. It does not
+	// count as held, because connections are bounded.
 	announcedBytes = 16 * kibibyte
 
 	// largeBytes is what the body of a large review has more than. To decode one that consists of short unknown labels,
@@ -85,7 +85,7 @@ func (c *counted) Read(into []byte) (int, error) {
 // refusals.
 //
 // A large one waits for its turn as long as its client waits, and is not in flight before, so that those that wait
-// take no place of others. They are not many: their bodies are held.
+// take no place of others. There are not many of them, because their bodies are held.
 func (a *admitted) enter(ctx context.Context, size int) (leave func(), err error) {
 	endTurn := func() {}
 	if size > largeBytes {

@@ -40,7 +40,7 @@
 // sends nothing of the rest, not even their heartbeats. To that watch a label that is removed looks like a Node that is
 // deleted, so nodes.go asks which it was: a list of those nodes' metadata, at most once a second, of 0.5 kB a node.
 //
-// # What was measured of Services
+// # Measured demand of Services
 //
 // ServiceDemands, and their publisher's Lease, are read only while the load of a Service of ours is bounded with
 // measured demand (demand.go). Before that, and some time after the last such Service, there are no requests. Without a

@@ -118,14 +118,19 @@ func (c *diallers) busiest(t *testing.T, connections int) float64 {
 }
 
 // expectBound counts connections from now on, and expects no pod to get more than the bound, but for chance: three standard
-// deviations.
+// deviations. Proxies may not have the newest plan yet: it holds in the third window at the latest.
 func (c *diallers) expectBound(t *testing.T, when string) {
 	t.Helper()
-	got, mean := c.busiest(t, looked), float64(looked)/float64(len(c.town.pods))
-	if most := withinBound + 3*math.Sqrt(withinBound/mean); got > most {
-		t.Errorf("%s, the busiest endpoint gets %.2f times the mean, and may get %.2f", when, got, most)
+	mean := float64(looked) / float64(len(c.town.pods))
+	most, got := withinBound+3*math.Sqrt(withinBound/mean), 0.0
+	for range 3 {
+		got = c.busiest(t, looked)
+		t.Logf("%s, the busiest endpoint gets %.2f times the mean", when, got)
+		if got <= most {
+			return
+		}
 	}
-	t.Logf("%s, the busiest endpoint gets %.2f times the mean", when, got)
+	t.Errorf("%s, the busiest endpoint gets %.2f times the mean, and may get %.2f", when, got, most)
 }
 
 // elements returns how many elements the proxies have written into the kernel so far.

@@ -62,7 +62,10 @@ func TestTheDaemonReports(t *testing.T) {
 		},
 		"on a Service that its health check cannot be served": {
 			n.checkedOnATakenPort(), "FailedToStartServiceHealthcheck", corev1.EventTypeWarning,
-			[]string{"On node " + nodeName + ": Load balancers treat this node as one without endpoints", fmt.Sprintf(":%d: bind: address already in use", takenPort)},
+			[]string{
+				"On node " + nodeName + ": Load balancers treat this node as one without endpoints",
+				fmt.Sprintf(":%d: bind: address already in use", takenPort),
+			},
 		},
 	}
 	n.startProxy()

@@ -170,7 +170,7 @@ func TestALongHistoryPlansAsAStart(t *testing.T) {
 }
 
 // events are random ones.
-func (town *town) events(random *rand.Rand, count int) []model.Change {
+func (t *town) events(random *rand.Rand, count int) []model.Change {
 	zones := []string{"zone-a", "zone-b", "zone-c", "zone-gone", "", "no label"}
 	node := func() string { return fmt.Sprintf("zone-%c-%d", 'a'+rune(random.IntN(4)), random.IntN(5)) }
 	states := []model.DemandState{model.DemandCounts, model.DemandCounts, model.DemandCounts, model.DemandStale}
@@ -193,7 +193,7 @@ func (town *town) events(random *rand.Rand, count int) []model.Change {
 				demand.Zones[zones[random.IntN(5)]] = []uint32{0, 1, 1000, 500_000}[random.IntN(4)]
 				demand.Nodes[node()] = []uint32{0, 1, 1000, 400_000}[random.IntN(4)]
 			}
-			events = append(events, model.Change{Demands: map[model.ObjectName]*model.Demand{town.web: demand}})
+			events = append(events, model.Change{Demands: map[model.ObjectName]*model.Demand{t.web: demand}})
 		case 5:
 			events = append(events, model.Change{DemandState: &states[random.IntN(4)]})
 		}
@@ -202,9 +202,9 @@ func (town *town) events(random *rand.Rand, count int) []model.Change {
 }
 
 // plan returns all that a planner decides, and of that the slots in its plan.
-func (town *town) plan(planner *Planner) (all, slots string) {
-	decisions := planner.Decide(town.web, []model.Family{model.IPv4})
-	planner.Accept(town.web, planner.Digest(decisions))
+func (t *town) plan(planner *Planner) (all, slots string) {
+	decisions := planner.Decide(t.web, []model.Family{model.IPv4})
+	planner.Accept(t.web, planner.Digest(decisions))
 	choice := decisions[0].Selection.Cluster
 	loads, _ := planner.Loads(decisions[0])
 	return fmt.Sprint(choice.planned.slots, choice.Slots, choice.planned.source, choice.Reason.Sentence(), loads.Endpoints),

@@ -51,8 +51,8 @@ func (s Setting) noteMeasured(isGiven bool) string {
 		return fmt.Sprintf("%q is a bound that is planned with this demand. Proxies know nothing of it, except by the annotation %s of "+
 			"Services and the label %s of Nodes.", s.Name, policy.ClientsAnnotation, policy.DemandLabel)
 	}
-	return fmt.Sprintf("%q is a bound that is planned with what was measured, as with %s: %q. %q is planned with assumed demand, as without that word.",
-		s.Name, policy.ClientsAnnotation, policy.Measured, policy.FormatMaxLoad(s.bound))
+	return fmt.Sprintf("%q is a bound that is planned with what was measured, as with %s: %q. %q is planned with assumed demand, as "+
+		"without that word.", s.Name, policy.ClientsAnnotation, policy.Measured, policy.FormatMaxLoad(s.bound))
 }
 
 // needsHints reports whether the setting works through hints. Then it has no meaning for a headless Service, or for one

@@ -77,7 +77,7 @@ var ServiceCIDRs = describe(
 	func(change *model.Change) *map[string][]netip.Prefix { return &change.ServiceCIDRs }, plainName,
 )
 
-// Nodes: from an API server, only this node; from a folder, all that it has.
+// Nodes are, from an API server, this node alone; from a folder, all that it has.
 var Nodes = describe(
 	Kind{
 		Name: NodeKind, Group: corev1.SchemeGroupVersion, Resource: "nodes", AddToScheme: corev1.AddToScheme, IsClusterScoped: true,

@@ -29,7 +29,8 @@ var whys = [Whys]struct {
 	// only ends a sentence about endpoints that all run on such nodes, and spared one about an endpoint on such a node
 	// that others replace. {until}, {since} and {condition} stand for what an Avoid says.
 	only, spared string
-	// label on a Node gives the reason, and read reads its value. A reason without a label comes from observing the node.
+	// label on a Node gives the reason, and read reads its value. A reason without a label comes from elsewhere: somebody
+	// publishes a condition, or this node observes that the other one does not answer.
 	label string
 	read  func(value string) (isGiven bool, until *time.Time, err error)
 	// evacuates: an operator takes the node out of use, so load balancers are sent away, too.
@@ -165,7 +166,8 @@ func (c *Cluster) MarkAvoided(endpoints []PortEndpoint) {
 	}
 }
 
-// applyAvoid marks the Services that have endpoints on nodes whose reason to be avoided changed or ended.
+// applyAvoid marks the Services that have endpoints on nodes that are avoided from now on, for another reason than
+// before, or no longer.
 func (c *Cluster) applyAvoid(changes map[Against]*Avoid, dirty map[ObjectName]bool) {
 	before := map[string][2]Rank{}
 	for against, avoid := range changes {

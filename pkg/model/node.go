@@ -45,7 +45,7 @@ func LoopbackPrefix(family Family) netip.Prefix {
 var localhosts = map[Family]netip.Addr{IPv4: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6: netip.IPv6Loopback()}
 
 // Loopback returns the loopback address of a family on which the proxy itself serves TCP node ports, if it does. A
-// range of all addresses does not include it, as in kube-proxy.
+// range of all addresses does not count as a request for it, as in kube-proxy.
 func (n NodePortAddresses) Loopback(family Family) (addr netip.Addr, served bool) {
 	addr = localhosts[family]
 	return addr, n.Localhost && slices.ContainsFunc(n.Prefixes, func(prefix netip.Prefix) bool {

@@ -118,8 +118,8 @@ func TestABoundedServiceSaysWhatBecomesOfConnections(t *testing.T) {
 	}
 }
 
-// TestTheBoundHoldsInSlots: what all nodes draw together, at each endpoint. TestAMissingLabelIsNoEmptyOne: the reason
-// mentions a missing label of a key, but not on a node that merely lacks endpoints of its own.
+// TestAMissingLabelIsNoEmptyOne: the reason mentions a missing label of a key, but not on a node that merely lacks
+// endpoints of its own.
 func TestAMissingLabelIsNoEmptyOne(t *testing.T) {
 	for name, test := range map[string]struct {
 		node   string
@@ -148,6 +148,7 @@ func TestAMissingLabelIsNoEmptyOne(t *testing.T) {
 	}
 }
 
+// TestTheBoundHoldsInSlots: what all nodes draw together, at each endpoint.
 func TestTheBoundHoldsInSlots(t *testing.T) {
 	town := newTown(bounded(120, zoneThenAll...), []int{10, 10, 10, 10}, []int{40, 1, 1, 1})
 	expects := map[netip.AddrPort]float64{}

@@ -71,7 +71,8 @@ func (s Selection) whyExcluded(endpoint *model.PortEndpoint, viewpoint Viewpoint
 	case !usable:
 		return Reason{Code: NotReady}
 	case s.Local != nil && viewpoint.isHere(endpoint):
-		// The local choice then consists of ready endpoints, whatever other reason the cluster choice has to leave it out.
+		// The local choice then has ready endpoints, and this one terminates. That is the reason, whatever other one the
+		// cluster choice has.
 		return Reason{Code: TerminatingNotNeeded}
 	case reason.Code == ClusterNotUsed:
 		return Reason{Code: NotOnThisNode, Key: internalTrafficPolicy}

@@ -277,7 +277,7 @@ func (p *Planner) listOf(keys []policy.Key) *keyList {
 	return list
 }
 
-// nameOf is the name of a list of keys.
+// nameOf returns a text that identifies a list of keys.
 func nameOf(keys []policy.Key) string {
 	words := make([]string, len(keys))
 	for i, key := range keys {

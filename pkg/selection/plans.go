@@ -16,7 +16,8 @@ func PlansOf(decisions []Decision) Plans {
 	return plans
 }
 
-// A Planner is a reader of the decisions that it makes: it compares new plans with the plans in force.
+// A Planner is a reader of the decisions that it makes: MayDiffer tells from the plans in force, without making new
+// ones, whether another decision can differ.
 
 // Digest returns the plans behind decisions.
 func (*Planner) Digest(decisions []Decision) any {

@@ -7,7 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Tier is the endpoints that a client turns to, all alike, while the tiers before it do not answer.
+// Tier is a group of endpoints among which a client balances while the tiers before it do not answer.
 type Tier struct {
 	Endpoints []model.PortEndpoint
 	// Slots is how many slots each of the Endpoints gets; nil: one each.

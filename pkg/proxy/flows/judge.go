@@ -65,7 +65,8 @@ func (w *world) judge(e *conntrack.Entry) (Reason, error) {
 	return w.glance(e), nil
 }
 
-// glance decides without asking who owns the frontend: if it says that an entry goes, the endpoint may still answer it.
+// glance decides without asking who owns the frontend. If it says that an entry goes, its endpoint may still be one that
+// may answer for that frontend: judge finds out.
 func (w *world) glance(e *conntrack.Entry) Reason {
 	isAnswered := e.Status&conntrack.SeenReply != 0
 	switch {
@@ -121,7 +122,7 @@ const (
 
 // questions returns what is asked after endpoints left at some addresses. For a few IPv4 addresses the kernel finds all
 // entries that lead there; else it finds the unanswered ones and, if closed ones are due, the answered ones are read up
-// to a limit. Those are not read as long as we do not know which endpoints left.
+// to a limit. As long as we do not know which endpoints left, only unanswered ones are read.
 func questions(addrs []netip.Addr, isUnsure, isClosedDue bool) []question {
 	if isUnsure {
 		return []question{{filter: conntrack.Filter{Status: translated, Mask: answered}, atMost: unansweredAtMost}}

@@ -14,7 +14,7 @@ import (
 // Encoded is a batch as the bytes that go to the kernel. It may be sent more than once.
 type Encoded struct {
 	ops    []ruleset.Op
-	starts []uint32 // for each operation the sequence number of its first message; without messages, the next one.s
+	starts []uint32 // for each operation the sequence number of its first message, or the next operation's if it has none
 	first  uint32   // sequence number of the batch's opening message
 	last   uint32   // of the last message between opening and end: the only one that is acknowledged
 

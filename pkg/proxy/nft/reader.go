@@ -16,8 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// Reader reads our tables in the network namespace in which it was opened, and changes nothing. It has a connection of
-// its own, and can read whoever owns the tables.
+// Reader reads our tables in the network namespace in which it was opened, and changes nothing. Its connection is not
+// the one that writes, and it can read the tables whichever process owns them.
 type Reader struct{ conn Conn }
 
 // OpenReader connects to nf_tables for reading alone. It needs CAP_NET_ADMIN, as writing does.

@@ -74,8 +74,8 @@ func othersThan(port uint32) []bpf.Instruction {
 }
 
 // Watch calls changed for each transaction of others that touched our tables since Dial, until the context ends, and
-// then returns nil. Elements that packets add and that expire are no such change. No other process can touch an owned
-// table: Watch then only waits.
+// then returns nil. An element that a packet adds, or that expires, is no such change. No other process can touch an
+// owned table: Watch then only waits.
 //
 // There may be one Watch at a time.
 func (c *Conn) Watch(ctx context.Context, changed func(ForeignChange)) error {
@@ -133,7 +133,7 @@ func (w *watcher) missed() {
 }
 
 // sendQuietly sends a large batch without listening meanwhile. The generation shows whether another process changed
-// something in the gap: only our own batch may have raised it.
+// something in the gap: it must be one higher if the kernel took our batch, and else unchanged.
 func (c *Conn) sendQuietly(ctx context.Context, send func() error) error {
 	before, err := c.reader.generation(ctx)
 	if err != nil {

@@ -32,7 +32,7 @@ type node struct {
 	took     time.Duration
 	answered time.Time // when it did last
 	learnAt  time.Time
-	tries    int // dials to learn how it answers that failed, in a row
+	tries    int // how many dials in a row, made to learn how it answers, had no answer
 	trial    *trial
 	out      *outage
 	falls    int

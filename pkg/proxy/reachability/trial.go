@@ -86,8 +86,8 @@ func (t *trial) told(ids []uint32) {
 	}
 }
 
-// verdict concludes a trial whose dials have failed. OthersAnswered says whether others answered a dial that was made
-// no earlier than the last one to this node.
+// verdict concludes a trial whose dials have failed. It is told whether others answered a dial that was made no earlier
+// than the last dial of this trial.
 func (t *trial) verdict(now time.Time, othersAnswered bool, r *rules) (outcome Outcome, isOver bool) {
 	switch {
 	case now.Sub(t.began) > 3*t.window || now.Before(t.began):

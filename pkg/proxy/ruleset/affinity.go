@@ -136,8 +136,8 @@ func (m *memory) chainName(nodePorts bool) string {
 }
 
 // chain sends a client to the endpoint that it is remembered with, or draws one and remembers it. It looks into no map
-// that grows with Services, because adding a rule that looks into a map makes the kernel walk that map. Static chains
-// do that.
+// that grows with Services, because adding a rule that looks into a map makes the kernel walk that map. Static chains,
+// which are not added with a Service, look into those maps.
 //
 // The timeout stands in the rule and not in the map, because kernels differ in whether a map's timeout can be changed.
 func (m *memory) chain(nodePorts bool) Chain {

@@ -84,8 +84,8 @@ func (s InPrefix) text(family model.Family) string {
 
 func (InPrefix) refersTo() reference { return reference{} }
 
-// NotFromInterface is `iifname != "cbr0"`; with Prefix, `iifname != "cbr*"`. A packet that the node itself sends has
-// none. Since Linux 5.7 postrouting knows the input interface of a forwarded packet.
+// NotFromInterface is `iifname != "cbr0"`; with Prefix, `iifname != "cbr*"`. A packet that the node itself sends has no
+// input interface. Since Linux 5.7 postrouting knows the input interface of a forwarded packet.
 type NotFromInterface struct {
 	Name   string
 	Prefix bool

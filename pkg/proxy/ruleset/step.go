@@ -95,7 +95,8 @@ func (p *Port) isLike(other *Port) bool {
 	return (p.Affinity > 0) == (other.Affinity > 0) && p.isWide() == other.isWide()
 }
 
-// towards returns the slots of have with at most limit of them changed to those of want; at least one, if want has any.
+// towards returns the slots of have with at most limit of them changed to those of want. It returns at least one slot
+// if want has any.
 func towards(have, want []netip.AddrPort, limit *int) []netip.AddrPort {
 	slots := make([]netip.AddrPort, 0, len(want))
 	for i, endpoint := range want {

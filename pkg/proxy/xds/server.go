@@ -128,7 +128,8 @@ func (s *Server) serve(ctx context.Context, address string) error {
 	return fmt.Errorf("serving --xds-bind-address %s: %w", address, err)
 }
 
-// listen replaces a socket that another process has left behind. Every process that can reach the socket may use it.
+// listen listens on an address. It replaces a socket that another process has left behind, because that would be in the
+// way. Every process that can reach the socket may use it.
 func listen(ctx context.Context, address string) (net.Listener, error) {
 	path, isSocket := strings.CutPrefix(address, SocketPrefix)
 	var config net.ListenConfig

@@ -59,8 +59,9 @@ func (e *crowd) gather(d Demand, places *Places) {
 // fewCodes is the number of codes up to which entries are found by a slice, and beyond it by a map.
 const fewCodes = 1 << 10
 
-// unite makes one entry of all cells with the same groups, which their codes show. There are at most as many codes as
-// given, unless that number is too large. Most cells share no value with any endpoint.
+// unite makes one entry of all cells with the same groups, which have the same code. codes is how many codes there can
+// be. If it is math.MaxUint64 they may have overflowed and tell nothing: then each cell is an entry of its own. Most
+// cells share no value with any endpoint.
 func (e *crowd) unite(d Demand, codes uint64) {
 	isFew, told := codes <= fewCodes, codes < math.MaxUint64
 	if isFew {

@@ -12,8 +12,8 @@ type Demand struct {
 	named  map[string]uint32
 	most   uint32
 	byCell map[int32]tally // the named nodes
-	// others is the demand of each node that is not named, by the number of its zone; the zone is the key with this index.
-	// Nil: none.
+	// others is the demand of each node that is not named, by the number of its value of the zone; nil: none. The field
+	// zone is the index of the zone among the keys.
 	others []uint32
 	zone   int
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// off is a round in which the assumption for a Service is off by a factor.
+// offBy is a round in which the assumption for a Service is off by a factor.
 func offBy(by, perMinute float64) Round {
 	report := Report{
 		Decision: Decision{Parts: map[string]float64{"zone-b": 0.8, "zone-a": 0.2}, ConnectionsPerMinute: perMinute},

@@ -32,7 +32,7 @@ const (
 	forgotten = 1e-6
 )
 
-// shortHalfLives are the half-lives of the averages that find changes, apart from the last sample alone.
+// shortHalfLives are the half-lives of the averages that find changes. The last sample alone is looked at before them.
 var shortHalfLives = []time.Duration{2 * time.Minute, 8 * time.Minute}
 
 // Sample is the demand on one Service in some time.
@@ -72,8 +72,8 @@ type Decision struct {
 	ConnectionsPerMinute float64
 	// Changed: a short average replaced the long one in this sample.
 	Changed bool
-	// Off is the factor by which the worst zone differs from its published part, at least 1. If not all can be written,
-	// the largest comes first. With First the assumed part stands for the published one.
+	// Off is the largest ratio of a zone's part to its published part, at least 1. If not all can be written, the Service
+	// with the largest comes first. With First the assumed part stands for the published one.
 	Off float64
 }
 
@@ -193,7 +193,8 @@ func (e *Estimator) average(s Sample) bool {
 	return false
 }
 
-// halfLife is the long average's: with it the average is about the last connections that should be remembered.
+// halfLife returns the long average's: with it the average is as certain as one of the last remembered connections that
+// weighs them equally.
 func halfLife(rate float64) time.Duration {
 	if rate == 0 {
 		return longest
@@ -249,7 +250,7 @@ func differs(now, before map[string]float64, size, band float64) bool {
 	return false
 }
 
-// off is the largest factor between a part and its former value. Anything below the floor counts as the floor: an
+// off is the largest ratio of a part to its former value, at least 1. Anything below the floor counts as the floor: an
 // unexpected zone is far off, but not infinitely.
 func off(now, before map[string]float64) float64 {
 	most := 1.0

@@ -13,7 +13,8 @@ import (
 const (
 	// goesOn is how long a node that falls silent is assumed to go on asking as before.
 	goesOn = 10 * time.Minute
-	// mostRate bounds what one node may report about one Service: a lying node must not cause overflows.
+	// mostRate bounds the connections a second that one node may report for one Service: a lying node must not turn sums
+	// into Inf or NaN.
 	mostRate = 1e6
 	// mostServices is how many Services are followed. Proxies count no more; one that lies may name others.
 	mostServices = demandpage.MaxServices
@@ -71,7 +72,7 @@ type Report struct {
 	Decision
 	// Assumed is each zone's part if all nodes have the demand of their labels.
 	Assumed map[string]float64
-	// OffBy is the largest factor between a zone's demand and its assumed part, and Zone is that zone.
+	// OffBy is the largest ratio of a zone's part to its assumed part, at least 1, and Zone is that zone.
 	OffBy float64
 	Zone  string
 }

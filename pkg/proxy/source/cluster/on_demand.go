@@ -49,7 +49,8 @@ type onDemand struct {
 	tell func(resource string)
 }
 
-// wanted is what Services want from a resource: whether any needs it, and whether one needs more than zones.
+// wanted is what Services want from a resource: whether any needs it, and whether one needs labels that a source with
+// zones only does not have.
 type wanted struct{ isNeeded, labels bool }
 
 // watch follows the resource while a Service needs it, until the context ends.

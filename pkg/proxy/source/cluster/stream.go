@@ -24,8 +24,8 @@ var refusals = wait.Backoff{Duration: 800 * time.Millisecond, Factor: 2, Jitter:
 
 const refusalReset = 2 * time.Minute
 
-// askAgain is the pause, which may double, before a missing resource is asked for again: the API server may have been
-// upgraded. A watch lasts as long.
+// askAgain is the pause before a missing resource is asked for again, which a random part makes up to twice as long: the
+// API server may have been upgraded. A watch lasts as long.
 const askAgain = 5 * time.Minute
 
 // object is what an object is turned into as soon as it arrives.

@@ -34,8 +34,8 @@ const (
 )
 
 // How often a publisher's Lease is read, and up to twice that: 5,000 proxies then ask 170 to 330 times a second
-// together, for an object of some 500 bytes. An API server that does not answer within leasePatience is asked again
-// after leaseAgain.
+// together, for an object of some 500 bytes. As long as no source could be chosen, because the API server does not say,
+// it is asked again after leaseAgain. An answer may take leasePatience.
 const (
 	leaseEvery    = 15 * time.Second
 	leaseAgain    = 2 * time.Second
@@ -66,7 +66,7 @@ type publication struct {
 	namespace string
 
 	renewed  time.Time     // as the Lease said last
-	changed  time.Time     // when we first saw that value, by our own clock; zero at first
+	changed  time.Time     // when that value was new, by our own clock; for the first value that we read, the value itself
 	lifetime time.Duration // how long it is valid
 }
 

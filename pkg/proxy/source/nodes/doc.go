@@ -14,8 +14,8 @@
 //
 // The watches of an API server, a folder of manifests, and a forecast each have a Directory. They put in what they read,
 // and take out the parts of a model.Change that concern nodes. A provider that reads no object, such as one that
-// observes whether nodes answer, needs none: it changes model.Change.Avoid with a reason of its own, and the model
-// combines all reasons.
+// observes whether nodes answer, needs none: it delivers a model.Change with Avoid for a reason of its own, and the
+// model combines all reasons.
 //
 // # Nodes that went while they were avoided
 //

@@ -37,7 +37,7 @@ func newContest(k *keyring, now time.Time, used usage, carried map[string]bool) 
 	return c
 }
 
-// change makes one change of the published keys, out of those that may be made now.
+// change makes one change of the published keys, which combines everything that may change now.
 func (c *contest) change() {
 	c.expire()
 	wanting := slices.DeleteFunc(slices.Collect(maps.Keys(c.waiting)), func(key policy.Key) bool {

@@ -86,7 +86,7 @@ func (d *demands) takeReleased() []model.ObjectName {
 	return released
 }
 
-// next returns when Services stop waiting, and whether any waits.
+// next returns when Services stop waiting, and whether anything is waited for.
 func (d *demands) next() (at time.Time, some bool) { return d.giveUp, !d.giveUp.IsZero() }
 
 // expire ends the waiting of Services that have waited long enough, and returns how many.

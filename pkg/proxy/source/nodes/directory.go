@@ -270,7 +270,7 @@ func (d *Directory) Next() (at time.Time, some bool) {
 	return at, some
 }
 
-// Expire does what is due. If Services waited for lists in vain, it returns for which.
+// Expire does what is due. If Services waited for lists in vain, it returns what they waited for.
 func (d *Directory) Expire(now time.Time) *Vain {
 	for _, due := range d.later.Due(now) {
 		delete(d.known, due.name)

@@ -157,7 +157,7 @@ func (w *waiting) reset() {
 	w.setKnown(false)
 }
 
-// expire releases the Services that have waited long enough. If they waited for lists, it returns for which.
+// expire releases the Services that have waited long enough. If they waited for lists, it returns what they waited for.
 func (w *waiting) expire(now time.Time) (vain *Vain) {
 	for _, due := range w.later.Due(now) {
 		if due.what == giveUp {

@@ -24,8 +24,8 @@ type MeasuredLoads struct {
 	*model.Demand
 	// Zones are the measured demand of each zone's nodes, and AssumedZones the assumed one, each as a part of its sum.
 	Zones, AssumedZones map[string]float64
-	// AssumedGives is what each endpoint would get, per mille of the mean, if it had been planned with what is assumed: in
-	// their order.
+	// AssumedGives is what each endpoint would get of the measured demand, per mille of the mean, if the plan were made with
+	// assumed demand: in the order of the endpoints.
 	AssumedGives []uint64
 }
 
@@ -54,7 +54,7 @@ func (p *Planner) Loads(decision Decision) (loads Loads, planned bool) {
 	return loads, true
 }
 
-// AssumedBusiest returns the index of the endpoint that would get most in a plan with assumed demand.
+// AssumedBusiest returns the index of the endpoint that would get most if the plan were made with assumed demand.
 func (m *MeasuredLoads) AssumedBusiest() int {
 	return slices.Index(m.AssumedGives, slices.Max(m.AssumedGives))
 }

@@ -376,7 +376,8 @@ func (s *split) finish() {
 	}
 }
 
-// spread adds the excess of some groups to the loads, in the proportion in which the nodes concerned spread it.
+// spread adds the excess of some groups to the loads, in the proportion in which a group's nodes spread what they place
+// at its key.
 func (s *split) spread(over []uint64) {
 	weights := make([]uint64, len(s.counts))
 	for k := range s.places.keys {

@@ -41,7 +41,7 @@ type Reader struct {
 type Options struct {
 	// Places: where endpoints are, and were.
 	Places bool
-	// Keep is how long a departed endpoint is remembered.
+	// Keep is how long Left and EachLeft know that an endpoint left.
 	Keep time.Duration
 }
 

@@ -14,7 +14,7 @@ import (
 
 // Snapshot is what was in force after one sync. It never changes.
 type Snapshot struct {
-	// Since is the time from which on departed endpoints are known: the end of the first sync, or of one after which too
+	// Since is the time from which on it is known which endpoints left: the end of the first sync, or of one after which too
 	// many had left.
 	Since time.Time
 	// Scope is what addresses mean to the tables.

@@ -24,7 +24,8 @@ type Question struct {
 	// Measured is the measured demand of this Service that proxies know. It is the nodes' demand unless Asked or the fleet
 	// says otherwise, and a bound is planned with it if Topology says so. Nil: nothing was measured.
 	Measured *model.Demand
-	// PlansAsked: a bound is planned with Asked, as far as it was measured, whatever Topology says.
+	// PlansAsked: a bound is planned with what nodes ask, whatever Topology says: with Asked, else with the fleet's demand if
+	// that is given, else with Measured.
 	PlansAsked bool
 }
 

@@ -72,8 +72,9 @@ type Decision struct {
 	ConnectionsPerMinute float64
 	// Changed: a short average replaced the long one in this sample.
 	Changed bool
-	// Off is the largest ratio of a zone's part to its published part, at least 1. If not all can be written, the Service
-	// with the largest comes first. With First the assumed part stands for the published one.
+	// Off is the largest ratio of a zone's part to its published part, or of a named node's part, up or down; at least 1. If
+	// not all can be written, the Service with the largest comes first. With First the assumed part stands for the published
+	// one.
 	Off float64
 }
 

@@ -45,8 +45,8 @@ func (c *Cluster) MeasuredDemand(service *Service) *Demand {
 // DemandState returns whether measured demand counts.
 func (c *Cluster) DemandState() DemandState { return c.demandState }
 
-// applyDemand marks the Services that are planned with measured demand and have a new measurement. It changes their
-// shares a little, as a new node does.
+// applyDemand notes the Services that are planned with measured demand and have a new measurement, or all of those if
+// measured demand begins or ceases to count. TakeStale returns them: their shares change a little, as with a new node.
 func (c *Cluster) applyDemand(demands map[ObjectName]*Demand, state *DemandState) {
 	for name, demand := range demands {
 		if demand == nil {

@@ -145,7 +145,7 @@ func (f *explainFlags) Validate() error {
 		conflict = errors.New("--all-nodes and --node exclude each other")
 	case f.why != "" && f.allNodes:
 		conflict = errors.New("--why is about one node; it excludes --all-nodes")
-	case !isGiven && !f.allNodes && f.asKubectl: // a person's machine is mostly no node
+	case !isGiven && !f.allNodes && f.asKubectl: // a person's machine is rarely a node
 		conflict = errors.New("--node NAME or --all-nodes is required: whose connections?")
 	}
 	return errors.Join(
@@ -190,7 +190,7 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	if len(nodes) == 0 {
 		return fmt.Errorf("explain for all nodes: there is no Node in %s", flags.origin())
 	}
-	// No proxy need run here: then what is printed is what one would decide.
+	// No proxy needs to run here: without one, the output is what a proxy would decide.
 	refusals, _ := status.Read[explain.Refusals](ctx, flags.settings.MetricsBindAddress, "/refused")
 	running, _ := status.Read[status.Summary](ctx, flags.settings.MetricsBindAddress, "/summary")
 	if running != nil && slices.Contains(nodes, running.Node) {
@@ -216,7 +216,7 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	return cli.Exit(exitUnread)
 }
 
-// warnOfUnreachable prints which nodes do not answer that of a running proxy. No object says so.
+// warnOfUnreachable prints which nodes do not answer the node of a running proxy. No object says so.
 func warnOfUnreachable(stderr io.Writer, running *status.Summary) {
 	for _, sentence := range running.Unreachable() {
 		printable.Fprintf(stderr, "proxy: %s\n", sentence)
@@ -292,7 +292,8 @@ func (f *explainFlags) notFound(ctx context.Context, cluster *model.Cluster, que
 	return explain.NotFound(cluster, query, f.origin())
 }
 
-// written returns a Service as it is written, also one that another proxy serves; nil if it does not exist or cannot be read.
+// written returns a Service as it is written, even one that another proxy serves; nil if it does not exist or cannot be
+// read.
 func (f *stateFlags) written(ctx context.Context, name model.ObjectName) *corev1.Service {
 	if f.manifests == "" {
 		config, err := f.onceConnection().Config()

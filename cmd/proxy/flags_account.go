@@ -23,7 +23,7 @@ type accountFlags struct {
 	keys []string // after Validate
 }
 
-// What is counted, and of how much.
+// What is counted, and for how many Services and topology keys at most.
 const (
 	accountOff      = "off"
 	accountTotals   = "totals"

@@ -34,7 +34,7 @@ var clientSettings = []settingFlag{
 	},
 }
 
-// clients is the same as explain takes it for a node, which is nil while it is unknown.
+// clients returns the same settings in explain's form, for a node. The node is nil while it is unknown.
 func (f *stateFlags) clients(node *model.Node) explain.Clients {
 	clients := explain.Clients{PodsUnknown: map[model.Family]string{}, MasqueradeAll: f.settings.MasqueradeAll, NodesFrom: f.nodesFrom}
 	clients.NodePorts = f.settings.NodePorts

@@ -19,11 +19,12 @@ type dnsFlags struct {
 	zone        dns.Zone
 	podNames    bool
 
-	// address is where, after Validate; not valid for nowhere.
+	// address is where they are answered, after Validate; the zero value means nowhere.
 	address netip.AddrPort
 }
 
-// The longest that an answer may be kept, and the longest domain. With a longer one names of Services could not be.
+// The longest that an answer may be kept, and the longest domain. A longer one would leave no room for the names of
+// Services.
 const (
 	maxDNSTTL           = time.Hour
 	maxClusterDomainLen = 100
@@ -40,8 +41,8 @@ func (f *dnsFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.zone.Domain, "cluster-domain", "cluster.local", "`DOMAIN` of the cluster, as the kubelet has it")
 }
 
-// Validate requires an address that answers can come from: with several, as for 0.0.0.0, an answer could come from a
-// different one than was asked.
+// Validate requires a single address: with several, as for 0.0.0.0, an answer could come from another address than the
+// one that was asked.
 func (f *dnsFlags) Validate() error {
 	var errs []error
 	if f.bindAddress != "" {

@@ -9,11 +9,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
-// ignoredFlags are the flags of kube-proxy that have no meaning here. They are accepted, so that its command line
-// works as it is, and not shown.
+// ignoredFlags are the flags of kube-proxy that have no meaning here. They are accepted but hidden, so that its command
+// line works as it is.
 type ignoredFlags struct {
 	flags   []*pflag.Flag
-	refused map[*pflag.Flag]config.Meaningless // those that have a value that is refused
+	refused map[*pflag.Flag]config.Meaningless // the flags with a value that is refused
 }
 
 func (f *ignoredFlags) register(flags *pflag.FlagSet, settings *settingFlags) {
@@ -66,7 +66,7 @@ func (f *ignoredFlags) notes() []string {
 	return notes
 }
 
-// insteadFlags make kube-proxy do something else than run, which is a command of its own here.
+// insteadFlags make kube-proxy do something other than run. Here each of these is a command of its own.
 type insteadFlags struct{ cleanup, version *pflag.Flag }
 
 func (f *insteadFlags) register(flags *pflag.FlagSet) {
@@ -77,7 +77,7 @@ func (f *insteadFlags) register(flags *pflag.FlagSet) {
 	f.cleanup.Hidden, f.version.Hidden = true, true
 }
 
-// Validate names the commands that are meant.
+// Validate refuses the flags, and names the commands to use instead.
 func (f *insteadFlags) Validate() error {
 	var errs []error
 	for _, flag := range []*pflag.Flag{f.cleanup, f.version} {

@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 )
 
-// kubectlFlags say which cluster is asked, as kubectl's do. Commands for people have them, which no node runs.
+// kubectlFlags say which cluster is asked, as kubectl's do. Only commands for people have them, and no node runs those.
 type kubectlFlags struct {
 	manifestsFlag
 	kubeconfig, context string

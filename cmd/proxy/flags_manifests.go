@@ -36,8 +36,8 @@ func (f *manifestsFlag) origin() string {
 	return f.manifests
 }
 
-// readStream returns the manifests if they can be read once only: of standard input, or of a pipe, as a shell makes one of
-// <(kubectl get ...). Nil: they are files.
+// readStream returns the manifests if they can be read only once: from standard input, or from a pipe such as a shell
+// makes for <(kubectl get ...). It returns nil if they are files.
 func (f *manifestsFlag) readStream() (*folder.Stream, error) {
 	if f.stream != nil {
 		return f.stream, nil

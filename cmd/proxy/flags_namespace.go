@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
 
-// namespaceFlags say in which namespace Services are asked about.
+// namespaceFlags select the namespace of the Services that are asked about.
 type namespaceFlags struct{ namespace string }
 
 func (f *namespaceFlags) register(flags *pflag.FlagSet) {
@@ -18,8 +18,9 @@ func (f *namespaceFlags) register(flags *pflag.FlagSet) {
 		"`NAMESPACE` of the Services; a NAME without one is in it (default: all namespaces, and for a NAME that of the kubeconfig's context)")
 }
 
-// query reads what is asked about: all Services, those of a namespace, or the one of the argument. A name without a
-// namespace is in that of -n, else in that of the kubeconfig's context, as with kubectl; nil: there is no context.
+// query returns what is asked about: all Services, those of a namespace, or the one that the argument names. A name
+// without a namespace belongs to that of -n, else to that of the kubeconfig's context, as with kubectl. ofContext is
+// nil if there is no context.
 func (f *namespaceFlags) query(args []string, ofContext func() (string, error)) (explain.Query, error) {
 	namespace := f.namespace
 	if namespace != "" && !explain.IsName(namespace) {

@@ -13,7 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
-// steps are the flags of the daemon that ask for one step of it, or name the file: no file has them.
+// steps are the flags of the daemon that ask for one step of it, or name the file. They cannot be set in a file.
 var steps = []string{"config", "check", "init-only", "write-config-to"}
 
 // givesWay are the flags that mean the same as one of our settings: if one is given, the file's value of our setting
@@ -24,8 +24,8 @@ var givesWay = map[string][]string{
 	"master":    {"manifests", "master", "kubeconfig", "context"},
 }
 
-// ownFlags returns the flags of the daemon that kube-proxy's file has no field for, by their fields in the document of our
-// own. So no flag is a flag only.
+// ownFlags returns the daemon's flags for which kube-proxy's file has no field, by their fields in our own document. So
+// every setting can be in a file.
 func ownFlags() map[string]*pflag.Flag {
 	var flags runFlags
 	set := pflag.NewFlagSet("run", pflag.ContinueOnError)
@@ -40,7 +40,7 @@ func ownFlags() map[string]*pflag.Flag {
 	return own
 }
 
-// ownSettings are what the document of our own may say.
+// ownSettings are what our own document may say.
 func ownSettings() config.Own {
 	own := config.Own{Fields: map[string]bool{}, Check: checkOwn}
 	for field, flag := range ownFlags() {
@@ -75,13 +75,13 @@ func checkOwn(values map[string]string) error {
 	return nil
 }
 
-// longestFirst sorts pairs of texts, so that none is replaced that begins another one.
+// longestFirst sorts pairs of texts, so that no text is replaced inside a longer one that begins with it.
 func longestFirst(pairs []string) []string {
 	chunks := slices.SortedFunc(slices.Chunk(pairs, 2), func(a, b []string) int { return cmp.Compare(len(b[0]), len(a[0])) })
 	return slices.Concat(chunks...)
 }
 
-// takeOwn gives the flags the values that the document of our own has for them, except for those on the command line.
+// takeOwn gives the flags the values that our own document has for them, except for those on the command line.
 func (f *settingFlags) takeOwn() error {
 	own := ownFlags()
 	for _, field := range slices.Sorted(maps.Keys(f.file.Own)) {
@@ -96,7 +96,8 @@ func (f *settingFlags) takeOwn() error {
 	return nil
 }
 
-// ownValues are the values of our own settings that are in force; with others alone those that are not the default.
+// ownValues are the values of our own settings that are in force; with othersAlone, only those that differ from the
+// default.
 func (f *settingFlags) ownValues(othersAlone bool) map[string]string {
 	values := map[string]string{}
 	for field, own := range ownFlags() {

@@ -120,8 +120,8 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	f.instead.register(flags)
 }
 
-// Validate checks all flags, reads those that have an inner form, and reports every mistake at once. read comes before
-// it.
+// Validate checks all flags, parses those that are not plain values, and reports every mistake at once. read comes
+// before it.
 func (f *runFlags) Validate() error {
 	err := errors.Join(
 		f.instead.Validate(),
@@ -157,7 +157,7 @@ func (f *runFlags) validateState() error {
 	return f.tableFlags.Validate()
 }
 
-// validateSecureMetrics wants an address that no other server has, and an API server to ask.
+// validateSecureMetrics requires an address that no other server has, and an API server to ask.
 func (f *runFlags) validateSecureMetrics() error {
 	if f.secureMetrics == "" {
 		return nil
@@ -175,7 +175,7 @@ func (f *runFlags) validateSecureMetrics() error {
 	return nil
 }
 
-// validateNodeCondition wants an API server that has the Node.
+// validateNodeCondition requires an API server that has the Node.
 func (f *runFlags) validateNodeCondition() error {
 	if f.nodeCondition && f.manifests != "" {
 		return errors.New("--node-condition needs an API server, which has the Node: --manifests has none")
@@ -199,7 +199,7 @@ func (f *runFlags) logger(stderr io.Writer) *slog.Logger {
 	return cli.NewLogger(stderr, f.settings.LogFormat, f.level)
 }
 
-// view is that of the daemon, which answers for headless Services if it has an address for that.
+// view is the daemon's view: it includes headless Services if there is an address for DNS.
 func (f *runFlags) view() convert.View {
 	view := f.stateFlags.view()
 	view.WithHeadless, view.WithPodNames = f.dns.address.IsValid(), f.dns.podNames

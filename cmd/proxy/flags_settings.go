@@ -21,7 +21,7 @@ var aliases = map[string]string{
 	"logging-format":       "log-format",
 }
 
-// settingFlags are what kube-proxy's configuration says: a file, and over it what the command line gives.
+// settingFlags are kube-proxy's configuration: a file, overridden by the command line.
 type settingFlags struct {
 	path string
 	// file is what --config names, after read; nil without.
@@ -29,13 +29,13 @@ type settingFlags struct {
 
 	// all are the command line's flags, given or not.
 	all *pflag.FlagSet
-	// alone is what the flags alone say. Where none is given it has the default, which --help shows.
+	// alone is the configuration by the flags alone. Where none is given it has the default, which --help shows.
 	alone *config.Configuration
 	// given are the flags on the command line, in their order.
 	given []givenFlag
 
 	// configuration, settings and notes are what file and flags say together, after Validate: the effective
-	// configuration, what it means here, and a line for each setting that means nothing.
+	// configuration, what it means here, and a line for each setting without a meaning here.
 	configuration *config.Configuration
 	settings      config.Settings
 	notes         []string
@@ -110,7 +110,7 @@ func (v *settingValue) Type() string {
 	return "value"
 }
 
-// read reads the file, if there is one. What is wrong with it is no wrong usage.
+// read reads the file, if there is one. A mistake in the file is not a usage error.
 func (f *settingFlags) read() (err error) {
 	if f.path != "" {
 		if f.file, err = config.Read(f.path, ownSettings()); err == nil {
@@ -143,8 +143,8 @@ func (f *settingFlags) resolve() error {
 	return errors.Join(append(errs, f.linksWithoutMode())...)
 }
 
-// linksWithoutMode refuses a link's name beside another mode than its own: a user who gives it means that mode. In a
-// file it is only noted, because there it may be left from another time.
+// linksWithoutMode refuses a link's name on the command line beside any mode but its own: a user who gives the name
+// means that mode. In a file it is only noted, because there it may be a leftover.
 func (f *settingFlags) linksWithoutMode() error {
 	var errs []error
 	for _, flag := range f.given {

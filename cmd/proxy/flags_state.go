@@ -38,17 +38,18 @@ type stateFlags struct {
 	otherNodes []string
 	// refused is what had to be left out, after load.
 	refused []model.Finding
-	// held is what the manifests hold, what is not read included; nil of an API server. lacksSlices: what says where endpoints
-	// are is not read. isBare: an API server has no Service that a proxy without a name would serve.
+	// held counts what the manifests hold, including what is not read; nil for an API server. lacksSlices: the
+	// manifests lack EndpointSlices that can be read. isBare: an API server has no Service that a proxy without a name
+	// would serve.
 	held                convert.Inventory
 	lacksSlices, isBare bool
-	// lastGood are the versions that a running proxy has in force of what is refused. They are in force for load, too.
+	// lastGood are the versions of refused objects that a running proxy has in force. load uses them, too.
 	lastGood []convert.Refusal
 	// node is the name of the node to act for, after Validate.
 	node string
-	// maxLoad is the bound that --default-max-load says, in percent, after Validate; 0 without.
+	// maxLoad is the bound that --default-max-load sets, in percent, after Validate; 0 without.
 	maxLoad uint64
-	// measured is what --default-clients says, after Validate.
+	// measured: --default-clients asks for measured demand; after Validate.
 	measured bool
 }
 
@@ -75,7 +76,7 @@ var gateSettings = []settingFlag{{
 	"`GATES` of kube-proxy, comma-separated: AllowServiceExternalIPs=false serves no external IPs. A gate that no kube-proxy has is an error",
 }}
 
-// register registers the flags. once says what else --manifests takes where it is read once.
+// register registers the flags. once is what --help adds about --manifests for commands that read it only once.
 func (f *stateFlags) register(flags *pflag.FlagSet, once string, settings ...[]settingFlag) {
 	f.settingFlags.register(flags, slices.Concat(append(settings, connectionSettings, gateSettings)...))
 	flags.StringVar(&f.manifests, "manifests", "",

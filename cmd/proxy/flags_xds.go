@@ -16,7 +16,7 @@ import (
 // xdsFlags say where endpoints are served to gRPC clients and Envoys.
 type xdsFlags struct {
 	bindAddress string
-	// addresses are where, after Validate; none for nowhere.
+	// addresses are where they are served, after Validate; empty for nowhere.
 	addresses []string
 }
 
@@ -26,7 +26,7 @@ func (f *xdsFlags) register(flags *pflag.FlagSet) {
 			"next tier by themselves: IP:PORT, such as 0.0.0.0:18000, or unix:// and the path of a socket, or both with a comma (default: nowhere)")
 }
 
-// Validate wants addresses that no other server has.
+// Validate requires addresses that no other server has.
 func (f *xdsFlags) Validate(taken ...string) error {
 	f.addresses = nil
 	if f.bindAddress == "" {

@@ -108,7 +108,8 @@ func (f *flowsFlags) Validate() error {
 	return errors.Join(errs...)
 }
 
-// How often --watch looks, and how often it reads the Services anew, which may ask an API server for all of them.
+// How often --watch looks, and how often it reads the Services again, which may mean listing all of them from an API
+// server.
 const (
 	flowsEvery   = 2 * time.Second
 	objectsEvery = 30 * time.Second
@@ -150,7 +151,8 @@ func runFlows(
 	}
 }
 
-// reading loads the state of the cluster, and returns what knows the connections of what is asked about.
+// reading loads the state of the cluster, and returns what collects the connections of the Services that are asked
+// about.
 func (f *runFlags) reading(ctx context.Context, stderr io.Writer, query explain.Query) (*connections.Reading, error) {
 	change, err := f.load(ctx, stderr, cluster.OwnNode)
 	if err != nil {
@@ -187,7 +189,7 @@ func (f *flowsFlags) print(to io.Writer, report *connections.Report, query expla
 	return err
 }
 
-// asked is what a query is about, in a sentence.
+// asked names what a query is about, as part of a sentence.
 func asked(query explain.Query) string {
 	switch {
 	case query.Service.Name != "":

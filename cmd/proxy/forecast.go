@@ -107,7 +107,7 @@ func toldUnreadable(command *cobra.Command, err error) error {
 	return err
 }
 
-// unreadableError is why what a forecast is about could not be read.
+// unreadableError says why the input of a forecast could not be read.
 type unreadableError struct{ error }
 
 func (e unreadableError) Unwrap() error { return e.error }
@@ -213,7 +213,7 @@ func (f *forecastFlags) Validate() error {
 	return errors.Join(append(errs, f.parseChanges())...)
 }
 
-// parseChanges reads what if.
+// parseChanges parses the what-ifs.
 func (f *forecastFlags) parseChanges() error {
 	var errs []error
 	f.changes = nil
@@ -356,7 +356,7 @@ func (f *forecastFlags) notFound(state forecast.Cluster, query explain.Query) er
 
 func (f *forecastFlags) readDemand(state forecast.Cluster, options *forecast.Options) error {
 	demand, err := measured.Read(f.demand, f.perGB > 0)
-	if _, isOfFile := errors.AsType[*fs.PathError](err); isOfFile { // which names it
+	if _, isOfFile := errors.AsType[*fs.PathError](err); isOfFile { // the error names the file
 		return fmt.Errorf("--demand: %w", err)
 	}
 	if err != nil {
@@ -387,8 +387,8 @@ func (f *forecastFlags) printComparison(stdout io.Writer, before, after *forecas
 	return explain.Print(stdout, f.output, map[string]any{"before": before, "after": after})
 }
 
-// judge ends with exitUnread if not all could be read that was asked about, and else with status 1 if a Service misses what
-// was demanded.
+// judge ends with exitUnread if part of what was asked about could not be read, else with status 1 if a Service does
+// not keep the limits.
 func (f *forecastFlags) judge(
 	stderr io.Writer, report *forecast.Report, lacksSlices bool, unread []model.Finding, asked explain.Query,
 ) error {

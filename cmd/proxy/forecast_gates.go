@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
 )
 
-// gateFlags are what each Service must keep in a forecast. All of them are numbers, or percentages.
+// gateFlags are the limits that each Service must keep in a forecast. All of them are numbers or percentages.
 type gateFlags struct {
 	maxLoad, minNear, maxRefused string
 	flags                        *pflag.FlagSet

@@ -48,7 +48,8 @@ func servicesIn(objects convert.Objects) namesIn {
 	return names
 }
 
-// Names are those in a namespace. Of one with a single Service nothing is known: a folder need not have all.
+// Names are those in a namespace. A namespace with a single Service counts as unknown: a folder need not have all
+// Services.
 func (n namesIn) Names(namespace string) (names []string, known bool) {
 	return n[namespace], len(n[namespace]) > 1
 }

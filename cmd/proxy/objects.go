@@ -19,7 +19,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 )
 
-// requestTimeout is how long the API server may take to answer a command that lists once: for each page.
+// requestTimeout is how long the API server may take for each page, when a command lists once.
 const requestTimeout = time.Minute
 
 // connection is how the API server is reached.
@@ -68,8 +68,8 @@ func (f *stateFlags) connect(log *slog.Logger) (*cluster.Watcher, *kube.Dialled,
 	return watcher, dialled, err
 }
 
-// exitUnread is the exit status of a command that could not read, or refused, what it was asked about. What it prints
-// lacks that.
+// exitUnread is the exit status of a command that could not read, or refused, something that it was asked about. Its
+// output lacks that.
 const exitUnread = 2
 
 // load reads everything once. Objects that had to be left out cause a warning, and are in refused: everything else can
@@ -117,8 +117,8 @@ func (f *stateFlags) warnOfSlices(stderr io.Writer) {
 	}
 }
 
-// noService says that nothing is there to decide about, after load: of manifests, what else they hold, and how to get
-// Services. Empty if there is a Service, be it refused or another proxy's.
+// noService says, after load, that there is nothing to decide about; for manifests also what else they hold, and how to
+// get Services. Empty if there is a Service, even a refused one or another proxy's.
 func (f *stateFlags) noService() string {
 	if f.held != nil {
 		return f.held.Lack(f.origin(), "there is nothing to decide", convert.Services)
@@ -178,8 +178,9 @@ func warnOf(stderr io.Writer, refused []model.Finding) {
 	}
 }
 
-// incomplete ends a command with exitUnread if an object is left out of what it printed. Only Services that it was
-// not asked about do not count: an EndpointSlice that cannot be read may belong to any Service.
+// incomplete ends a command with exitUnread if an object is left out of what it printed. A Service counts only if the
+// command was asked about it. Any other object always counts: an EndpointSlice that cannot be read may belong to any
+// Service.
 func incomplete(refused []model.Finding, asked explain.Query) error {
 	for _, problem := range refused {
 		if !problem.IsRefusal() {
@@ -192,8 +193,8 @@ func incomplete(refused []model.Finding, asked explain.Query) error {
 	return nil
 }
 
-// readObjects reads everything once, as it is written: from manifests, or without them from the cluster. What had to be left
-// out is a warning, and returned. read reports progress; it may be nil.
+// readObjects reads everything once, as it is written: from manifests, or without them from the cluster. What had to be
+// left out causes a warning, and is returned. read reports progress; it may be nil.
 func readObjects(
 	ctx context.Context, stderr io.Writer, manifests *manifestsFlag, connection kube.Connection, read func(what string, objects int),
 ) (convert.Objects, []model.Finding, error) {

@@ -70,7 +70,7 @@ func runCheck(ctx context.Context, stdout, stderr io.Writer, flags *runFlags, ou
 	return flags.incomplete(explain.Query{})
 }
 
-// ownNode reads the Node, if its source is given. What is left out on the way is a warning.
+// ownNode reads the Node, if its source is given. Anything left out on the way causes a warning.
 func (f *stateFlags) ownNode(ctx context.Context, stderr io.Writer) (*model.Node, config.Verdict) {
 	verdict := config.Verdict{Subject: "Node", Value: f.node, Outcome: config.Unknown}
 	if err := f.checkOrigin(); err != nil {

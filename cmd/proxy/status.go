@@ -20,7 +20,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
-// newStatus returns the command; from everywhere it asks all nodes.
+// newStatus returns the command. With everywhere it asks all nodes by default.
 func newStatus(everywhere bool) *cobra.Command {
 	var output string
 	nodes := rollcallFlags{allNodes: everywhere}
@@ -158,7 +158,8 @@ func likeRunning(ctx context.Context, stdin io.Reader, given map[string]string) 
 	return flags, proxy, nil
 }
 
-// audit is what the kernel is compared with. Of refused objects that is what a running proxy has in force, if one answers.
+// audit returns what the kernel is compared with. For refused objects that is what a running proxy has in force, if one
+// answers.
 func (f *runFlags) audit(proxy *status.Summary) audit.Question {
 	f.withHeadless = f.dns.address.IsValid() // as the daemon
 	return audit.Question{
@@ -175,7 +176,7 @@ func (f *runFlags) audit(proxy *status.Summary) audit.Question {
 	}
 }
 
-// lacks says why nothing was compared, or not all, though nothing is refused; empty if it was.
+// lacks says why nothing, or not everything, was compared although nothing is refused; empty if everything was.
 func (f *runFlags) lacks(compared *audit.Kernel) string {
 	switch {
 	case f.lacksSlices:
@@ -202,7 +203,7 @@ func parsedRun(values map[string]string) (*runFlags, error) {
 	return flags, flags.resolve()
 }
 
-// askFlags adds the flags that the proxy has. If it does not serve them, those that are given must do.
+// askFlags adds the flags that the proxy runs with. If it does not serve them, the given ones must suffice.
 func askFlags(ctx context.Context, address string, given, said map[string]string) error {
 	page, err := status.Ask(ctx, address, "/flagz")
 	switch {
@@ -222,8 +223,8 @@ func askFlags(ctx context.Context, address string, given, said map[string]string
 	return fmt.Errorf("%w, so the flags of 'proxy run' must be given (its feature gate ComponentFlagz is off)", err)
 }
 
-// askLastGood asks the proxy what it refuses, and what is in force of it. A proxy of a version without that page, or
-// another program, says nothing.
+// askLastGood asks the proxy which objects it refuses, and which earlier versions of them are in force. A proxy of a
+// version without that page, or another program, says nothing.
 func askLastGood(ctx context.Context, address string) ([]convert.Refusal, error) {
 	refusals, err := status.Read[[]convert.Refusal](ctx, address, "/lastgood")
 	switch {

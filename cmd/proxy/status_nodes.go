@@ -57,7 +57,7 @@ func runRollcall(ctx context.Context, stdout, stderr io.Writer, kubeconfig strin
 		switch {
 		case !nodes[i].Agrees:
 			return cli.Exit(cli.Failure)
-		case nodes[i].RefusedObjects > 0: // only 'status' on the node knows whether something of them is in force
+		case nodes[i].RefusedObjects > 0: // only 'status' on the node knows whether earlier versions are in force
 			status = cli.Exit(exitUnread)
 		}
 	}

@@ -155,8 +155,8 @@ func (f *checkFlags) settings() (*rules.Settings, error) {
 	return &changed, nil
 }
 
-// unchecked reports why the files could not be checked. The status of any other failure would say that an object is
-// denied.
+// unchecked reports why the files could not be checked. An ordinary error would end with the status that says that an
+// object is denied.
 func unchecked(stderr io.Writer, err error) error {
 	cli.PrintError(stderr, "webhook", err)
 	return cli.Exit(exitUnchecked)

@@ -16,12 +16,12 @@ import (
 // demandFailure is the reason of a failed round among the internal errors.
 const demandFailure = "demand"
 
-// measureDemand asks all proxies what is asked until ctx ends, if it is asked to.
+// measureDemand asks all proxies for the demand that they have seen, until ctx ends, if the flags ask for it.
 func (s *webhook) measureDemand(ctx context.Context) error {
 	if !s.flags.measureDemand {
 		return nil
 	}
-	identity, err := os.Hostname() // of a pod: its name
+	identity, err := os.Hostname() // in a pod: the pod's name
 	if err != nil {
 		return fmt.Errorf("--measure-demand: finding a name for this replica: %w", err)
 	}

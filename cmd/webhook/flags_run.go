@@ -20,9 +20,8 @@ const (
 	files    = "files"
 )
 
-// runFlags are the flags of the server. They are about the process; what is denied, and what the defaults are, is in
-// the file of
-// --config.
+// runFlags are the flags of the server. They are about the process; the file of --config says what is denied, and what
+// the defaults are.
 type runFlags struct {
 	config, kubeconfig                           string
 	webhookAddress, healthAddress, metricAddress string
@@ -43,7 +42,7 @@ type runFlags struct {
 
 	logLevel, logFormat string
 
-	// level and tlsVersion are what two of them mean, after check.
+	// level and tlsVersion are the parsed values of two of them, after check.
 	level      slog.Level
 	tlsVersion uint16
 }
@@ -101,7 +100,7 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.logFormat, "log-format", "text", "`FORMAT` of the log: text or json")
 }
 
-// check finds every error in the values, and what they mean.
+// check reports every error in the values, and parses them.
 func (f *runFlags) check() error {
 	var errs []error
 	wrong := func(format string, values ...any) { errs = append(errs, fmt.Errorf(format, values...)) }

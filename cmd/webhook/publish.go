@@ -13,12 +13,12 @@ import (
 // topologyFailure is the reason of a failed publication among the internal errors.
 const topologyFailure = "topology"
 
-// publishTopology publishes where nodes are until ctx ends, if it is asked to.
+// publishTopology publishes where nodes are, until ctx ends, if the flags ask for it.
 func (s *webhook) publishTopology(ctx context.Context) error {
 	if !s.flags.publishTopology {
 		return nil
 	}
-	identity, err := os.Hostname() // of a pod: its name
+	identity, err := os.Hostname() // in a pod: the pod's name
 	if err != nil {
 		return fmt.Errorf("--publish-topology: finding a name for this replica: %w", err)
 	}
@@ -28,7 +28,7 @@ func (s *webhook) publishTopology(ctx context.Context) error {
 	}).Run(ctx)
 }
 
-// defaultKeys are the topology keys that Services are given that say nothing; empty without.
+// defaultKeys are the topology keys given to Services that say nothing; empty if there are none.
 func (s *settings) defaultKeys() string {
 	if given := s.current().Default; given != nil && given.Setting == rules.TopologyKeys {
 		return given.Value

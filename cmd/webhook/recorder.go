@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/server"
 )
 
-// newRecorder returns what counts for the metrics that the manager serves, with every count at zero that may come.
+// newRecorder returns the recorder of the metrics that the manager serves. Every count that may appear starts at zero.
 func newRecorder() (*metrics.Recorder, error) {
 	words := metrics.Words{
 		Paths: server.Paths(), Outcomes: server.Outcomes(), Failures: server.Failures(), Refusals: server.Refusals(),

@@ -120,7 +120,7 @@ func (s *webhook) followVersion(ctx context.Context) error {
 	return s.cluster.FollowVersion(ctx, s.manager.GetConfig(), s.log)
 }
 
-// followDemand looks whether demand is published until ctx ends.
+// followDemand keeps track of whether demand is published, until ctx ends.
 func (s *webhook) followDemand(ctx context.Context) error {
 	return s.cluster.FollowDemand(ctx, s.manager.GetConfig(), s.flags.namespace, s.log)
 }
@@ -177,7 +177,7 @@ func (s *webhook) register() error {
 	)
 }
 
-// synced returns what is not yet known about the cluster. The server asks from the start.
+// synced returns an error that says what is not yet known about the cluster. The server calls it from the start.
 func (s *webhook) synced() error {
 	if s.cluster == nil || !s.cluster.HasSynced() {
 		return errors.New("the Namespaces and Nodes of the cluster are not known yet")
@@ -185,8 +185,8 @@ func (s *webhook) synced() error {
 	return nil
 }
 
-// ready is why no reviews should come here. controller-runtime leaves it out of its answer to /readyz, so the log
-// says it when it changes.
+// ready returns why no reviews should come here. controller-runtime leaves the reason out of its answer to /readyz, so
+// the log has it whenever it changes.
 func (s *webhook) ready() error {
 	err := s.https.Ready()
 	reason := ""

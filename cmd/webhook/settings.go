@@ -12,7 +12,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// settings are those in force: what the file says, or said when it was right.
+// settings are those in force: what the file says, or what it said when it was last valid.
 type settings struct {
 	file      *config.File // nil without one
 	namespace string
@@ -21,7 +21,7 @@ type settings struct {
 	now       atomic.Pointer[rules.Settings]
 }
 
-// readSettings reads the file. At the start nothing but a right one will do.
+// readSettings reads the file. At the start it must be valid.
 func readSettings(flags *runFlags, recorder *metrics.Recorder, log *slog.Logger) (*settings, error) {
 	s := &settings{namespace: flags.namespace, recorder: recorder, log: log}
 	if flags.config == "" {
@@ -48,7 +48,7 @@ func (s *settings) put(read *rules.Settings) {
 	s.recorder.ConfigurationUpdated(time.Now())
 }
 
-// follow takes over what the file says later on, if it is right.
+// follow takes over later versions of the file, if they are valid.
 func (s *settings) follow(ctx context.Context) error {
 	if s.file == nil {
 		return nil

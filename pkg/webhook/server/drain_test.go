@@ -164,7 +164,7 @@ func TestAnAnswerThatNeverFinishesIsCut(t *testing.T) {
 
 // TestNoReviewIsLostWhenOneServerLeaves has two servers behind one address, as a Service has them, with clients that
 // keep their connections and others that open one for each review. The first server drains; half-way through its delay
-// the address stops leading new connections there, as a cluster's proxies do once they know.
+// the address stops sending new connections there, as a cluster's proxies do once they know.
 func TestNoReviewIsLostWhenOneServerLeaves(t *testing.T) {
 	const delay = 1500 * time.Millisecond
 	leaves := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), delayed(delay))

@@ -23,7 +23,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// knowing is what a webhook knows in a cluster of today with two zones, where Namespaces have these annotations.
+// knowing is what a webhook knows in a cluster of a current version with two zones, where Namespaces have these
+// annotations.
 func knowing(settings rules.Settings, annotations map[string]string) Knowledge {
 	nodes := rules.NewNodeLabels()
 	nodes.Put("a", map[string]string{"kubernetes.io/hostname": "a", "topology.kubernetes.io/zone": "zone-a"})
@@ -419,7 +420,7 @@ func resultOf(t *testing.T, recorded *httptest.ResponseRecorder) *answered {
 	return answer
 }
 
-// refusedWith checks an answer that is no review.
+// refusedWith checks an answer that is not a review.
 func refusedWith(t *testing.T, answer *answered, code int, text string) {
 	t.Helper()
 	var status metav1.Status
@@ -481,7 +482,7 @@ func TestARequestThatIsNoReviewIsRefused(t *testing.T) {
 		"7 MiB of no announced length": {func(r *http.Request) {
 			r.ContentLength, r.Body = -1, io.NopCloser(bytes.NewReader(make([]byte, 7<<20)))
 		}, 413, "more than 6815744 bytes", TooLarge},
-		"a body that ends early": { // which net/http finds by its length
+		"a body that ends early": { // net/http notices it by the length
 			func(r *http.Request) { r.Body = io.NopCloser(broken{io.ErrUnexpectedEOF}) }, 400, "unexpected EOF", Unreadable,
 		},
 		"a body that breaks off": {func(r *http.Request) { r.Body = io.NopCloser(broken{errors.New("reset")}) }, 400, "reset", Unreadable},

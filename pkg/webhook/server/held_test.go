@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// slowReader is a client that does not read its answer before the test lets it.
+// slowReader is a client that does not read its answer until the test lets it.
 type slowReader struct {
 	*httptest.ResponseRecorder
 	begun, goOn chan struct{}
@@ -23,8 +23,8 @@ func (s *slowReader) Write(text []byte) (int, error) {
 	return s.ResponseRecorder.Write(text)
 }
 
-// The answer to a body can be as large: a uid is sent back as it came. A client that reads nothing must not pile up
-// answers.
+// An answer can be as large as the body of its request: a uid is sent back as it came. A client that reads nothing must
+// not make answers pile up.
 func TestAnAnswerCountsAmongTheBodiesUntilItIsWritten(t *testing.T) {
 	body := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
 	for name, knowledge := range map[string]Knowledge{

@@ -29,7 +29,7 @@ func largeReview(t testing.TB) asked {
 	return about{operation: apiserver.Create, object: large}.review(t, ValidateServicesPath)
 }
 
-// slowSender announces a body and sends only its beginning. It is there as long as the test.
+// slowSender announces a body and sends only its beginning. It lasts as long as the test.
 func (r *running) slowSender(t testing.TB, announced int64, begin string) {
 	t.Helper()
 	connection := r.dial(t)
@@ -50,7 +50,7 @@ func TestAClientThatAnnouncesMuchAndSendsLittleBlocksNoOther(t *testing.T) {
 	wait.Until(t, "all of them are connected", func() bool { return r.connections.Load() == senders })
 	client := r.client(t)
 	small, large := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath), largeReview(t)
-	for _, asked := range []asked{small, large, small, large, small, large} { // some while the last of them are still being heard
+	for _, asked := range []asked{small, large, small, large, small, large} { // some while the slow ones are still being read
 		answer, body, err := send(t.Context(), client, r.url+ValidateServicesPath, bytes.NewReader(asked.body))
 		if err != nil || answer.StatusCode != http.StatusOK || !asked.verified(t, body).Allowed {
 			t.Errorf("a review of %d bytes got %v %s, %v", len(asked.body), answer, body, err)
@@ -108,7 +108,8 @@ func TestLargeBodiesLeaveRoomForOthers(t *testing.T) {
 	}
 }
 
-// meter says how many at most have asked for the settings at the same moment, and lets each do so for a while.
+// meter records how many at most have asked for the settings at the same moment, and makes each request last for a
+// while.
 type meter struct{ now, most atomic.Int64 }
 
 func (m *meter) knowledge() Knowledge {
@@ -202,7 +203,7 @@ func TestConnectionsAreBoundedAndNoClientKeepsTheLastOnes(t *testing.T) {
 	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
 	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
 	for number := 1; number <= keptConnections; number++ {
-		if err := r.speaker(t, ValidateServicesPath, asked.body).ask(); err != nil { // which fails if it is asked to close
+		if err := r.speaker(t, ValidateServicesPath, asked.body).ask(); err != nil { // an error if the answer asks to close
 			t.Fatalf("connection %d: %v", number, err)
 		}
 	}
@@ -212,7 +213,7 @@ func TestConnectionsAreBoundedAndNoClientKeepsTheLastOnes(t *testing.T) {
 	}
 	wait.Until(t, "that one is closed", func() bool { return r.connections.Load() == keptConnections })
 
-	// The rest, and more, is taken by some that say nothing. They are cut soon, and until then the next one waits.
+	// Silent connections take the rest, and more. The server cuts them soon; until then the next one waits.
 	address := strings.TrimPrefix(r.url, "https://")
 	for range maxConnections - keptConnections + 20 {
 		mute, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)

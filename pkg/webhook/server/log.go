@@ -44,10 +44,10 @@ func (h *handler) logVerdict(ctx context.Context, v *verdict) {
 }
 
 const (
-	// maxLogged is how many bytes the log repeats of what a caller writes, which need not be an API server: no name is
-	// longer in Kubernetes.
+	// maxLogged is how many bytes the log repeats of what a caller wrote: a caller need not be an API server. No name
+	// in Kubernetes is longer.
 	maxLogged = 253
-	// maxLoggedError is of an error's text, which may repeat several of these.
+	// maxLoggedError is the same for an error's text, which may repeat several of these.
 	maxLoggedError = 1024
 )
 
@@ -70,7 +70,7 @@ func (v *verdict) outcome() []slog.Attr {
 }
 
 // connectionLog takes what net/http says of single connections. A client that connects and says nothing, as a load
-// balancer's check does, is not worth a line; a handshake that fails is, for a caBundle that does not fit shows here.
+// balancer's check does, is not worth a line. A handshake that fails is: a caBundle that does not fit shows here.
 type connectionLog struct{ log *slog.Logger }
 
 func (c connectionLog) Write(line []byte) (int, error) {

@@ -65,7 +65,7 @@ func (o *observations) flying() (now, most int) {
 	return o.inFlight, o.most
 }
 
-// silent is an Observer that is not interested.
+// silent is an Observer that ignores everything.
 type silent struct{}
 
 func (silent) Reviewed(string, string, time.Duration) {}

@@ -2,24 +2,22 @@ package server
 
 import "time"
 
-// Observer is notified of what happens; many goroutines call it at once. Its words are plain strings, so that a counter
-// does not depend on the packages that the words come from.
+// Observer is notified of what happens; many goroutines call it at once. Its arguments are plain strings, so that a
+// counter does not depend on the packages that define them.
 type Observer interface {
 	// Reviewed: a request was answered. The outcome is one of Outcomes. It took that long from its headers to the last
 	// byte of the answer.
 	Reviewed(path, outcome string, took time.Duration)
-	// Decided: a rule was broken, and what followed from it: an admission.ID and an admission.Action, never Off.
+	// Decided: a rule was broken, and what followed from it: a rules.ID and a rules.Action, never Off.
 	Decided(rule, action string)
-	// Defaulted: it was decided about a Service's default: an rules.Origin and an admission.Setting, empty if nothing
-	// was added.
+	// Defaulted: the default of a Service was decided: a rules.Origin, and the setting, empty if nothing was added.
 	Defaulted(source, setting string)
 	// Failed: something went wrong inside, and the answer is a 500. The reason is one of Failures.
 	Failed(reason string)
-	// Refused: the request is one that cannot be answered, or not now; the answer is a 4xx or a 503. The reason is one of
-	// Refusals.
+	// Refused: the request cannot be answered, or not now; the answer is a 4xx or a 503. The reason is one of Refusals.
 	Refused(reason string)
-	// InFlight: so many reviews more, or fewer, are being worked on. What arrives slowly is not among them before it is
-	// whole.
+	// InFlight: the number of reviews that are being worked on changed by delta. A review that arrives slowly counts
+	// only once it is complete.
 	InFlight(delta int)
 }
 
@@ -37,10 +35,10 @@ func Outcomes() []string { return []string{Allowed, Denied, Errored} }
 const (
 	Panicked   = "panic"
 	NoSuchRule = "no-such-rule" // a denial without a rule of rules.Rules
-	Unwritable = "unwritable"   // an answer that has no JSON
+	Unwritable = "unwritable"   // an answer that JSON cannot express
 )
 
-// Failures are all there are.
+// Failures returns every reason of Failed.
 func Failures() []string { return []string{Panicked, NoSuchRule, Unwritable} }
 
 // Why a request is refused.
@@ -48,14 +46,14 @@ const (
 	WrongMethod = "method"
 	WrongMedia  = "content-type"
 	TooLarge    = "too-large"
-	NoMemory    = "memory"     // the bodies that are held are as large as all of them may be
-	Busy        = "in-flight"  // as many reviews are worked on as may be
+	NoMemory    = "memory"     // the bodies that are held take all the room there is for them
+	Busy        = "in-flight"  // as many reviews are being worked on as allowed
 	Unreadable  = "unreadable" // the body ended early, or came too slowly
 	Malformed   = "malformed"  // not an AdmissionReview v1 as an API server writes them
-	Unexpected  = "unexpected" // a review of something else than this path is for
+	Unexpected  = "unexpected" // a review of something that this path is not for
 )
 
-// Refusals are all there are.
+// Refusals returns every reason of Refused.
 func Refusals() []string {
 	return []string{WrongMethod, WrongMedia, TooLarge, NoMemory, Busy, Unreadable, Malformed, Unexpected}
 }

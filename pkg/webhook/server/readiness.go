@@ -15,11 +15,11 @@ type readiness struct {
 	// Certificate is the one that is served, and CertificateError why there is none.
 	Certificate      *x509.Certificate
 	CertificateError error
-	// Unsynced is what is not known yet of the cluster; nil if everything is.
+	// Unsynced is what is not known yet about the cluster; nil if everything is.
 	Unsynced error
 }
 
-// check is why no reviews should come at this moment; nil if they should.
+// check returns why no reviews should come at this moment; nil if they should.
 func (r readiness) check(now time.Time) error {
 	switch {
 	case r.Draining:
@@ -38,8 +38,8 @@ func (r readiness) check(now time.Time) error {
 	return nil
 }
 
-// Ready is why the server should get no reviews now; nil if it should. A liveness probe must not ask it: a new process
-// would have the same certificate and know less.
+// Ready returns why the server should get no reviews now; nil if it should. A liveness probe must not ask it: a new
+// process would have the same certificate and know less.
 func (s *Server) Ready() error { return s.readiness().check(time.Now()) }
 
 // readiness is what Ready judges.

@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// The types here have the fields of admission.k8s.io/v1 that are used, so that what a later Kubernetes adds changes
-// nothing, and so that nothing is made of an object's managedFields.
+// The types here have only those fields of admission.k8s.io/v1 that are used. So what a later Kubernetes adds changes
+// nothing, and an object's managedFields are not decoded.
 
 const reviewVersion, reviewKind = "admission.k8s.io/v1", "AdmissionReview"
 
@@ -68,8 +68,8 @@ type user struct {
 	Name string `json:"username"`
 }
 
-// The operations that are reviewed. The others are never registered: a DELETE that fails for want of a webhook is a
-// namespace that never goes.
+// The operations that are reviewed. The others are never registered: a DELETE that fails for want of a webhook would
+// mean a namespace that never goes away.
 const create, update = "CREATE", "UPDATE"
 
 // target is what a path is asked about.
@@ -85,7 +85,8 @@ var (
 
 // decode reads the review in body. Errors are refusals. Afterwards there is an object, and for an update an old one.
 func decode[T any](body []byte, want target) (*request[T], error) {
-	// The decoder would put a replacement character in place of what is not UTF-8, and the verdict be about another text.
+	// The decoder would put a replacement character in place of what is not UTF-8, and the verdict would be about
+	// another text.
 	if !utf8.Valid(body) {
 		return nil, malformed("the body is not UTF-8, which JSON has to be")
 	}
@@ -94,7 +95,7 @@ func decode[T any](body []byte, want target) (*request[T], error) {
 	if syntax, offset := json.SyntaxErrorOffset(err); syntax {
 		return nil, malformed("the body is not JSON: %s (at byte %d)", err, offset)
 	}
-	// The other error is a field of the wrong type, and decoding went on behind it. What the review is about says more.
+	// The only other error is a field of the wrong type, and decoding went on after it. What check finds says more.
 	if refused := read.check(want); refused != nil {
 		return nil, refused
 	}
@@ -111,8 +112,7 @@ func decode[T any](body []byte, want target) (*request[T], error) {
 // types.
 var goStructField = regexp.MustCompile(`Go struct field \S*?(request\.\S+)`)
 
-// decodeService reads a review of a Service. The objects then know their Namespace, whatever they say: it is the
-// request's.
+// decodeService reads a review of a Service. It sets the objects' Namespace to that of the request, whatever they say.
 func decodeService(body []byte) (*request[rules.Service], error) {
 	read, err := decode[rules.Service](body, services)
 	if err != nil {

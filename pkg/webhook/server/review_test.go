@@ -16,7 +16,7 @@ import (
 	apiuser "k8s.io/apiserver/pkg/authentication/user"
 )
 
-// asked is a review as the API server's own code makes it, and what it then holds the answer against.
+// asked is a review as the API server's own code makes it, and what it then checks the answer against.
 type asked struct {
 	uid      types.UID
 	mutating bool
@@ -24,7 +24,7 @@ type asked struct {
 	body     []byte // its JSON
 }
 
-// verified is the answer as the API server takes it. The test ends if the API server would not.
+// verified returns the answer as the API server accepts it. The test ends if the API server would not accept it.
 func (a asked) verified(t testing.TB, answer []byte) *apirequest.AdmissionResponse {
 	t.Helper()
 	var review admissionv1.AdmissionReview

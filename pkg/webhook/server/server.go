@@ -16,10 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
-// The bounds of each wait for a client. An API server is near, and gives up after the webhook's timeoutSeconds itself.
+// The bounds of each wait for a client. An API server is near, and itself gives up after the webhook's timeoutSeconds.
 const (
-	// headerTimeout is for a TLS handshake too. A process that gets no processor for some seconds must not fail reviews for
-	// which API servers still wait: they do for up to 30 s, and with 5 s such a stall failed them.
+	// headerTimeout bounds a TLS handshake too. A process that gets no processor time for some seconds must not fail
+	// reviews for which API servers still wait. They wait for up to 30 s; with a timeout of 5 s such a stall failed
+	// reviews.
 	headerTimeout = 10 * time.Second
 	readTimeout   = 10 * time.Second
 	writeTimeout  = 10 * time.Second
@@ -29,8 +30,8 @@ const (
 	headerBytes = 16 << 10
 
 	// maxConnections is how many there are at the same moment; each takes some 30 KB. More wait in the kernel,
-	// unanswered, until one of them closes: the API server gives up after timeoutSeconds, and goes by failurePolicy. An
-	// API server keeps 25 connections that idle (MaxIdleConnsPerHost of its client).
+	// unanswered, until one of them closes: the API server gives up after timeoutSeconds, and follows failurePolicy. An
+	// API server keeps 25 idle connections (MaxIdleConnsPerHost of its client).
 	//
 	// If connections could idle for as long as idleTimeout up to that number, a client that opens so many would shut out
 	// all others for as long. So answers ask for their connection to be closed while there are more than
@@ -54,15 +55,16 @@ type Options struct {
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// MinTLSVersion is tls.VersionTLS13 if it is zero; less than tls.VersionTLS12 is not served.
 	MinTLSVersion uint16
-	// Synced is what is not known yet of the cluster; nil if nothing needs to be known. It must not wait.
+	// Synced returns what is not known yet about the cluster; nil if nothing needs to be known. It must not wait.
 	Synced func() error
 	// ShutdownDelay is how long all requests are still answered while draining.
 	ShutdownDelay time.Duration
 	Log           *slog.Logger
 }
 
-// Server serves HTTPS to API servers. It is controller-runtime's webhook.Server, whose own one closes its listener at
-// the first sign of an end, speaks HTTP/2, and lets connections idle for just as long as the API server does.
+// Server serves HTTPS to API servers. It implements controller-runtime's webhook.Server, because the implementation
+// there closes its listener at the first sign of an end, speaks HTTP/2, and lets connections idle for just as long as
+// the API server does.
 type Server struct {
 	options Options
 	mux     *http.ServeMux
@@ -112,8 +114,8 @@ func tlsConfig(options Options) *tls.Config {
 	}
 }
 
-// onlyHTTP1 leaves HTTP/2 out: no API server speaks it to webhooks (kubernetes/kubernetes#82090), and others should
-// not.
+// onlyHTTP1 leaves HTTP/2 out: no API server speaks it to webhooks (kubernetes/kubernetes#82090), and nobody else
+// should.
 func onlyHTTP1() *http.Protocols {
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
@@ -144,7 +146,7 @@ func (s *Server) Register(path string, hook http.Handler) { s.mux.Handle(path, h
 // WebhookMux is part of webhook.Server.
 func (s *Server) WebhookMux() *http.ServeMux { return s.mux }
 
-// StartedChecker is part of webhook.Server: the manager starts what comes after webhooks once this is well.
+// StartedChecker is part of webhook.Server: the manager starts what comes after webhooks once this check passes.
 func (s *Server) StartedChecker() healthz.Checker {
 	return func(*http.Request) error {
 		if !s.listening.Load() {

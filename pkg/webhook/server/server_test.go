@@ -50,7 +50,7 @@ type lockedBuffer struct {
 	deaf bool
 }
 
-// forget makes the observer and the log remember nothing from now on.
+// forget makes the observer and the log ignore everything from now on.
 func (r *running) forget() {
 	r.observer.mu.Lock()
 	defer r.observer.mu.Unlock()
@@ -74,7 +74,7 @@ func (b *lockedBuffer) String() string {
 	return b.Buffer.String()
 }
 
-// start starts a server; change may change it before.
+// start starts a server; change may adjust it first.
 func start(t testing.TB, knowledge Knowledge, limits Limits, change func(*Server, *Options)) *running {
 	t.Helper()
 	var listen net.ListenConfig

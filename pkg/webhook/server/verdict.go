@@ -17,7 +17,7 @@ import (
 // verdict is what was decided about a request.
 type verdict struct {
 	subject
-	name      string // of the object, or what its name is to begin with
+	name      string // of the object, or the prefix of a name yet to be generated
 	judgement rules.Judgement
 	defaulted *rules.DefaultDecision // of the path that gives defaults only
 	patch     []byte                 // a JSON Patch; nil for none
@@ -25,7 +25,7 @@ type verdict struct {
 
 func (v *verdict) allowed() bool { return len(v.judgement.Denied) == 0 }
 
-// checked holds a denial against the rules there are: no request is denied without one.
+// checked makes sure that every denial names a rule that exists: no request is denied without one.
 func (v *verdict) checked() error {
 	for _, violation := range v.judgement.Denied {
 		if _, known := rules.RuleOf(violation.Rule); !known {
@@ -58,7 +58,7 @@ func (v *verdict) review() *admissionv1.AdmissionReview {
 	}
 }
 
-// status is what kubectl shows of a denial: as of an object that the API server itself finds invalid.
+// status is what kubectl shows of a denial: the same as of an object that the API server itself finds invalid.
 func (v *verdict) status() *metav1.Status {
 	errs := make(field.ErrorList, 0, len(v.judgement.Denied))
 	for _, violation := range v.judgement.Denied {
@@ -71,7 +71,7 @@ func (v *verdict) status() *metav1.Status {
 }
 
 // audit is what the API server's audit log keeps. The keys are names without a prefix, for the API server puts the
-// webhook's before them; it drops what would not be a label key then.
+// webhook's before them; it drops a key that is then not a valid label key.
 func (v *verdict) audit() map[string]string {
 	said := map[string]string{}
 	if violations := v.violations(); violations != "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// pending is what is left to do about one Service. What is in force of it the mirror knows.
+// pending is what is left to do about one Service. The mirror knows what of it is in force.
 type pending struct {
 	// waiting: it changed, and waits until the kernel has accepted its elements; since is zero if it does not.
 	waiting waiting
@@ -17,7 +17,7 @@ type pending struct {
 	// that, possibly that it is over.
 	refusal    *refusal
 	unreported bool
-	// last is what the kernel took last of it, if it was waiting when the mirror was given up.
+	// last is the version that the kernel took last, if the Service was waiting when the mirror was given up.
 	last *ruleset.Service
 }
 
@@ -45,11 +45,11 @@ func (b *backlog) done(name model.ObjectName) {
 		return
 	}
 	if delete(b.services, name); len(b.services) == 0 {
-		b.services = map[model.ObjectName]*pending{} // walking a map takes as long as the largest it ever was
+		b.services = map[model.ObjectName]*pending{} // walking a map takes as long as when it was largest
 	}
 }
 
-// refused returns what the kernel refuses of a Service; nil if that is nothing.
+// refused returns the refusal of a Service; nil if the kernel refuses nothing of it.
 func (b *backlog) refused(name model.ObjectName) *refusal {
 	if one := b.services[name]; one != nil {
 		return one.refusal

@@ -7,7 +7,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Changes counts objects in a new state, gone ones among them. One of both families counts once.
+// Changes counts objects in a new state, gone ones among them. An object counts once, even if it has both families.
 type Changes struct{ Services, EndpointSlices int }
 
 func (c *Changes) add(change model.Change) {
@@ -15,8 +15,8 @@ func (c *Changes) add(change model.Change) {
 	c.EndpointSlices += len(change.Slices)
 }
 
-// triggers says for each changed slice when the cause of the change happened. Of several changes the oldest one without
-// a sync after it counts: it has waited longest, and failures that go on for days cost no more than one.
+// triggers says for each changed slice when the cause of the change happened. Of several changes, the oldest one that
+// no sync has followed counts: it has waited longest. So failures that go on for days cost no more memory than one.
 type triggers map[model.ObjectName]trigger
 
 type trigger struct {
@@ -25,8 +25,8 @@ type trigger struct {
 	service model.ObjectName
 }
 
-// note enters the slices with another stamp than in the cluster, which does not have the change yet. What a slice that
-// is gone was changed for never comes into force.
+// note enters the slices whose stamp differs from that in the cluster, which does not have the change yet. A deleted
+// slice has no latency to report.
 func (t triggers) note(cluster *model.Cluster, change model.Change) {
 	for name, slice := range change.Slices {
 		if slice == nil {
@@ -52,7 +52,8 @@ func stampOf(cluster *model.Cluster, slice *model.EndpointSlice) time.Time {
 	return known[at].TriggeredAt
 }
 
-// take returns those, by family, that a sync has followed, and forgets them: all but those of Services that still wait.
+// take returns, by family, the times of changes that a sync has followed, and forgets them: all but those of Services
+// that still wait.
 func (t *triggers) take(isWaiting func(model.ObjectName) bool) map[model.Family][]time.Time {
 	followed, left := map[model.Family][]time.Time{}, triggers{}
 	for name, trigger := range *t {

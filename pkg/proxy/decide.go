@@ -26,7 +26,7 @@ func (p *Proxy) decide(names []model.ObjectName) decided {
 	return all
 }
 
-// decideMore adds what decide does. The names come after those of before.
+// decideMore adds what decide returns for more names. They sort after the earlier ones.
 func (p *Proxy) decideMore(all *decided, names []model.ObjectName) {
 	fit := slices.DeleteFunc(slices.Clone(names), func(name model.ObjectName) bool {
 		if p.backlog.refused(name) != nil && p.cluster.Service(name) == nil {
@@ -47,10 +47,11 @@ func (p *Proxy) decideMore(all *decided, names []model.ObjectName) {
 	slices.SortFunc(all.owned[before:], func(a, b ruleset.Service) int { return a.Name.Compare(b.Name) })
 }
 
-// manyServices is from how many Services on all processors decide: fewer are decided before others have begun.
+// manyServices is the number of Services from which all processors decide: fewer are decided before the others have
+// begun.
 const manyServices = 256
 
-// decideAnew adds decisions about the named Services, whatever the kernel thinks of them.
+// decideAnew adds decisions about the named Services, whether the kernel refuses them or not.
 func (p *Proxy) decideAnew(all *decided, names []model.ObjectName) {
 	services, digests := make([]ruleset.Service, len(names)), make([][]any, len(names))
 	workers := 1
@@ -93,7 +94,7 @@ func newDecided(services int) decided {
 	}
 }
 
-// leave keeps what is in force of a Service, except for the frontends that it has in one version but not in the next.
+// leave keeps what is in force of a Service, except for the frontends that it has in have but not in now.
 func (d *decided) leave(have, now ruleset.Service) {
 	delete(d.digests, now.Name)
 	stays := map[model.Frontend]bool{}

@@ -1,4 +1,4 @@
-// Package proxy makes the kernel agree with the cluster: it reads the stages aloud, in order.
+// Package proxy makes the kernel agree with the cluster. Its code follows these stages, in order:
 //
 //	change → model.Cluster → selection → ruleset.Plan → kernel → mirror → readers → sweep
 //

@@ -54,15 +54,15 @@ type Proxy struct {
 	// failures counts the complete syncs that failed in a row, except for shortages; unswept counts the failed sweeps.
 	failures, unswept int
 
-	// taken counts what Apply has taken in since it was last reported, triggers is when that was caused.
+	// taken counts what Apply has taken in since the last report; triggers says when those changes were caused.
 	taken    Changes
 	triggers triggers
 	// synced: at least once. untouched: the kernel had no table of ours before that.
 	synced, untouched bool
 }
 
-// A complete sync changes the tables that it finds, so that clients keep their affinity. After rebuildAfter failures
-// in a row it makes them anew: what is there may be what stands in the way. So it does after distrustAfter failed
+// A complete sync changes the tables that it finds, so that clients keep their affinity. After rebuildAfter failures in
+// a row it makes them anew, because the tables themselves may be the cause. It does the same after distrustAfter failed
 // sweeps in a row.
 const (
 	rebuildAfter  = 2
@@ -113,7 +113,7 @@ func (p *Proxy) Sync(ctx context.Context) (Report, error) {
 		if !ok {
 			return report, err
 		}
-		p.setAside(refused, time.Now()) // it ends: each time a Service has less left to refuse
+		p.setAside(refused, time.Now()) // this loop ends: each time there is less left to refuse
 	}
 }
 
@@ -194,9 +194,8 @@ func (p *Proxy) finish(ctx context.Context, report Report) (Report, error) {
 }
 
 // sweep removes what no Service owns any more, as much as one sync may. Kernels before 6.2 may call a chain busy for a
-// moment after its last
-// user went, so a failure is no reason to write everything again. If sweeps keep failing, a foreign change in our
-// tables may be the reason: then the tables are made anew.
+// moment after its last user is gone, so a failure is no reason to write everything again. If sweeps keep failing, a
+// foreign change in our tables may be the reason: then the tables are made anew.
 //
 // If something is already gone, an earlier sweep succeeded although it reported a failure, or another process removed
 // it: the next sync asks what is there. Clients keep their affinity then.

@@ -16,7 +16,8 @@ type readElements = func(context.Context, model.Family, ruleset.Set) ([]ruleset.
 // Recaller is a Reader that looks, before the first sync, at what an earlier proxy left in the tables.
 type Recaller interface {
 	selection.Reader
-	// Recall gets the existing tables, and reads sets of them. The first sync waits for it, and follows whatever it finds.
+	// Recall gets the existing tables, and reads sets of them. The first sync waits for it, and takes place whatever it
+	// finds.
 	Recall(ctx context.Context, found map[model.Family]ruleset.Objects, read readElements)
 }
 
@@ -40,7 +41,8 @@ func (r readers) digest(decisions []selection.Decision) []any {
 	return digests
 }
 
-// accept has the readers take over the digests of a Service; nil: nothing is in force of it, or nothing that any keeps.
+// accept has the readers take over the digests of a Service; nil: nothing of it is in force, or no reader keeps
+// anything of it.
 func (r readers) accept(name model.ObjectName, digests []any) {
 	for i, reader := range r {
 		var digest any

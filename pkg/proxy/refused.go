@@ -29,7 +29,7 @@ type Refused struct {
 	InForce bool
 }
 
-// Finding is that the kernel does not take the Service.
+// Finding says that the kernel does not take the Service.
 func (r Refused) Finding() model.Finding {
 	reason := "Connections to this Service fail, because the kernel refuses it; it is tried again: "
 	if r.InForce {
@@ -46,7 +46,7 @@ const manyRefused = 100
 // waits for them.
 const triesInASync = 10
 
-// refusal is a Refused, and what of it is in force.
+// refusal is a Refused, and the version of the Service that is in force.
 type refusal struct {
 	Refused
 	pause time.Duration
@@ -56,7 +56,7 @@ type refusal struct {
 	changed bool
 }
 
-// servicesRefused is the error of a commit that Services are the reason of.
+// servicesRefused is the error of a commit that failed because of Services.
 type servicesRefused struct {
 	error
 	owners map[model.ObjectName]error
@@ -100,8 +100,7 @@ func (p *Proxy) mayBlame(owners map[model.ObjectName]error) bool {
 	return len(owners) <= manyRefused
 }
 
-// setAside has the Services that the kernel refused keep the version that it took last or, if that is what it refused,
-// none.
+// setAside makes the refused Services keep the version that the kernel took last, or none if it refused that version.
 func (p *Proxy) setAside(refused *servicesRefused, now time.Time) {
 	for name, err := range refused.owners {
 		known := p.backlog.refused(name)
@@ -160,8 +159,8 @@ func (p *Proxy) stillOwned(version ruleset.Service) ruleset.Service {
 	return ruleset.Service{Name: version.Name, Ports: ports}
 }
 
-// hold enters what stays in force of a Service that the kernel refuses in place of a decision: of what it took last, the
-// frontends that the Service still owns. Another one may own the rest by now.
+// hold enters, in place of a decision, what stays in force of a Service that the kernel refuses: of the version that it
+// took last, those frontends that the Service still owns. Another one may own the rest by now.
 func (p *Proxy) hold(all *decided, r *refusal) {
 	held := p.stillOwned(r.held)
 	all.owned = append(all.owned, held)
@@ -180,8 +179,8 @@ func (p *Proxy) tryRefused(ctx context.Context, report *Report) error {
 		p.decideAnew(&decided, []model.ObjectName{name})
 		p.letGo(&decided, slices.Collect(p.backlog.waiting()))
 		plan := p.mirror.Plan(decided.owned, p.mirror.Surroundings())
-		// One transaction: if the kernel refuses it, the tables are what they were. A packet on its way may have to come
-		// again.
+		// One transaction: if the kernel refuses it, the tables are what they were. A packet on its way may have to be
+		// sent again.
 		both := ruleset.Batch{Ops: slices.Concat(plan.Prepare.Ops, plan.Batch.Ops)}
 		err := p.kernel.Commit(ctx, both)
 		if err == nil {
@@ -232,7 +231,7 @@ func (p *Proxy) untilNextTry(now time.Time) time.Duration {
 	return until
 }
 
-// reportPending adds how many Services wait or are refused, and what became known of those since it was last reported.
+// reportPending adds how many Services wait or are refused, and what is new about those since the last report.
 func (p *Proxy) reportPending(report *Report) {
 	report.Waiting, report.RefusedTotal = len(p.stale), p.backlog.refusing
 	var unreported []model.ObjectName
@@ -266,8 +265,8 @@ var shortages = []error{
 	syscall.ENOBUFS, syscall.ENOMEM, syscall.EINTR, syscall.EAGAIN, syscall.ETIMEDOUT, os.ErrDeadlineExceeded, context.DeadlineExceeded,
 }
 
-// isShortage reports whether a failure says nothing of what is in the kernel. To make the tables anew would not help
-// then, and cost every client its affinity.
+// isShortage reports whether a failure says nothing about what the kernel holds. Making the tables anew would not help
+// then, and would cost every client its affinity.
 func isShortage(err error) bool {
 	return slices.ContainsFunc(shortages, func(shortage error) bool { return errors.Is(err, shortage) })
 }

@@ -14,8 +14,8 @@ type Report struct {
 	Services int // decided
 	Total    int // in force
 	Waiting  int // that wait for their turn, some of them with a part of their change in force
-	// Triggered is, by family, when the cause of each EndpointSlice's change happened that this sync brought into force,
-	// as far as the slices say.
+	// Triggered says, by family, when the causes happened of the EndpointSlices' changes that this sync brought into
+	// force, as far as the slices say.
 	Triggered map[model.Family][]time.Time
 	// Unswept is why something that no Service uses is still in the kernel; nil if nothing is. The next sync tries again.
 	Unswept error
@@ -25,7 +25,7 @@ type Report struct {
 	// Contested is the number of frontends that several Services want.
 	Contested int
 	// Unremembered says for Services that this sync wrote whether their clients are not remembered although they should
-	// be, because no numbers are left. A Service that is not and was not short of numbers is absent.
+	// be, because no numbers are left. A Service that neither is nor was short of numbers is absent.
 	Unremembered map[model.ObjectName]bool
 	// Refused are the Services that the kernel refused in this sync, for the first time or again, by name;
 	// NoLongerRefused those that it took now, or that are gone. RefusedTotal is the number of all that it does not take.
@@ -68,7 +68,7 @@ func (r *Report) noteUnremembered(mirror *ruleset.Mirror, plan *ruleset.Plan, de
 	}
 }
 
-// written returns how many elements were.
+// written returns how many elements were written.
 func (r *Report) written() (elements int) {
 	for family := range r.Added {
 		elements += r.Added[family] + r.Deleted[family]

@@ -26,11 +26,11 @@ const retryMin = 100 * time.Millisecond
 // DefaultRetryMax is kube-proxy's sync period.
 const DefaultRetryMax = 30 * time.Second
 
-// Between the beginnings of two syncs for the sake of changes lies syncShare times what the first one took, and never
-// more than syncInterval: syncs of a steady stream take a tenth of one core, for much of what each costs is the same
-// however little it changes. A lone change never waits. At 100 changes a second, each of which finds the pause over, a
-// change is in the kernel 4 to 7 ms after it was written, p50, and 28 ms if all pauses are 40 ms; that takes a sixth more
-// processor time (pauses of 10 ms take 40 % more: each change then waits for a timer).
+// Syncs for the sake of changes keep a distance, from beginning to beginning: syncShare times the duration of the
+// earlier one, but at most syncInterval. So the syncs of a steady stream take a tenth of one core: much of what each
+// costs is the same however little it changes. A lone change never waits. At 100 changes a second, each of which finds
+// the pause over, a change is in the kernel 4 to 7 ms after it was written, p50, and 28 ms if all pauses are 40 ms;
+// that takes a sixth more processor time (pauses of 10 ms take 40 % more: each change then waits for a timer).
 const (
 	syncShare    = 10
 	syncInterval = 40 * time.Millisecond
@@ -77,7 +77,7 @@ func (p *Proxy) syncOnce(ctx context.Context, last pause, observer Observer) pau
 	report, err := p.Sync(ctx)
 	switch {
 	case ctx.Err() != nil:
-		return pause{} // the end, and no failure
+		return pause{} // the end, not a failure
 	case err != nil:
 		next := pause{after: retryMin, failed: true}
 		if last.failed {

@@ -30,7 +30,7 @@ type waiting struct {
 // isLarge reports whether a Service is more than one sync's work.
 func (w waiting) isLarge() bool { return w.weight > turnWeight }
 
-// turn is what one sync does of what waits.
+// turn is the part of what waits that one sync does.
 type turn struct {
 	taken []model.ObjectName // by name
 	large *model.ObjectName  // one of those, if it is large
@@ -122,8 +122,8 @@ func (p *Proxy) await(name model.ObjectName) {
 	}
 }
 
-// weigh says how much a Service is that waits: what it has in the cluster, or what it has in the tables, whichever is
-// more; and its plan.
+// weigh returns the weight of a Service that waits: what it has in the cluster or in the tables, whichever is more, and
+// its plan.
 func (p *Proxy) weigh(name model.ObjectName) int {
 	return 1 + max(selection.Weight(p.cluster, name), p.mirror.Service(name).Weight()) + p.planner.PlanWeight(name)
 }
@@ -132,12 +132,12 @@ func (p *Proxy) weigh(name model.ObjectName) int {
 // came or went, or their clients did: each changes all of them, a little. A lone change never waits.
 const replanInterval = 10 * time.Second
 
-// replanWeight is about how much is planned anew in one sync, to see whether it makes a difference: a thousand Services in
-// a cluster of a few zones, some 4 us each. Those whose slots are other ones then are decided anew.
+// replanWeight is about how much is planned anew in one sync, to see whether it makes a difference: a thousand Services
+// in a cluster of a few zones, some 4 us each. Those whose slots come out different are decided anew.
 const replanWeight = turnWeight / 4
 
-// replan takes up the Services with new clients or new demand, unless that was done a moment ago, and looks for those that
-// this makes a difference for. A large one waits with those that changed, for it is written in steps.
+// replan takes up the Services with new clients or new demand, unless that was done a moment ago, and looks for those
+// for which it makes a difference. A large one waits with those that changed, for it is written in steps.
 func (p *Proxy) replan(now time.Time) {
 	if len(p.stale) == 0 && !now.Before(p.replanAfter) && p.cluster.HasStale() {
 		p.replanAfter = now.Add(replanInterval)

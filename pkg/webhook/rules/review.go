@@ -19,17 +19,17 @@ type Facts struct {
 	Services ServiceNames
 	// Slices are the EndpointSlices of the Service; empty where they are not known.
 	Slices []*EndpointSlice
-	// ClusterIPs are who has them, as namespace/name; nil where they are not known.
+	// ClusterIPs says which Service has an address, as namespace/name; nil where that is not known.
 	ClusterIPs map[netip.Addr]string
-	// NoDemand: nobody publishes in this cluster what is asked of Services. False as long as that is not known.
+	// NoDemand: nobody publishes the demand for Services in this cluster. False as long as that is not known.
 	NoDemand bool
-	// Kubernetes is the version as which the API server behaves; nil as long as it is not known.
+	// Kubernetes is the version that the API server behaves like; nil as long as it is not known.
 	Kubernetes *version.Version
 }
 
 // ServiceNames knows which Services there are.
 type ServiceNames interface {
-	// Names are those in a Namespace; nothing is known of it if known is false.
+	// Names returns the names of the Services in a Namespace; known is false if nothing is known about it.
 	Names(namespace string) (names []string, known bool)
 }
 
@@ -48,9 +48,9 @@ type Judgement struct {
 // ReviewService judges a Service that is to be stored in place of another one; before is nil if there is none.
 //
 // Only what is new is denied: a change of an object that was wrong before need not mend it, and may mend one of two
-// violations. Of one that stays while something changes on which it depends, the author is warned. A Service that is
-// being deleted, or has the label vicinity.dev/admission: disabled, is not judged; of what is wrong when the label
-// goes its author is warned.
+// violations. If a violation stays while something changes on which it depends, the author is warned. A Service that is
+// being deleted, or has the label vicinity.dev/admission: disabled, is not judged. When the label goes, its author is
+// warned of what is wrong.
 func ReviewService(before, now *Service, facts Facts, settings *Settings) Judgement {
 	return review(kindService, before, now, facts, settings)
 }
@@ -60,13 +60,13 @@ func ReviewNamespace(before, now *Namespace, settings *Settings) Judgement {
 	return review(kindNamespace, before.asService(), now.asService(), Facts{}, settings)
 }
 
-// ReviewServicePatch judges what a patch changes of a Service, by the rules that stand alone: what is wrong whatever
-// the rest of the Service is.
+// ReviewServicePatch judges what a patch changes in a Service, by the rules that stand alone: they report what is wrong
+// whatever the rest of the Service is.
 func ReviewServicePatch(patch *Service, settings *Settings) Judgement {
 	return reviewPatch(kindService, patch, settings)
 }
 
-// ReviewNamespacePatch judges what a patch changes of a Namespace, likewise.
+// ReviewNamespacePatch judges what a patch changes in a Namespace, likewise.
 func ReviewNamespacePatch(patch *Namespace, settings *Settings) Judgement {
 	return reviewPatch(kindNamespace, patch.asService(), settings)
 }
@@ -104,8 +104,8 @@ func review(kind string, before, now *Service, facts Facts, settings *Settings) 
 	return judge(old, examine(kind, subjectOf(before, now, facts, settings)), settings)
 }
 
-// isExempt reports whether an object is not judged. What is being deleted changes only in its finalizers, and must not
-// be kept from it.
+// isExempt reports whether an object is not judged. An object that is being deleted changes only in its finalizers, and
+// nothing may hold that up.
 func isExempt(metadata *Metadata) bool {
 	return metadata.DeletionTimestamp != "" || metadata.Labels[policy.AdmissionLabel] == policy.AdmissionDisabled
 }
@@ -113,7 +113,7 @@ func isExempt(metadata *Metadata) bool {
 // past is what was wrong with the object before.
 type past struct {
 	inputs map[identity][]string // of each violation
-	// isReported: it was reported when it came.
+	// isReported: it was reported when it appeared.
 	isReported bool
 }
 
@@ -130,12 +130,12 @@ func (p past) has(v Violation) bool {
 	return has
 }
 
-// hasReported reports whether a violation was there with all on which it depends.
+// hasReported reports whether a violation was there already, with all that it depends on unchanged, and was reported.
 func (p past) hasReported(v Violation) bool {
 	return p.isReported && slices.Contains(p.inputs[v.identity()], v.inputs)
 }
 
-// judge sorts violations by what follows from them, without what was there before.
+// judge sorts violations by what follows from them, and leaves out those that were reported before.
 func judge(old past, current []Violation, settings *Settings) Judgement {
 	violations := slices.DeleteFunc(inOrder(current), func(v Violation) bool { return settings.actionOf(v) == Off || old.hasReported(v) })
 	var judgement Judgement
@@ -144,7 +144,7 @@ func judge(old past, current []Violation, settings *Settings) Judgement {
 			judgement.Denied = report(judgement.Denied, violation)
 		}
 	}
-	isRefused := len(judgement.Denied) > 0 // and then nothing becomes of what was there before
+	isRefused := len(judgement.Denied) > 0 // nothing changes then, so nothing is said of what was there before
 	for _, violation := range violations {
 		if settings.actionOf(violation) == Warn || old.has(violation) && !isRefused {
 			judgement.Warned = report(judgement.Warned, violation)
@@ -177,8 +177,8 @@ func inOrder(violations []Violation) []Violation {
 	})
 }
 
-// withoutRepetition leaves out what another rule says better: the user has to follow that one first, and then this one
-// is reported if it is still broken. It never turns a denial into a warning.
+// withoutRepetition leaves out what another rule says better. The user has to follow that rule first; if this one is
+// still broken then, it is reported. It never turns a denial into a warning.
 func (j Judgement) withoutRepetition() Judgement {
 	denied, warned := rulesOf(j.Denied), rulesOf(j.Warned)
 	j.Denied = slices.DeleteFunc(j.Denied, func(v Violation) bool { return denied[rules[v.place].saidBetterBy] })

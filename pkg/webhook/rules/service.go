@@ -2,7 +2,7 @@ package rules
 
 import "github.com/vicinity-proxy/vicinity/pkg/policy"
 
-// subject is an object with its topology settings as they are understood. Of a Namespace there is the metadata alone.
+// subject is an object with its topology settings as they are understood. For a Namespace it has only the metadata.
 type subject struct {
 	*Service
 	// before is the object that this one replaces; nil if there is none. An object that was there before replaces itself.

@@ -9,11 +9,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// distributionPath is the field beside which annotations have to stand.
+// distributionPath is the field that annotations may conflict with.
 var distributionPath = field.NewPath("spec", "trafficDistribution")
 
-// keysBesideLocal: topology keys beside externalTrafficPolicy: Local. Wrong keys conflict too: the conflict is not new
-// once they are right.
+// keysBesideLocal: topology keys beside externalTrafficPolicy: Local. Wrong keys conflict too: otherwise the conflict
+// would look new once they are right.
 func keysBesideLocal(s *subject) []Violation {
 	if !s.hasKeys || s.Spec.ExternalTrafficPolicy != localPolicy || !policy.ConflictsWithLocal(s.keys) {
 		return nil

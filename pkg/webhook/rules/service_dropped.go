@@ -11,7 +11,7 @@ import (
 )
 
 // droppedFields: fields about traffic that stand where API servers drop them, such as trafficDistribution of a port, in
-// a file or in what a user applied. Of the latter the path is that of the field that was meant: there is no other.
+// a file or in what a user applied. For the latter the path is that of the field that was meant: there is no other.
 func droppedFields(s *subject) (violations []Violation) {
 	for _, lost := range misplacedFields(s.Written) {
 		detail := fmt.Sprintf("API servers drop it here; did you mean spec.%s?", lost.meant)
@@ -43,8 +43,8 @@ func misplacedFields(service []byte) []misplacedField {
 	return found
 }
 
-// mayHaveTrafficField reports whether a text has the letters of a field about traffic. Most have not, and are not decoded:
-// each review of a Service that kubectl applied comes here. A backslash may hide any letter.
+// mayHaveTrafficField reports whether a text has the letters of a field about traffic. Most do not, and are not
+// decoded: each review of a Service that kubectl applied comes here. A backslash may hide any letter.
 func mayHaveTrafficField(service []byte) bool {
 	text := letters(string(service))
 	return strings.Contains(text, `\`) || slices.ContainsFunc(trafficFields, func(field string) bool {
@@ -52,10 +52,10 @@ func mayHaveTrafficField(service []byte) bool {
 	})
 }
 
-// maxFieldDepth is how deep a Service's fields are nested, and more: what is deeper is not a typo.
+// maxFieldDepth is deeper than the fields of any Service are nested: what lies below is not a typo.
 const maxFieldDepth = 10
 
-// withKeysOfUsers are the fields whose keys are no names of fields.
+// withKeysOfUsers are the fields whose keys are not names of fields.
 var withKeysOfUsers = []string{"metadata.annotations", "metadata.labels", "metadata.managedFields", "spec.selector"}
 
 // visit goes through what is below a value, some levels down.
@@ -83,7 +83,8 @@ func visit(path string, value any, levels int, found *[]misplacedField) {
 	}
 }
 
-// fieldMeant returns the field about traffic that is meant by another one; empty if none is, or it is that field.
+// fieldMeant returns the field about traffic that is meant by another one; empty if none is meant, or if it is that
+// field.
 func fieldMeant(parent, name string) string {
 	meant, isOfSpec := strings.CutPrefix(settingMeant(name), "spec.")
 	if !isOfSpec || parent == "spec" && meant == name {

@@ -11,7 +11,7 @@ import (
 )
 
 // TestAFieldIsMisplacedWhereverItIsButInSpec puts each field about traffic into each object of a Service that has all
-// fields that there are. Maps of users, in which it may be a key, have it already.
+// fields that there are. Maps whose keys users choose have it as a key already.
 func TestAFieldIsMisplacedWhereverItIsButInSpec(t *testing.T) {
 	var service corev1.Service
 	fill(reflect.ValueOf(&service).Elem())
@@ -51,7 +51,7 @@ func TestAFieldIsMisplacedWhereverItIsButInSpec(t *testing.T) {
 	}
 }
 
-// fill gives all below a value something.
+// fill sets everything below a value.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -102,7 +102,8 @@ func eachObject(path string, value any, do func(path string, in map[string]any))
 	}
 }
 
-// TestAnyTextWithAMisplacedFieldIsDecoded: what spares the decoding of other texts sees through escapes, case and dashes.
+// TestAnyTextWithAMisplacedFieldIsDecoded: the check that spares other texts from decoding sees through escapes, case
+// and dashes.
 func TestAnyTextWithAMisplacedFieldIsDecoded(t *testing.T) {
 	for name, isFound := range map[string]bool{
 		"trafficDistribution": true, `\u0074rafficDistribution`: true, "Internal_Traffic-Policy": true, "traffic": false, "nodePort": false,

@@ -7,12 +7,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// crossingGroups: keys whose groups cross, of a list with a bound.
+// crossingGroups: keys whose groups cross, in a list with a bound.
 func crossingGroups(s *subject) []Violation {
 	return s.crossing("groups cross: %s and %s share %q, not %q; less stays near than could")
 }
 
-// impossibleBound: the same of a list without `*`.
+// impossibleBound: the same for a list without `*`.
 func impossibleBound(s *subject) []Violation {
 	if slices.Contains(s.keys, policy.AnyNode) {
 		return nil
@@ -33,7 +33,7 @@ func (s *subject) crossing(format string) []Violation {
 	return []Violation{aboutKeys(crossing.first, detail, string(crossing.second), s.keysText)}
 }
 
-// crossing are two keys, and two Nodes that have the same value of the first, and not of the second.
+// crossing are two keys, and two Nodes that have the same value of the first key, but not of the second.
 type crossing struct {
 	first, second policy.Key
 	nodes         [2]string
@@ -43,7 +43,7 @@ type crossing struct {
 const maxCompared = 6
 
 // crossing returns the first two keys whose groups cross: some Nodes are in both groups, and some in each of them
-// alone. A Node is a group of its own by its hostname, and all are one by `*`; nothing crosses these.
+// alone. By hostname each Node is a group of its own, and by `*` all Nodes are one group; nothing crosses these.
 func (n *NodeLabels) crossing(keys []policy.Key) (crossing, bool) {
 	keys = slices.DeleteFunc(slices.Clone(keys), func(key policy.Key) bool { return key == policy.Hostname || key == policy.AnyNode })
 	keys = keys[:min(len(keys), maxCompared)]
@@ -57,7 +57,8 @@ func (n *NodeLabels) crossing(keys []policy.Key) (crossing, bool) {
 	return crossing{}, false
 }
 
-// crossingNodes returns two Nodes of the first group of one key, by its value, that crosses one of another key.
+// crossingNodes finds the first group of one key, in the order of values, that crosses a group of another key, and
+// returns two of its Nodes.
 func (n *NodeLabels) crossingNodes(first, second string) (nodes [2]string, cross bool) {
 	type pair struct{ first, second string } // empty: without the label
 	least := map[pair]string{}               // the first Node by name that has such values

@@ -42,8 +42,7 @@ func keysWithoutAny(s *subject) []Violation {
 	return []Violation{aboutKeys(policy.Key(s.keysText), detail, input)}
 }
 
-// widths orders the keys that Kubernetes knows: whatever has the same value of one has the same of those that are
-// wider.
+// widths orders the keys that Kubernetes knows: Nodes with the same value of one have the same value of each wider one.
 var widths = map[policy.Key]int{
 	policy.Hostname: 1,
 	policy.Zone:     2, "failure-domain.beta.kubernetes.io/zone": 2,

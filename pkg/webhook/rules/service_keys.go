@@ -35,8 +35,8 @@ func inList(err policy.EntryError, text, key string) Violation {
 	return violationOf(listError(err, count, annotation(key)), value, text)
 }
 
-// parseKeys reads a list of topology keys. Of one that was there before, errs are also what is wrong with its entries
-// if there are too many.
+// parseKeys reads a list of topology keys. For a list that was there before, errs also have what is wrong with its
+// entries if there are too many.
 func parseKeys(text string, wasThere bool) (keys []policy.Key, errs policy.EntryErrors) {
 	keys, err := policy.ParseKeys(text)
 	if errors.As(err, &errs) && wasThere {

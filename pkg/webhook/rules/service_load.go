@@ -51,7 +51,7 @@ func wrongMaxLoad(s *subject) []Violation {
 }
 
 // nothingToBound: bounds, and clients, of a Service that prefers no endpoint, whatever the cluster's bound is. Wrong
-// keys would be something to bound.
+// keys count as something to bound.
 func nothingToBound(s *subject) []Violation {
 	distribution, _ := s.distribution()
 	if s.hasKeys && s.keys == nil || policy.KeysToBound(s.keys, distribution, s.mode) != nil {

@@ -12,7 +12,7 @@ import (
 // isMeasured reports whether the proxy plans the Service's bound with measured demand, once there is any.
 func (s *subject) isMeasured() bool { return s.isBounded() && s.topology.Measured }
 
-// aboutClients is a violation by the clients, or what they are beside.
+// aboutClients is a violation by the annotation of clients. It depends on value.
 func aboutClients(value, detail string) []Violation {
 	return single(errorOf(field.ErrorTypeInvalid, annotation(policy.ClientsAnnotation), value, detail), value)
 }
@@ -26,7 +26,7 @@ func unpublishedDemand(s *subject) []Violation {
 		`" has no effect yet; apply the webhook's component demand`)
 }
 
-// dividedZones: clients that are measured by zone, beside a key that may divide zones. One is enough to say so.
+// dividedZones: clients that are measured by zone, beside a key that may divide zones. The first such key is enough.
 func dividedZones(s *subject) []Violation {
 	if !s.isMeasured() {
 		return nil

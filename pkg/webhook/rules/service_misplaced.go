@@ -25,8 +25,9 @@ const taughtDistribution = "service.kubernetes.io/traffic-distribution"
 // trafficFields are the fields of a Service's spec that say where its traffic goes.
 var trafficFields = []string{"trafficDistribution", "internalTrafficPolicy", "externalTrafficPolicy"}
 
-// settingNames are the names of settings as letters have them, and what is meant by each: as an annotation or label
-// without a domain, or with one of Kubernetes' own, they can be meant for nothing else. (Istio has one of its own.)
+// settingNames maps the names of settings, as letters returns them, to the settings that are meant: on an annotation or
+// label without a domain, or with one of Kubernetes' own, such a name can mean nothing else. (Istio has one of its
+// own.)
 var settingNames = func() map[string]string {
 	names := map[string]string{}
 	for _, key := range topologySettings {
@@ -43,7 +44,7 @@ func letters(name string) string { return strings.ToLower(separators.Replace(nam
 
 var separators = strings.NewReplacer("-", "", "_", "")
 
-// settingMeant is what a key is meant for that has the name of a setting; empty if it does not.
+// settingMeant is the setting that a key is meant for, if it has the name of one; else empty.
 func settingMeant(key string) string {
 	domain, name, hasDomain := strings.Cut(key, "/")
 	if !hasDomain {
@@ -93,8 +94,8 @@ func misspelt(path *field.Path, key, value, detail string) Violation {
 	return found
 }
 
-// isMisspelt reports whether a key is not one of the settings, but looks like one: `service*.kubernetes.io/topology*`, the
-// name of one, or within a slip.
+// isMisspelt reports whether a key is not one of the settings, but looks like one: `service*.kubernetes.io/topology*`,
+// the name of a setting, or a name within a slip of one.
 func isMisspelt(key string) bool {
 	if isTopologySetting(key) || strings.HasPrefix(key, policy.Domain) || len(key) > maxKey {
 		return false

@@ -31,7 +31,7 @@ func changedProxyName(s *subject) []Violation {
 	return single(errorOf(field.ErrorTypeInvalid, label(policy.ServiceProxyNameLabel), name, detail), name)
 }
 
-// settingsOfAnotherProxy: topology keys, and words of a bound, that the Service's proxy does not read.
+// settingsOfAnotherProxy: topology keys, and annotations about a bound, that the Service's proxy does not read.
 func settingsOfAnotherProxy(s *subject) (violations []Violation) {
 	if s.isExternalName() || s.isHeadless() || policy.IsHandledBy(s.Metadata.Labels, s.proxyName) {
 		return nil

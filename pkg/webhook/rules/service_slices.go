@@ -26,7 +26,8 @@ type EndpointSlice struct {
 	} `json:"endpoints"`
 }
 
-// headlessSliceLabel is the label with which no proxy reads an EndpointSlice (k8s.io/api/core/v1, IsHeadlessService).
+// headlessSliceLabel is the label that makes every proxy ignore an EndpointSlice (k8s.io/api/core/v1,
+// IsHeadlessService).
 const headlessSliceLabel = "service.kubernetes.io/headless"
 
 // words are what a slice says about whom it serves.
@@ -101,7 +102,7 @@ func familyOf(addr netip.Addr) string {
 	return ipv6
 }
 
-// ClusterIPs are those of the addresses in a Service's fields that are addresses.
+// ClusterIPs returns those values of a Service's address fields that are addresses.
 func ClusterIPs(first string, all []string) []netip.Addr {
 	var addrs []netip.Addr
 	for _, text := range append([]string{first}, all...) {
@@ -112,8 +113,8 @@ func ClusterIPs(first string, all []string) []netip.Addr {
 	return addrs
 }
 
-// uselessSlices: EndpointSlices of the Service whose endpoints, or some of whose addresses, it does not use. They are
-// known only if its text is.
+// uselessSlices: EndpointSlices of the Service whose endpoints, or some of whose addresses, it does not use. They can
+// be judged only if the Service's text is known.
 func uselessSlices(s *subject) (violations []Violation) {
 	var written servicePorts
 	if len(s.facts.Slices) == 0 || s.isHeadless() || s.isExternalName() || json.Unmarshal(s.Written, &written) != nil {
@@ -124,7 +125,7 @@ func uselessSlices(s *subject) (violations []Violation) {
 	for _, slice := range s.facts.Slices {
 		words := slice.words()
 		report := func(path *field.Path, why policy.Unused) {
-			if why != (policy.Unused{}) && len(violations) <= MaxReported { // and more than is reported is not looked for
+			if why != (policy.Unused{}) && len(violations) <= MaxReported { // more than are reported are not needed
 				detail := strings.TrimSuffix(why.Sentence, ".")
 				violations = append(violations, violationOf(errorOf(field.ErrorTypeInvalid, path, "", detail), words.Name+" "+why.Code))
 			}

@@ -73,7 +73,7 @@ func keysOfMembers(s *subject) []Violation {
 	return single(errorOf(field.ErrorTypeInvalid, field.NewPath("spec", "publishNotReadyAddresses"), "true", detail), "true", s.keysText)
 }
 
-// unused is one violation by all settings that have no effect for the same reason, which ends in what to do about
+// unused is one violation by all settings that have no effect for the same reason, which ends with what to do about
 // them.
 func unused(path *field.Path, value string, settings []setting, reason string) []Violation {
 	if len(settings) == 0 {

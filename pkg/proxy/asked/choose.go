@@ -11,8 +11,8 @@ import (
 // maxFrontends is how many frontends are counted at most: the kernel takes a tenth of a second to report that many.
 const maxFrontends = 10_000
 
-// choose returns the frontends to count, and whose they are, and how many Services there is no room for. Namespaces take
-// turns, and have their Services in the order of names: all nodes choose the same.
+// choose returns the frontends to count, the Service of each, and how many Services there is no room for. Namespaces
+// take turns, each with its Services in the order of names: so all nodes choose the same.
 func choose(services map[model.ObjectName][]model.Frontend) (chosen map[model.Frontend]model.ObjectName, leftOut int) {
 	chosen = map[model.Frontend]model.ObjectName{}
 	count := 0

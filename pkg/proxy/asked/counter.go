@@ -22,22 +22,22 @@ import (
 )
 
 const (
-	// keepFor is how long is counted after somebody read the page: for a few intervals of any reader.
+	// keepFor is how long counting goes on after somebody read the page: a few intervals of any reader.
 	keepFor = 10 * time.Minute
-	// keptCursors is how many cursors are known: of two readers, a lost answer each.
+	// keptCursors is how many cursors are known: enough for two readers, each with one lost answer.
 	keptCursors = 4
 	// endPatience bounds the deletion of the table at the end.
 	endPatience = 2 * time.Second
 )
 
-// Kernel is what counts.
+// Kernel does the counting.
 type Kernel interface {
 	Commit(ctx context.Context, batch ruleset.Batch) error
 	HasAsked(ctx context.Context, family model.Family) (bool, error)
 	Asked(ctx context.Context, family model.Family, each func(frontend model.Frontend, count uint64)) error
 }
 
-// Counter answers what was asked. Only a request for the page makes it count, and read what was counted.
+// Counter answers how many connections were asked for. Only a request for the page makes it count, and read the counts.
 type Counter struct {
 	reader *Reader
 	kernel Kernel
@@ -46,10 +46,10 @@ type Counter struct {
 	now    func() time.Time
 
 	mutex sync.Mutex // guards what follows
-	// isCounting: the table is there. Before that, tables may be there that an earlier process left.
+	// isCounting: the table is there. Before that, there may be tables that an earlier process left.
 	isCounting bool
 	lastRead   time.Time
-	owners     map[model.Frontend]model.ObjectName // of what the table holds
+	owners     map[model.Frontend]model.ObjectName // of the frontends in the table
 	addrs      []netip.Addr                        // where it looks for node ports
 	seen       map[model.Frontend]uint64           // what each element had counted
 	totals     map[model.ObjectName]uint64
@@ -60,7 +60,7 @@ type Counter struct {
 	saidFailed bool
 }
 
-// cursor is what had been counted when it was handed out.
+// cursor is a cursor, with the counts at the time when it was handed out.
 type cursor struct {
 	name   string
 	at     time.Time
@@ -93,7 +93,7 @@ func (c *Counter) Run(ctx context.Context) error {
 	}
 }
 
-// end deletes the table unless the page was read so lately.
+// end deletes the table unless the page was read within that time.
 func (c *Counter) end(ctx context.Context, unlessWithin time.Duration) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -168,7 +168,7 @@ func (c *Counter) page(ctx context.Context, after string) (demandpage.Page, erro
 	return page, nil
 }
 
-// update reads what was counted for whom the table knew, and then has it know what is so now.
+// update reads what the table has counted, and then makes it count what is wanted now.
 func (c *Counter) update(ctx context.Context) error {
 	wanted, addrs, leftOut, isKnown := c.reader.wanted()
 	if !isKnown {
@@ -189,7 +189,7 @@ func (c *Counter) update(ctx context.Context) error {
 		}
 	}
 	if err := c.change(ctx, wanted, addrs); err != nil {
-		c.isCounting = false // it is unknown what it holds
+		c.isCounting = false // what the table holds is unknown
 		return err
 	}
 	c.leftOut = leftOut
@@ -252,7 +252,7 @@ func (c *Counter) change(ctx context.Context, wanted map[model.Frontend]model.Ob
 	}
 	maps.DeleteFunc(c.totals, func(service model.ObjectName, _ uint64) bool { return !isThere[service] })
 	for service := range isThere {
-		c.totals[service] += 0 // it is there, with whatever was counted
+		c.totals[service] += 0 // the Service has an entry, with whatever was counted
 	}
 	return nil
 }

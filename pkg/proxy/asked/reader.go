@@ -38,7 +38,7 @@ func (*Reader) Digest(decisions []selection.Decision) any {
 	return frontends
 }
 
-// Accept keeps what a Service has.
+// Accept keeps the frontends of a Service.
 func (r *Reader) Accept(service model.ObjectName, digest any) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

@@ -20,7 +20,7 @@ import (
 // Its JSON names are an interface: scripts read them.
 type Kernel struct {
 	Agrees bool `json:"agrees"`
-	// Services and DNSServices are how many there should be of what the proxy counts by these names.
+	// Services and DNSServices are how many there should be of what the proxy counts under these names.
 	Services    int                  `json:"services"`
 	DNSServices int                  `json:"dnsServices"`
 	Elements    int                  `json:"elements"` // that were read
@@ -30,19 +30,19 @@ type Kernel struct {
 	OtherProxies []otherproxy.Finding `json:"otherProxies"`
 }
 
-// Question is whose kernel is compared, and with what.
+// Question says which node's kernel is compared, and with what.
 type Question struct {
 	Node   string
 	Config ruleset.Config
 	Zone   dns.Zone
-	// Load reads the state of the cluster. It is called for each look.
+	// Load reads the state of the cluster. It is called for each comparison.
 	Load func(context.Context) (model.Change, error)
 	// BesideOthers: other service proxies on the node are wanted.
 	BesideOthers bool
 }
 
-// looks is how often the kernel is compared, a second apart, before a difference counts: a change that is on its way
-// does not.
+// looks is how often the kernel is compared, a second apart, before a difference counts: a change that is still on its
+// way does not count.
 const looks = 2
 
 // Run compares the kernel in this network namespace with what it should hold.

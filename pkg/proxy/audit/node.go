@@ -12,20 +12,20 @@ import (
 //
 // Its JSON names are an interface: scripts read them.
 type Node struct {
-	// Agrees: the proxy is well, the kernel holds what it should, and no other service proxy may answer before.
+	// Agrees: the proxy is healthy, the kernel holds what it should, and no other service proxy may answer first.
 	Agrees bool `json:"agrees"`
 	// Proxy is what the proxy says; null if none answers.
 	Proxy  *status.Summary `json:"proxy"`
 	Kernel Kernel          `json:"kernel"`
-	// Refused are what this program found that cannot be right; never null. The kernel is compared with what the proxy
-	// says is in force of it.
+	// Refused are the objects that this program found to be wrong; never null. In their place the kernel is compared
+	// with the versions that the proxy says are in force.
 	Refused []Refused `json:"refused"`
-	// Lacks says why nothing was compared, or not all, though nothing is refused: there is no Service, or no EndpointSlice
-	// that is read. Empty if it was.
+	// Lacks says why nothing, or not everything, was compared although nothing is refused: there is no Service, or no
+	// EndpointSlice that is read. Empty if everything was compared.
 	Lacks string `json:"lacks"`
 }
 
-// Judge sets Agrees, and reports whether something of each refused object is in force.
+// Judge sets Agrees, and reports whether a version of each refused object is in force.
 func (n *Node) Judge() (isInForce bool) {
 	isSaid, isInForce := true, true
 	for _, one := range n.Refused {
@@ -42,8 +42,8 @@ func (n *Node) Judge() (isInForce bool) {
 type Refused struct {
 	Object  string `json:"object"` // "Service shop/web"; the name of a file
 	Problem string `json:"problem"`
-	// Said: the proxy refuses it, too. InForce: its last good version is in force there. Of a file: that of an object that
-	// the file had.
+	// Said: the proxy refuses it, too. InForce: its last good version is in force there; for a file, that of an object
+	// that the file had.
 	Said    bool `json:"said"`
 	InForce bool `json:"inForce"`
 }

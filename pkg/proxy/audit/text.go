@@ -47,7 +47,7 @@ func (p printer) line(label, format string, args ...any) {
 	printable.Fprintf(p.to, "%s\t%s\n", label, fmt.Sprintf(format, args...))
 }
 
-// list writes a line each for the first ones of some, and a label before the first of them.
+// list writes a line for each of the first few items, and a label before the first one.
 func (p printer) list(label string, count int, of func(int) string) {
 	for i := range min(count, shown) {
 		p.line(label, "%s", of(i))
@@ -177,7 +177,7 @@ func (n *Node) counted() string {
 	return words
 }
 
-// notAlone says which other service proxies are on the node, and what to do; nil if that was not looked for.
+// notAlone says which other service proxies are on the node, and what to do. others is nil if nobody looked for them.
 func notAlone(others []otherproxy.Finding) string {
 	switch {
 	case others == nil:

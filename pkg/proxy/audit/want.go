@@ -21,8 +21,8 @@ type Wanted struct {
 // should hold depends on them.
 type Numbers map[model.Family]ruleset.Objects
 
-// Want returns what a node's tables should hold in a state of the cluster, which begins with change. It goes the way of
-// 'proxy run', to tables in memory.
+// Want returns what a node's tables should hold in a state of the cluster, which begins with change. It does what
+// 'proxy run' does, but with tables in memory.
 func Want(
 	ctx context.Context, node string, config ruleset.Config, zone dns.Zone, change model.Change, numbers Numbers,
 ) (Wanted, error) {

@@ -1,8 +1,8 @@
-// Package authorization passes requests that the API server allows. It is asked with the client's own token: may I get
-// this path (SelfSubjectAccessReview)? So the proxy needs no permission to ask about others.
+// Package authorization passes requests that the API server allows. It asks that server with the client's own token:
+// may I get this path (SelfSubjectAccessReview)? So the proxy needs no permission to ask about others.
 //
-// k8s.io/apiserver can do the same. Linked into the proxy it takes 9.7 MB of the program, a fifth of all, and 9 MB of
-// memory on every node, used or not. Here it is two hundred lines, whose cost only users bear.
+// k8s.io/apiserver can do the same. Linked into the proxy it takes 9.7 MB of the program, a fifth of the whole, and 9
+// MB of memory on every node, used or not. Here it is two hundred lines, whose cost only those bear who use it.
 package authorization
 
 import (
@@ -31,12 +31,12 @@ const (
 	// longer.
 	allowedFor = 2 * time.Minute
 	deniedFor  = 10 * time.Second
-	// allowedWithout is how long an old yes stays in force while the API server does not answer: metrics are wanted most
-	// when it is away.
+	// allowedWithout is how long an old yes stays in force while the API server does not answer: metrics are wanted
+	// most when it is down.
 	allowedWithout = time.Hour
 	// reviewPatience bounds one answer of the API server.
 	reviewPatience = 5 * time.Second
-	// maxVerdicts bounds the memory. At the rate of reviews for strangers, never as many are good at once.
+	// maxVerdicts bounds the memory. At the rate of reviews for strangers, so many are never valid at once.
 	maxVerdicts = 1024
 )
 
@@ -61,7 +61,7 @@ func Connect(config *rest.Config) Ask {
 		switch {
 		case apierrors.IsUnauthorized(err):
 			return http.StatusUnauthorized, nil
-		case apierrors.IsForbidden(err): // who may not even ask
+		case apierrors.IsForbidden(err): // the client may not even ask
 			return http.StatusForbidden, nil
 		case err != nil:
 			return 0, fmt.Errorf("creating a SelfSubjectAccessReview: %w", err)
@@ -107,7 +107,7 @@ func New(ask Ask, next http.Handler, log *slog.Logger, now func() time.Time) *Ha
 	}
 }
 
-// GoodFor has a yes of the API server be good for so long. It returns the handler.
+// GoodFor sets how long a yes of the API server is good. It returns the handler.
 func (h *Handler) GoodFor(allowed time.Duration) *Handler {
 	h.goodFor = allowed
 	return h

@@ -151,7 +151,7 @@ func TestAYesOutlivesTheAPIServerForAnHour(t *testing.T) {
 }
 
 // TestAStrangerKeepsOutItself: it tries 50 tokens a second. A scraper at another address reads, with a new token each
-// second; one at the stranger's own address goes on with the token that it has; and the API server has its rest.
+// second; one at the stranger's own address goes on with the token that it has; and the API server is left in peace.
 func TestAStrangerKeepsOutItself(t *testing.T) {
 	for name, stranger := range map[string]string{"IPv4": "192.0.2.66", "IPv6": "2001:db8::66"} {
 		t.Run(name, func(t *testing.T) {
@@ -207,7 +207,7 @@ func TestStrangersTogetherBotherTheAPIServerAFewTimesASecond(t *testing.T) {
 	}
 }
 
-// TestARevokedTokenEndsWhileStrangersTryTokens: what is over our own limit makes no old yes younger.
+// TestARevokedTokenEndsWhileStrangersTryTokens: requests over our own limit do not prolong an old yes.
 func TestARevokedTokenEndsWhileStrangersTryTokens(t *testing.T) {
 	api, clock := newAPIServer(), newClock()
 	h := guarded(api, clock, &strings.Builder{})

@@ -13,14 +13,14 @@ const (
 	// clientReviews a second, and clientBurst at once, are what one client address can make us ask the API server about
 	// tokens that it did not allow before. A scraper needs one for each new token.
 	clientReviews, clientBurst = 1, 10
-	// allReviews a second, and allBurst at once, are what all addresses can together.
+	// allReviews a second, and allBurst at once, are the same for all addresses together.
 	allReviews, allBurst = 20, 100
 	// maxClients bounds the memory. A forgotten client begins anew; allReviews still holds.
 	maxClients = 1024
 )
 
 // budgets bound what strangers can make us ask the API server. Each client address has its own, so that a client that
-// tries tokens without end keeps out itself, and no scraper at another address.
+// tries tokens without end keeps out only itself, and no scraper at another address.
 type budgets struct {
 	mutex   sync.Mutex
 	clients *lru.Cache // *rate.Limiter by netip.Addr

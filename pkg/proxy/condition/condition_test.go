@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 )
 
-// TestOnlyAChangeOfTheStatusIsWritten: what others say of a Node stays, and what is so already is not written.
+// TestOnlyAChangeOfTheStatusIsWritten: what others say of a Node stays, and what the Node says already is not written
+// again.
 func TestOnlyAChangeOfTheStatusIsWritten(t *testing.T) {
 	now := time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 	kubelets := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}

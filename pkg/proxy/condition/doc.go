@@ -7,5 +7,5 @@
 // that proxy runs, the API has what the last one wrote; nothing on the node can correct it.
 //
 // No heartbeat is written. A start reads the Node once, with the right to list Nodes that the proxy has anyway, and
-// writes only what is different. What was written is looked at again when the Node may be another one, of the same name.
+// writes only what is different. What was written is looked at again when the Node may be a new one of the same name.
 package condition

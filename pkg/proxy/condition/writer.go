@@ -24,8 +24,8 @@ import (
 // tryTimeout bounds one try, so that a server that never answers holds up nothing for long.
 const tryTimeout = 10 * time.Second
 
-// retries are the pauses after tries that failed: a pod may wait for the condition, and a right that is missing may be
-// missing for days.
+// retries are the pauses after tries that failed: a pod may wait for the condition, and a missing right may be missing
+// for days.
 var retries = wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 1, Steps: 8, Cap: 30 * time.Second}
 
 // Writer keeps the condition of one Node. A nil Writer keeps none.
@@ -131,7 +131,8 @@ func (w *Writer) write(ctx context.Context) error {
 	return nil
 }
 
-// read returns the Node, or nil if there is none. It lists, as the role allows, what the API server finds by its key.
+// read returns the Node, or nil if there is none. It uses list, which the role allows; the API server finds the one
+// Node by its key.
 func (w *Writer) read(ctx context.Context) (*corev1.Node, error) {
 	list, err := w.nodes.List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, w.node).String()})
 	switch {

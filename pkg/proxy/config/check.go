@@ -17,7 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/sysctl"
 )
 
-// checker collects field errors, while it reads the values that are right.
+// checker reads values, and collects the errors of those that are wrong.
 type checker struct{ fieldErrors []FieldError }
 
 func (c *checker) wrong(field, format string, args ...any) {

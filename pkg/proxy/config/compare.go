@@ -91,7 +91,7 @@ func compare(text []byte) *Comparison {
 	return compared
 }
 
-// ofFaults judges what no kube-proxy has, or is set twice, or has the wrong type.
+// ofFaults judges fields that no kube-proxy has, that are set twice, or that have the wrong type.
 func ofFaults(document *manifest.Part, faults []manifest.Fault) []Verdict {
 	var verdicts []Verdict
 	for _, fault := range faults {

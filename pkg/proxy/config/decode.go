@@ -39,8 +39,8 @@ func documents(text []byte) (kubeProxys, own *manifest.Part, err error) {
 	return part, own, nil
 }
 
-// decode reads a document, and returns a note for each field that nothing here depends on, though no kube-proxy has it or
-// it is set twice. Everything else that is unknown, set twice or of the wrong type is an error.
+// decode reads a document, and returns a note for each field that no kube-proxy has, or that is set twice, if nothing
+// here depends on it. Everything else that is unknown, set twice or of the wrong type is an error.
 func decode(document *manifest.Part, into *Configuration, own Own) (notes []string, err error) {
 	var errs []error
 	for _, fault := range document.Decode(into) {

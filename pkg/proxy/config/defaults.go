@@ -26,8 +26,8 @@ func Default() *Configuration {
 }
 
 // setDefaults fills in what is not set. Unlike kube-proxy's, an oomScoreAdj that is not set stays so: the pod's
-// priority has set it already, and lowering it takes a capability that nothing else here needs. kube-proxy sets no
-// nodePortAddresses in this mode either, and nothing means primary.
+// priority has set it already, and lowering it takes a capability that nothing else here needs. Without
+// nodePortAddresses it sets primary: kube-proxy leaves them empty in this mode, which means the same.
 func setDefaults(c *Configuration) {
 	c.APIVersion, c.Kind = APIVersion, kind
 	c.Mode = orElse(c.Mode, modeNFTables)

@@ -11,8 +11,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// differences are the settings of kube-proxy, set or by default, with which something else happens here: what, and what to
-// do about it. It is empty where nothing else does. ../../../manifests/from-iptables-and-ipvs.md says more of each.
+// differences are the settings of kube-proxy, set or by default, with which something else happens here: what, and what
+// to do about it. It is empty where nothing else happens. ../../../manifests/from-iptables-and-ipvs.md says more of
+// each.
 var differences = map[string]func(*Configuration) (here, do string){
 	"mode": func(c *Configuration) (string, string) {
 		if c.Mode == modeNFTables {
@@ -80,7 +81,7 @@ var differences = map[string]func(*Configuration) (here, do string){
 // ipvsTimeout is the kernel's own (IP_VS_TCP_S_ESTABLISHED in ip_vs_proto_tcp.c).
 const ipvsTimeout = 15 * time.Minute
 
-// modeOf is the mode that kube-proxy runs in. Until 1.40 none is iptables.
+// modeOf is the mode that kube-proxy runs in. Until 1.40, no mode means iptables.
 func modeOf(c *Configuration) string { return cmp.Or(string(c.Mode), modeIPTables) }
 
 const (

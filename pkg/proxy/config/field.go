@@ -36,7 +36,7 @@ func Set(c *Configuration, path, text string) error {
 	return setPlain(value, text)
 }
 
-// setPlain sets a value that is no structure.
+// setPlain sets a value that is not a structure.
 func setPlain(value reflect.Value, text string) error {
 	switch value.Kind() {
 	case reflect.String:

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// chosen are values that are no defaults, for fields whose kind does not say which are allowed.
+// chosen are values that are not defaults, for fields whose kind does not say which are allowed.
 var chosen = map[string]string{
 	"bindAddress":        "192.0.2.1",
 	"clusterCIDR":        "10.244.0.0/16",
@@ -40,8 +40,8 @@ func choose(t *testing.T, c *Configuration, path string) {
 	t.Fatalf("%s takes none of %q", path, texts)
 }
 
-// TestEveryFieldHasAMeaningOrAReason goes through all fields that kube-proxy's file can have. One that a new version
-// adds fails it.
+// TestEveryFieldHasAMeaningOrAReason goes through all fields that kube-proxy's file can have. A field that a new
+// version adds makes it fail.
 func TestEveryFieldHasAMeaningOrAReason(t *testing.T) {
 	for _, path := range paths(false) {
 		if path == "apiVersion" || path == "kind" {
@@ -57,7 +57,7 @@ func TestEveryFieldHasAMeaningOrAReason(t *testing.T) {
 			}
 			before, after := Default(), Default()
 			if mode, isLink := LinkModes[path]; isLink {
-				before.DetectLocalMode, after.DetectLocalMode = "", "" // alone it is nothing
+				before.DetectLocalMode, after.DetectLocalMode = "", "" // it means nothing alone
 				if err := Set(after, "detectLocalMode", mode); err != nil {
 					t.Fatal(err)
 				}

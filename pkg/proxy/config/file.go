@@ -45,7 +45,7 @@ func Read(path string, own Own) (*File, error) {
 	return file, nil
 }
 
-// Watched is the file for a watch that ends when it says something else that can be used.
+// Watched is the file for a watch that ends when the file has other contents that can be used.
 func (f *File) Watched() filewatch.File {
 	return filewatch.File{Path: f.Path, Content: f.content, Check: func() error {
 		_, err := Read(f.Path, f.own)

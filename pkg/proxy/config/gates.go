@@ -16,13 +16,13 @@ import (
 // Gate is a feature gate that changes what some kube-proxy from 1.30 to 1.37 does.
 type Gate struct {
 	Name string
-	// IsOn is how it is here while nothing sets it.
+	// IsOn is its state here while nothing sets it.
 	IsOn bool
 	// IsObeyed: it can be set. Otherwise it is always as IsOn says.
 	IsObeyed bool
 	// IsAlpha: AllAlpha sets it, where it is not set itself; IsBeta: AllBeta does.
 	IsAlpha, IsBeta bool
-	// Why is what it does where it is obeyed, else why it cannot be set, in a few words.
+	// Why says in a few words what it does, if it is obeyed; else why it cannot be set.
 	Why string
 }
 
@@ -45,7 +45,7 @@ const (
 // gates lists them. Where a gate forbids something, it is obeyed, or the thing is never done here.
 //
 // AllowServiceExternalIPs stays on until somebody sets it, also when Kubernetes 1.40 turns it off by default: this
-// program does not know the cluster's version, and an update of it must not take addresses away that are in use.
+// program does not know the cluster's version, and updating this program must not take away addresses that are in use.
 var gates = []Gate{
 	{Name: allAlpha, IsObeyed: true, Why: "true serves node ports on loopback, if its own gate does not forbid it"},
 	{Name: allBeta, IsObeyed: true, Why: "false closes `/flagz` and `/statusz`, if their own gates do not open them"},
@@ -112,7 +112,7 @@ func gateOf(name string) (Gate, bool) {
 	return gates[at], true
 }
 
-// isOn reports whether a gate is on: as it is set, else as all of its stage are set, else as it is by default.
+// isOn reports whether a gate is on: as it is set, else as all gates of its stage are set, else by its default.
 func isOn(set map[string]bool, name string) bool {
 	gate, _ := gateOf(name)
 	if on, isSet := set[name]; isSet {
@@ -147,7 +147,7 @@ func meantGate(name string) string {
 	return ""
 }
 
-// GateNotes returns a line for each feature gate that is set, and to something else than what is done here.
+// GateNotes returns a line for each feature gate that is set to something else than what is done here.
 func GateNotes(c *Configuration) []string {
 	var lines []string
 	for _, name := range slices.Sorted(maps.Keys(c.FeatureGates)) {

@@ -23,8 +23,9 @@ const (
 // is obeyed, or held says why we never do that anyway.
 type verdict struct{ class, forbids, held string }
 
-// verdicts are about every field of kube-proxy's file, and every flag without a field that does not make it do something
-// else. The fields are those of kube-proxy 1.37; older ones from 1.30 on have no others. A new one has to get a line.
+// verdicts are about every field of kube-proxy's file, and every flag without a field, except those that replace
+// running with something else. The fields are those of kube-proxy 1.37; older ones from 1.30 on have no others. A new
+// one has to get a line.
 var verdicts = map[string]verdict{
 	"bindAddress":                         {obeyed, "other addresses of the node as primary", ""},
 	"bindAddressHardFail":                 {obeyed, "to run without its servers", ""},
@@ -234,7 +235,7 @@ func (g *clientGates) AddVersioned(gates map[clientfeatures.Feature]clientfeatur
 }
 
 // TestTheGatesOfLibrariesHaveAVerdict: those that kube-proxy has from its libraries, which are this program's too. A
-// library that brings a new one fails it.
+// library that brings a new gate makes it fail.
 func TestTheGatesOfLibrariesHaveAVerdict(t *testing.T) {
 	registry, names := featuregate.NewFeatureGate(), clientGates{}
 	err := errors.Join(logsapi.AddFeatureGates(registry), metricsfeatures.AddFeatureGates(registry),

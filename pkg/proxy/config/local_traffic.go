@@ -48,7 +48,8 @@ func (c *checker) localTraffic(from *Configuration) ruleset.LocalTraffic {
 	return ruleset.LocalTraffic{Prefixes: c.clusterCIDRs(from.ClusterCIDR)}
 }
 
-// unusedDetectors lists what a file names to recognize pods by, and that has no effect in its detectLocalMode.
+// unusedDetectors lists the settings for recognizing pods that a file has, but that have no effect in its
+// detectLocalMode.
 func unusedDetectors(c *Configuration) []string {
 	var notes []string
 	if mode := orElse(string(c.DetectLocalMode), clusterCIDRMode); c.ClusterCIDR != "" && mode != clusterCIDRMode {

@@ -22,11 +22,11 @@ const (
 
 var ownType = manifest.Type{APIVersion: OwnAPIVersion, Kind: OwnKind}
 
-// Own is what kube-proxy has no setting for. With its zero value the document is not read.
+// Own are the settings that kube-proxy does not have. With the zero value the document is not read.
 type Own struct {
 	// Fields are the names of all settings, and whether each is true or false; the others are texts.
 	Fields map[string]bool
-	// Check returns what is wrong with the values of some.
+	// Check returns what is wrong with the values of some settings.
 	Check func(values map[string]string) error
 }
 

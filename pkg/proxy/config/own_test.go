@@ -10,7 +10,7 @@ import (
 
 const ownHeader = "apiVersion: " + OwnAPIVersion + "\nkind: " + OwnKind + "\n"
 
-// TestADocumentOfOurOwnStandsBesideKubeProxys, before or behind it, or alone.
+// TestADocumentOfOurOwnStandsBesideKubeProxys, before or after it, or alone.
 func TestADocumentOfOurOwnStandsBesideKubeProxys(t *testing.T) {
 	own := Own{Fields: map[string]bool{"dnsTTL": false, "podNames": true}, Check: func(values map[string]string) error {
 		if values["dnsTTL"] == "never" {

@@ -18,7 +18,7 @@ func Configz(c *Configuration, own Own, values map[string]string) map[string]any
 	return map[string]any{configzKey: c, ownConfigzKey: own.typed(values)}
 }
 
-// Write writes a configuration as a file that Read reads, and values of our own, if there are any.
+// Write writes a configuration as a file that Read reads, and the values of our own settings, if there are any.
 func Write(path string, c *Configuration, own Own, values map[string]string) error {
 	text, err := yaml.Marshal(c)
 	if err == nil && len(values) > 0 {

@@ -30,16 +30,15 @@ type Settings struct {
 	MasqueradeAll bool
 	// NodePorts says on which addresses node ports are served.
 	NodePorts model.NodePortAddresses
-	// NodeAddress is an address of the node that counts instead of the one of its family that the Node object names. Not
-	// valid: the object's count.
+	// NodeAddress is an address of the node that counts instead of the one of its family that the Node object names.
+	// The zero value: those of the object count.
 	NodeAddress netip.Addr
 	// SyncPeriod is the longest pause between two tries after a failure. A change that waits for twice as long makes the
 	// proxy unhealthy.
 	SyncPeriod time.Duration
-	// Conntrack is what the kernel's connection tracking is asked for.
+	// Conntrack is what is asked of the kernel's connection tracking.
 	Conntrack sysctl.Conntrack
-	// OOMScoreAdj is how much rather than others, from -1000 to 1000, the kernel ends this process when memory is short;
-	// nil to leave what its parent process has set.
+	// OOMScoreAdj is this process's oom_score_adj, from -1000 to 1000; nil to leave what its parent process has set.
 	OOMScoreAdj *int32
 	// LogFormat is text or json.
 	LogFormat string
@@ -68,7 +67,7 @@ type Connection struct {
 	Burst int
 }
 
-// FieldError is a field whose value cannot be meant.
+// FieldError is a field with a value that makes no sense.
 type FieldError struct {
 	// Field is its path in the file.
 	Field string

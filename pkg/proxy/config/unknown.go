@@ -8,10 +8,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// kube-proxy logs a field that it does not know, or that is set twice, and starts (loadConfig in its options.go). So files
-// that work have such fields: metadata.name, for kustomize; masqueradeAll in the section ipvs; strictARP beside it. A
-// replacement for kube-proxy must not refuse to start because of one. But if a setting that matters is misspelled, a
-// log line comes too late. So what decides is whether the setting that may have been meant has a meaning here.
+// kube-proxy logs a field that it does not know, or that is set twice, and starts (loadConfig in its options.go). So
+// files that work have such fields: metadata.name, for kustomize; masqueradeAll in the section ipvs; strictARP beside
+// it. A replacement for kube-proxy must not refuse to start because of one. But if a setting that matters is
+// misspelled, a log line comes too late. So what matters is whether the setting that may have been meant has a meaning
+// here.
 
 // elsewhere is said about a field that resembles nothing here.
 const elsewhere = "kube-proxy 1.30 to 1.37 has no such setting; it is not read"
@@ -45,7 +46,8 @@ func withoutEffect(fault manifest.Fault) string {
 	return ""
 }
 
-// suggestion names the field that was probably meant, if the fault is that it is unknown; empty if nothing is near.
+// suggestion names the field that was probably meant, if the fault is that the field is unknown; empty if nothing comes
+// near.
 func suggestion(fault manifest.Fault) string {
 	if fault.Reason != manifest.UnknownField {
 		return ""
@@ -67,7 +69,7 @@ func inOtherSection(path string) string {
 	return ""
 }
 
-// counts reports whether a setting has a meaning here, or one of a section has, in a file of any mode.
+// counts reports whether a setting, or one of those in a section, has a meaning here, in a file of any mode.
 func counts(path string) bool {
 	return slices.ContainsFunc(paths(false), func(field string) bool {
 		isIt := field == path || strings.HasPrefix(field, path+".")
@@ -80,7 +82,7 @@ func isMeaningless(field string) bool {
 }
 
 // meantBy names the field that was probably meant by one that is unknown: the same name in another place, or one that
-// differs by a slip. One that counts comes first. Empty if nothing is near.
+// differs by a slip. One that counts comes first. Empty if nothing comes near.
 func meantBy(path string) string {
 	for _, isMeant := range []func(string) bool{
 		func(other string) bool { return strings.EqualFold(path, other) },

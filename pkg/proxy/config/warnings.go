@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// Settings and a Node may both be right, and together do what no user means. These are the sentences about it.
+// Settings and a Node may each be right, and yet do together what no user means. These are the warnings about that.
 
 // TableWarnings returns warnings that follow from the settings alone, whatever the cluster's state.
 func TableWarnings(config ruleset.Config) []string {

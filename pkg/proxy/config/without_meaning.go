@@ -8,7 +8,7 @@ type Meaningless struct {
 	Field string
 	// Flag is its name on the command line, without dashes; empty if it can only be set in files.
 	Flag string
-	// Default is the value that kube-proxy has anyhow: writing it out chooses nothing.
+	// Default is kube-proxy's own default: writing it out changes nothing.
 	Default string
 	// Why is the reason in a few words.
 	Why string

@@ -1,5 +1,5 @@
 //go:build linux
 
-// Package connections says where a node's connections go at this moment: of one reading of conntrack, by Service, endpoint
-// and tier. Nothing is kept.
+// Package connections says where a node's connections go at this moment: from one reading of conntrack, by Service,
+// endpoint and tier. Nothing is kept.
 package connections

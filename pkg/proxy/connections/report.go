@@ -76,7 +76,7 @@ func (c *Counts) add(more Counts) {
 	c.Received += more.Received
 }
 
-// countsOf are those of one entry.
+// countsOf returns the counts of one entry.
 func countsOf(e *conntrack.Entry) Counts {
 	switch {
 	case e.Status&conntrack.SeenReply == 0:
@@ -98,7 +98,7 @@ type Reading struct {
 	hasBytes bool
 }
 
-// address is an endpoint's.
+// address is the address of an endpoint.
 type address struct {
 	protocol model.Protocol
 	addr     netip.AddrPort
@@ -165,13 +165,13 @@ func (r *Reading) Add(e *conntrack.Entry) {
 func (r *Reading) AddAll(ctx context.Context, table conntrack.Table) error {
 	translated := conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT}
 	_, err := table.Dump(ctx, translated, func(e *conntrack.Entry) bool { r.Add(e); return true })
-	if err != nil && !errors.Is(err, conntrack.ErrInterrupted) { // then some may be missing, as at any moment
+	if err != nil && !errors.Is(err, conntrack.ErrInterrupted) { // some may be missing then, as always in a table that changes
 		return fmt.Errorf("read the connection table: %w", err)
 	}
 	return nil
 }
 
-// Report returns what was taken in, and begins anew.
+// Report returns what was taken in, and starts over.
 func (r *Reading) Report(node string) Report {
 	report := Report{Node: node, Services: make([]Service, 0, len(r.services)), Foreign: r.foreign, CountsBytes: r.hasBytes}
 	for _, name := range slices.SortedFunc(maps.Keys(r.services), model.ObjectName.Compare) {

@@ -22,7 +22,7 @@ type Counts struct {
 	Ports map[model.Family]int
 	// Reasons counts the ports by the reason for their endpoints. A reason that no port has any more stays, with zero.
 	Reasons map[Reason]int
-	// Shares say where those whose load is bounded send this node's connections.
+	// Shares say where Services whose load is bounded send this node's connections.
 	Shares selection.Shares
 }
 

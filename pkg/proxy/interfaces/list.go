@@ -19,7 +19,7 @@ const listAttempts = 10
 //
 // The state of an address does not matter, as in kube-proxy: not whether its interface is up, nor, with IPv6, whether
 // it is tentative or a duplicate. The kernel takes no packet for an address that it may not use, so naming it early
-// promises nothing, and a node port works from the moment in which the kernel takes the first one.
+// promises nothing, and a node port works as soon as the kernel takes the first one.
 //
 // Where addresses change without pause it returns what it saw: a later change is notified, and makes the watch list
 // them again.

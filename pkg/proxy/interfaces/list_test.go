@@ -125,7 +125,7 @@ func TestWhatTheKernelListsBecomesIPAddresses(t *testing.T) {
 	}
 }
 
-// TestAddressesThatChangeWithoutPauseAreListedAsTheyWereSeen: the next notification has them listed again.
+// TestAddressesThatChangeWithoutPauseAreListedAsTheyWereSeen: the next notification causes another listing.
 func TestAddressesThatChangeWithoutPauseAreListedAsTheyWereSeen(t *testing.T) {
 	asked := 0
 	got, err := listFrom(func() ([]netlink.Addr, error) {

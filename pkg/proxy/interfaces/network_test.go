@@ -172,7 +172,7 @@ func (n network) run(w *watch) watched {
 	return running
 }
 
-// stop ends the watch, which must be no error.
+// stop ends the watch, which must return no error.
 func (w watched) stop() {
 	w.t.Helper()
 	w.end()

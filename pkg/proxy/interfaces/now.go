@@ -23,7 +23,7 @@ func Now(ctx context.Context, log *slog.Logger) (addrs []netip.Addr, err error) 
 	return addrs, err
 }
 
-// OfLink returns the addresses of one interface, sorted; nil if there is none of the name.
+// OfLink returns the addresses of one interface, sorted; nil if no interface has the name.
 func OfLink(name string) ([]netip.Addr, error) {
 	link, err := netlink.LinkByName(name)
 	if _, isMissing := errors.AsType[netlink.LinkNotFoundError](err); isMissing {

@@ -28,7 +28,7 @@ func OpenRoutes() (*Routes, error) {
 func (r *Routes) Close() { r.handle.Close() }
 
 // IsLocal reports whether the kernel takes an address for this machine's own, as `fib daddr type local` does in the
-// tables. No interface need have the address: a route of type local will do, such as `ip route add local
+// tables. No interface needs to have the address: a route of type local is enough, such as `ip route add local
 // 198.51.100.0/24 dev lo`, which agents of clouds add for their load balancers.
 func (r *Routes) IsLocal(addr netip.Addr) (bool, error) {
 	if addr.IsUnspecified() {
@@ -39,8 +39,8 @@ func (r *Routes) IsLocal(addr netip.Addr) (bool, error) {
 }
 
 // IsOnNode reports whether the owner of an address is on this node, as far as the kernel's routes tell: the address is
-// the node's own, or its route leaves by a link without a gateway, as routes to a node's own pods do. So do those to
-// neighbours on a network that is not routed.
+// the node's own, or its route leaves by a link without a gateway, as routes to a node's own pods do. Routes to
+// neighbours on the same link do so, too.
 func (r *Routes) IsOnNode(addr netip.Addr) (bool, error) {
 	route, err := r.to(addr)
 	return route != nil && (route.Type == unix.RTN_LOCAL || hasNoGateway(route)), err

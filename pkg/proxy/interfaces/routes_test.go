@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// judge notes which destinations of UDP are local in the eyes of the tables.
+// judge notes which destinations of UDP the tables take for local.
 const judge = `
 table inet judge {
 	set ipv4 { type ipv4_addr; flags dynamic; size 1000; }

@@ -16,16 +16,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
-// answerTimeout is how long the kernel may take to answer. It answers before the asking call returns, so that an
-// answer that is not there has been lost.
+// answerTimeout is how long the kernel may take to answer. It answers before the asking call returns, so an answer that
+// is missing has been lost.
 const answerTimeout = 10 * time.Second
 
 // subscription is a socket to which the kernel sends a notification for each change of an address, and another one to
 // ask for the addresses. Both stay in the network namespace in which they were opened.
 //
 // A notification only says that something changed; we always ask for the present state. So losing some does no harm, as
-// long as we know that there were any. This is not netlink.AddrSubscribe, because that ends when the buffer overflows,
-// and leaves a goroutine behind if its reader goes away.
+// long as we learn that there was at least one. This is not netlink.AddrSubscribe, because that ends when the buffer
+// overflows, and leaves a goroutine behind if its reader goes away.
 type subscription struct {
 	handle *netlink.Handle
 	socket *nl.NetlinkSocket
@@ -68,7 +68,7 @@ func (s *subscription) listen() { s.reading.Go(s.read) }
 
 // read passes on that there were notifications, until the socket is closed or fails.
 //
-// The kernel drops what comes between an overflow and the moment in which the buffer is empty, and says so only once.
+// The kernel drops what comes between an overflow and the moment when the buffer is empty, and says so only once.
 // Nothing is missed nonetheless: the buffer was not empty then, and whatever is read from it later is passed on as a
 // change.
 func (s *subscription) read() {

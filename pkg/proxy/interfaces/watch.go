@@ -32,9 +32,9 @@ const (
 
 // Watch delivers the addresses of all interfaces, of both families and any scope and state, loopback included, sorted,
 // each once; an IPv6 link-local address is without its interface. It delivers them at the start, and all of them again
-// whenever they are others than before, until ctx ends, and then returns nil. A delivery is never nil, even if it is
-// empty. Addresses that change within a few milliseconds are delivered together. What was delivered must not be
-// changed; the next delivery waits until deliver returns, and then holds what is true by then.
+// whenever they have changed, until ctx ends; then it returns nil. A delivery is never nil, even if it is empty.
+// Addresses that change within a few milliseconds are delivered together. What was delivered must not be changed; the
+// next delivery waits until deliver returns, and then holds what is true by then.
 //
 // The error says why the addresses could not be listed at the start. What fails later is logged and tried again.
 //
@@ -81,8 +81,8 @@ func (w *watch) followOne(ctx context.Context) error {
 		return err
 	}
 	defer s.close()
-	// The kernel keeps notifications since the subscription was opened: nothing falls between this look and the first of
-	// them.
+	// The kernel keeps notifications since the subscription was opened: no change is lost between this look and the
+	// first notification.
 	if err := w.look(s); err != nil {
 		return err
 	}

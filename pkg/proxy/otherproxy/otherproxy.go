@@ -1,9 +1,9 @@
 // Package otherproxy recognizes other service proxies by their tables in the kernel's nf_tables, and says whose chains
 // come first.
 //
-// Two NAT chains of one priority may see a connection, and the first that translates it ends the matter. The kernel
-// first asks the chain that was registered last. So a service proxy that starts later decides where connections go, and
-// the rules that a stopped one left behind may do so too.
+// Two NAT chains of one priority may see a connection, and the first one that translates it decides. The kernel first
+// asks the chain that was registered last. So a service proxy that starts later decides where connections go, and the
+// rules that a stopped one left behind may do so too.
 //
 // These are not seen:
 //
@@ -72,7 +72,8 @@ type Chain struct {
 
 // Held is what the kernel holds of a Program in one family.
 type Held struct {
-	// Handle is that of the table. The kernel counts tables up, so that of two the younger has the larger one.
+	// Handle is that of the table. The kernel numbers tables upwards, so of two tables the younger has the larger
+	// handle.
 	Handle     uint64
 	Base, Mark Chain
 }

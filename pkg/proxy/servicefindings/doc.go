@@ -1,2 +1,2 @@
-// Package servicefindings collects what of Services does not work, from the decisions about them.
+// Package servicefindings collects which parts of Services do not work, from the decisions about them.
 package servicefindings

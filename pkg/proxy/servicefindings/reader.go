@@ -8,19 +8,20 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Found is all that one finder has found of a Service; no findings: there is nothing left of what it had found.
+// Found is all that one finder has found about a Service; no findings: what it had found before is gone.
 type Found struct {
 	Service  model.ObjectName
 	Findings []model.Finding
 }
 
-// The bounds of what is said after one sync: of how many Services in which something is found, and how much of each.
+// The bounds of what is said after one sync: for how many Services with findings, and how many findings of each.
 const (
 	MaxFound    = 100
 	maxFindings = 2 * selection.MaxFindings
 )
 
-// Reader says what of a Service has no effect whenever it is decided. It is a reader of the proxy's decisions.
+// Reader reports which parts of a Service have no effect, whenever the Service is decided. It is a reader of the
+// proxy's decisions.
 type Reader struct {
 	found func([]Found)
 	// news are the Services that have findings since the last Synced, or had some before. Told are the Services whose
@@ -35,7 +36,7 @@ func NewReader(found func([]Found)) *Reader {
 	return &Reader{found: found, news: map[model.ObjectName][]model.Finding{}, told: map[model.ObjectName]bool{}}
 }
 
-// Digest returns what is found of a Service. Mostly all its ports have the same endpoints.
+// Digest returns what is found of a Service. Usually all its ports have the same endpoints.
 func (*Reader) Digest(decisions []selection.Decision) any {
 	var list []model.Finding
 	for _, decision := range decisions {
@@ -62,7 +63,7 @@ func (r *Reader) Accept(service model.ObjectName, digest any) {
 	r.news[service] = list
 }
 
-// Lose does nothing: that frontends are lost, the next decision says.
+// Lose does nothing: the next decision says that frontends are lost.
 func (*Reader) Lose(model.ObjectName, []model.Frontend) {}
 
 // Synced reports what is new.

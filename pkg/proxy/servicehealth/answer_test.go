@@ -71,7 +71,7 @@ func TestTheAnswerIsTheSameForEveryPathAndMethod(t *testing.T) {
 				}
 				want := textOf("shop/web", 1, true)
 				if method == "HEAD" {
-					want = "" // HTTP knows no body there
+					want = "" // such an answer has no body in HTTP
 				}
 				if got.Status != http.StatusOK || got.Body != want || got.Header.Get("X-Load-Balancing-Endpoint-Weight") != "1" {
 					t.Errorf("got %+v, want 200 with weight 1 and body %q", got, want)

@@ -23,7 +23,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// patience is how long a test waits for what must come. No test measures time.
+// patience is how long a test waits for what must happen. No test measures time.
 const patience = 20 * time.Second
 
 type (

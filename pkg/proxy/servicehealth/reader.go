@@ -13,15 +13,17 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// retryAfter is how long after a health check could not be served it is tried again: the process that has its port may end.
+// retryAfter is the pause before a health check that could not be served is tried again: the process that has its port
+// may end.
 const retryAfter = 5 * time.Second
 
-// Reader has the health checks of Services served on the addresses of node ports. It is a reader of the proxy's decisions.
+// Reader makes Run serve the health checks of Services on the addresses of node ports. It is a reader of the proxy's
+// decisions.
 type Reader struct {
 	// checks are those in force. The map is never changed, only replaced, once for each sync: others read it.
 	checks  map[model.ObjectName]selection.HealthCheck
-	changed map[model.ObjectName]selection.HealthCheck // since the last Synced; without a port: no longer any
-	scope   *selection.Scope                           // that addresses are made of; nil before the first Synced
+	changed map[model.ObjectName]selection.HealthCheck // since the last Synced; without a port: no check any more
+	scope   *selection.Scope                           // that addresses are derived from; nil before the first Synced
 
 	// wanted holds what should be served but is not served yet. Newer values replace older ones.
 	wanted chan wanted
@@ -61,7 +63,7 @@ func (r *Reader) Accept(service model.ObjectName, digest any) {
 // Lose does nothing: the port of a health check is no frontend.
 func (*Reader) Lose(model.ObjectName, []model.Frontend) {}
 
-// Synced has Run serve what is another check now, or at other addresses. Most syncs change neither.
+// Synced makes Run serve checks that have changed, and all of them if the addresses have. Most syncs change neither.
 func (r *Reader) Synced(sync selection.Sync) {
 	isNew := r.acceptChecks()
 	if r.scope == nil || !slices.Equal(r.scope.NodePorts, sync.Scope.NodePorts) || !slices.Equal(r.scope.OnAll, sync.Scope.OnAll) {
@@ -77,7 +79,7 @@ func (r *Reader) Synced(sync selection.Sync) {
 	r.wanted <- wanted{r.checks, addressesOf(*r.scope)}
 }
 
-// acceptChecks takes over what has changed, and reports whether anything is another check now.
+// acceptChecks takes over what has changed, and reports whether any check is a different one now.
 func (r *Reader) acceptChecks() (isNew bool) {
 	for service, check := range r.changed {
 		if old := r.checks[service]; old.Port == check.Port && maps.Equal(old.Endpoints, check.Endpoints) {
@@ -107,8 +109,8 @@ func addressesOf(scope selection.Scope) map[model.Family]Addresses {
 	return served
 }
 
-// Run has servers serve until ctx ends, and closes them then. It reports after each time what is not served; nil if
-// everything is.
+// Run makes the servers serve until ctx ends, and then closes them. After each sync of the servers it reports what is
+// not served; nil if everything is.
 func (r *Reader) Run(ctx context.Context, servers *Servers, report func(error)) {
 	defer servers.Close()
 	var now wanted

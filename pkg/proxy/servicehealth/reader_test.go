@@ -79,7 +79,7 @@ func TestAReaderHasHealthChecksServed(t *testing.T) {
 	}
 }
 
-// TestAReaderWantsNothingServedAnewUnlessSomethingChanged, and what it has handed over it does not change.
+// TestAReaderWantsNothingServedAnewUnlessSomethingChanged, and it does not change what it has handed over.
 func TestAReaderWantsNothingServedAnewUnlessSomethingChanged(t *testing.T) {
 	reader := NewReader()
 	type digests = map[string]any

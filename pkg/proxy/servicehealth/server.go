@@ -25,7 +25,8 @@ type server struct {
 	end context.CancelFunc
 }
 
-// start binds an address. Clients are answered from now on until the server ends; values of ctx are kept, not its end.
+// start binds an address. Clients are answered from now on until the server ends; it keeps the values of ctx, but does
+// not end with it.
 func (s *Servers) start(ctx context.Context, addr netip.AddrPort, first answer) (*server, error) {
 	bound, err := listen(ctx, addr)
 	if err != nil {
@@ -86,8 +87,8 @@ func listen(ctx context.Context, addr netip.AddrPort) (*listener, error) {
 	return &listener{Listener: bound, closed: make(chan struct{})}, nil
 }
 
-// freebind allows to bind an address that is not usable yet, or no longer is. An IPv6 address is tentative for a second
-// or more after it was added; the server is there when that is over, without another try.
+// freebind allows binding an address that is not usable yet, or no longer usable. An IPv6 address is tentative for a
+// second or more after it was added; the server is there when that is over, without another try.
 func freebind(network, _ string, raw syscall.RawConn) error {
 	level, option := unix.SOL_IP, unix.IP_FREEBIND
 	if network == "tcp6" {

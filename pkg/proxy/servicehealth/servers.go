@@ -59,8 +59,8 @@ type Servers struct {
 	running  sync.WaitGroup
 }
 
-// New returns no servers yet. Healthy says whether the proxy does its work; it is asked for every answer, by many
-// goroutines.
+// New returns Servers without any server yet. Healthy says whether the proxy does its work; it is asked for every
+// answer, by many goroutines.
 func New(log *slog.Logger, healthy func() bool) *Servers {
 	return &Servers{log: log, healthy: healthy, servers: map[netip.AddrPort]*server{}}
 }

@@ -90,7 +90,7 @@ func TestCloseLeavesNoGoroutine(t *testing.T) {
 	if _, err := n.mustDial("127.0.0.1:30000").ask("GET", "/", ""); err != nil {
 		t.Fatal(err)
 	}
-	n.mustDial("[::1]:30000") // and says nothing
+	n.mustDial("[::1]:30000") // and sends nothing
 	n.servers.Close()
 	buffer := make([]byte, 1<<20)
 	if stacks := string(buffer[:runtime.Stack(buffer, true)]); strings.Contains(stacks, "httpserve.Serve(") {

@@ -124,7 +124,8 @@ func TestForwardingIsSeen(t *testing.T) {
 		})
 		return outcomes
 	}
-	// A new namespace has what the machine's had when it was made, or not: net.core.devconf_inherit_init_net.
+	// A new namespace may or may not have the values that the machine's had when it was made:
+	// net.core.devconf_inherit_init_net.
 	off4, off6 := ForwardingIPv4, ForwardingIPv6
 	off4.Value, off6.Value = 0, 0
 	applied(namespace, off4, off6)

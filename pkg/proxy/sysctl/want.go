@@ -33,8 +33,8 @@ type Want struct {
 	ZeroIsUnlimited bool
 }
 
-// Forwarding is what a node needs that leads packets to pods on other nodes. It is checked and never written: other
-// things than Services depend on it, firewalls above all, so it is the administrator's.
+// Forwarding is what a node needs to forward packets to pods on other nodes. It is checked and never written: more than
+// Services depends on it, firewalls above all, so it is up to the administrator.
 var (
 	ForwardingIPv4 = Want{Name: "net.ipv4.ip_forward", Value: 1}
 	ForwardingIPv6 = Want{Name: "net.ipv6.conf.all.forwarding", Value: 1}
@@ -55,8 +55,8 @@ var LeftBehind = []Want{
 	{Name: "net.ipv4.conf.all.arp_announce"},
 }
 
-// Conntrack is what the kernel's connection tracking is asked for: kube-proxy's section conntrack. What is 0 is left
-// as it is.
+// Conntrack is what is asked of the kernel's connection tracking: kube-proxy's section conntrack. A setting with the
+// value 0 is left as it is.
 type Conntrack struct {
 	// MaxPerCore is how many connections are tracked at most, for each core of the machine. If it is 0, so is Min.
 	MaxPerCore int32
@@ -66,23 +66,23 @@ type Conntrack struct {
 	TCPEstablishedTimeout, TCPCloseWaitTimeout time.Duration
 	// TCPBeLiberal tracks TCP packets outside of the window as part of their connection.
 	TCPBeLiberal bool
-	// UDPTimeout and UDPStreamTimeout are how long a UDP flow without packets is remembered: before and after there were
-	// some in both directions.
+	// UDPTimeout and UDPStreamTimeout are how long a UDP flow without packets is remembered: before and after it had
+	// packets in both directions.
 	UDPTimeout, UDPStreamTimeout time.Duration
 }
 
 // Wants returns the kernel settings for these, on a machine with the given number of cores.
 //
-// kube-proxy also lowers the number of connections to its own. Here a larger one stays: it was raised for a reason,
-// and lowering it makes the kernel drop connections.
+// kube-proxy also lowers the number of connections to its own value. Here a larger one stays: it was raised for a
+// reason, and lowering it makes the kernel drop connections.
 func (c Conntrack) Wants(cores int) []Want {
 	var wants []Want
 	if entries := c.entries(cores); entries > 0 {
 		wants = append(wants,
 			// Zero connections to track at most means any number of them (nf_conntrack_max in the kernel's nf_conntrack_core.c).
 			Want{Name: conntrackMax, Value: entries, AtLeast: true, ZeroIsUnlimited: true},
-			// Longer lists than of four entries make every look-up slow. kube-proxy writes the module's parameter hashsize,
-			// which is the same value.
+			// Lists of more than four entries make every look-up slow. kube-proxy writes the module's parameter
+			// hashsize, which is the same value.
 			Want{Name: conntrackBuckets, Value: entries / entriesOfBucket, AtLeast: true})
 	}
 	for _, timeout := range []struct {
@@ -104,7 +104,7 @@ func (c Conntrack) Wants(cores int) []Want {
 	return wants
 }
 
-// entries is how many connections the kernel should track; 0 for as many as it does.
+// entries is how many connections the kernel should track; 0 leaves its number unchanged.
 func (c Conntrack) entries(cores int) int64 {
 	if c.MaxPerCore <= 0 {
 		return 0

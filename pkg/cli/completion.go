@@ -44,7 +44,7 @@ it.`,
 	}
 }
 
-// Complete has a shell offer the values of a flag.
+// Complete makes a shell offer the values of a flag.
 func Complete(command *cobra.Command, flag string, values ...string) {
 	offer := func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return values, cobra.ShellCompDirectiveNoFileComp

@@ -1,3 +1,3 @@
-// Package cli is what the command lines of all our programs have in common: how mistakes are reported, which exit
-// statuses there are, what --help and version print, how the log is written.
+// Package cli has what the command lines of all our programs share: how mistakes are reported, which exit statuses
+// there are, what --help and version print, how the log is written.
 package cli

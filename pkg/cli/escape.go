@@ -13,7 +13,7 @@ import (
 type escaping struct {
 	to    io.Writer
 	mutex sync.Mutex
-	rest  []byte // the begin of a character
+	rest  []byte // the beginning of a character
 }
 
 func newEscaping(to io.Writer) *escaping { return &escaping{to: to} }
@@ -34,7 +34,7 @@ func (e *escaping) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// end writes what is left over: the begin of a character that never ended.
+// end writes what is left over: the beginning of a character that was never completed.
 func (e *escaping) end() {
 	for _, b := range e.rest {
 		printable.Fprintf(e.to, "\\x%02x", b)

@@ -5,7 +5,7 @@ import (
 	"log/slog"
 )
 
-// NewLogger returns a log in a format, text or json, from a level on.
+// NewLogger returns a logger that writes in a format, text or json, and drops what is below a level.
 func NewLogger(w io.Writer, format string, level slog.Level) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	if format == "json" {

@@ -20,7 +20,7 @@ func Root(name, short, long string, commands ...*cobra.Command) *cobra.Command {
 		SilenceErrors:         true, // Run prints them, once
 		SilenceUsage:          true,
 		DisableFlagsInUseLine: true,
-		// A mistyped command comes with flags that only the right one knows; the command is what must be complained about.
+		// A mistyped command comes with flags that only the right one knows; the error must be about the command.
 		FParseErrWhitelist:         cobra.FParseErrWhitelist{UnknownFlags: true},
 		CompletionOptions:          cobra.CompletionOptions{DisableDefaultCmd: true},
 		SuggestionsMinimumDistance: 2,
@@ -46,7 +46,7 @@ Flags:
 {{.LocalFlags.FlagUsagesWrapped 110 | trimTrailingWhitespaces}}
 `
 
-// unknownCommand is what the root does by itself: nothing, since every command has a name.
+// unknownCommand is what the root itself does: it refuses a line without a command, or with an unknown one.
 func unknownCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return UsageError{errors.New("the command must come first, one of: " + strings.Join(commandNames(root), ", "))}
@@ -88,7 +88,7 @@ func commandNames(root *cobra.Command) []string {
 	return names
 }
 
-// AtMost allows up to a number of arguments, and calls more of them wrong usage.
+// AtMost allows up to n arguments; more are a usage error.
 func AtMost(n int) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) > n {
@@ -98,7 +98,7 @@ func AtMost(n int) cobra.PositionalArgs {
 	}
 }
 
-// OneOf checks the value of a flag that has only a few.
+// OneOf checks the value of a flag that allows only a few values.
 func OneOf(flag, value string, allowed ...string) error {
 	if slices.Contains(allowed, value) {
 		return nil

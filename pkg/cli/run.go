@@ -42,7 +42,7 @@ func Main(ctx context.Context, root *cobra.Command) {
 }
 
 // UntilSignalled is for commands that have something to do before they end: the first SIGTERM or interrupt ends the
-// context. A second one, of an impatient user, ends the process at once, as the first does in all other commands.
+// context. A second one, from an impatient user, ends the process at once, as the first one does in all other commands.
 func UntilSignalled(ctx context.Context) context.Context {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, os.Interrupt)
 	context.AfterFunc(ctx, stop)

@@ -19,8 +19,8 @@ type Build struct {
 	Platform  string `json:"platform"`
 }
 
-// BuildOf reads what the Go toolchain left in this program. The version is what the linker was given; empty if it was
-// given none.
+// BuildOf reads what the Go toolchain left in this program. version is what the linker was given; empty if it was given
+// none.
 func BuildOf(version string) Build {
 	made := Build{Version: version, GoVersion: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	if made.Version != "" {

@@ -8,8 +8,8 @@
 //	left-out 0
 //	shop/web 6024
 //
-// Counts are differences since the cursor that the client handed in, so that an answer which gets lost loses nothing. A client
-// without a cursor, or with one that the proxy does not know, gets a cursor and no counts: `seconds` is 0.
+// Counts are differences since the cursor that the client handed in, so that no counts are lost when an answer is lost.
+// A client without a cursor, or with one that the proxy does not know, gets a cursor and no counts: `seconds` is 0.
 package demandpage
 
 import (
@@ -25,7 +25,7 @@ const (
 	Path = "/demand"
 	// After is the parameter that has the cursor.
 	After = "after"
-	// MaxServices is of how many Services a proxy counts what is asked.
+	// MaxServices is the number of Services for which a proxy counts connections at most.
 	MaxServices = 1000
 	// MaxSize is how many bytes a page has at most: that many Services, with the longest names and numbers.
 	MaxSize = MaxServices*(63+1+63+1+20+1) + 1<<10
@@ -37,7 +37,7 @@ type Page struct {
 	Cursor string
 	// Took is the time over which the counts were taken; 0: there are none, because the cursor was unknown.
 	Took time.Duration
-	// LeftOut is of how many Services nothing is counted, because there are too many.
+	// LeftOut is the number of Services that are not counted, because there are too many.
 	LeftOut int
 	// Counts are new connections by Service, as namespace/name. Services without connections may be missing.
 	Counts map[string]uint64
@@ -63,7 +63,7 @@ func (p Page) Text() []byte {
 const mostSeconds = 24 * 60 * 60
 
 // Parse reads a page. Anybody may answer at a node's address: malformed pages are errors, and callers must check the
-// values. Unknown words are skipped, because they are a newer proxy's.
+// values. Unknown words are skipped, because a newer proxy may write them.
 func Parse(text []byte) (Page, error) {
 	page := Page{Counts: map[string]uint64{}}
 	for number, line := range strings.Split(strings.TrimSuffix(string(text), "\n"), "\n") {
@@ -90,7 +90,7 @@ func (p *Page) take(word, value string) (err error) {
 		p.Cursor = value
 	case word == "seconds":
 		seconds, err := strconv.ParseFloat(value, 64)
-		if err != nil || !(seconds >= 0 && seconds <= mostSeconds) { // which is false for no number, too
+		if err != nil || !(seconds >= 0 && seconds <= mostSeconds) { // which refuses NaN, too
 			return fmt.Errorf("seconds %q is not a time of a day at most", value)
 		}
 		p.Took = time.Duration(seconds * float64(time.Second))

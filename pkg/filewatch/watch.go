@@ -1,5 +1,5 @@
-// Package filewatch notices when a file that the program has read says something else, so that the program can be
-// started again with it.
+// Package filewatch notices when the contents of a file that the program has read change, so that the program can be
+// restarted with them.
 package filewatch
 
 import (
@@ -21,8 +21,8 @@ import (
 var ErrUpdated = errors.New("a configuration file was updated")
 
 // lookInterval is how often the file is read even if the kernel reports no change: a link or a directory on the way to
-// it may have been replaced, and inotify reports only on the directory that the path led to. Each of these files is a few
-// kilobytes. So reading them costs less than watching every directory on the way, and shows every kind of change.
+// it may have been replaced, and inotify reports only on the directory that the path led to. Each of these files has a
+// few kilobytes. So reading them costs less than watching every directory on the way, and shows every kind of change.
 const lookInterval = time.Second
 
 // File is a file that the program has read.
@@ -53,8 +53,8 @@ func Read(path string, check func() error) (File, error) {
 	return File{Path: path, Content: content, Check: check}, nil
 }
 
-// Watch returns ErrUpdated when the file says something else than what was read, so that its supervisor starts the
-// program again; nil when ctx ends.
+// Watch returns ErrUpdated when the file's contents differ from what was read, so that the program's supervisor starts
+// it again; nil when ctx ends.
 //
 // A new text that is wrong would end the program for good. It is logged, and what was read stays in force.
 func (f File) Watch(ctx context.Context, log *slog.Logger) error {
@@ -81,7 +81,7 @@ func (f File) Watch(ctx context.Context, log *slog.Logger) error {
 		case <-ctx.Done():
 			return nil
 		case <-changes.seen:
-		case err := <-changes.missed: // above all an overflow of the kernel's queue: anything may have happened
+		case err := <-changes.missed: // usually an overflow of the kernel's queue: anything may have changed
 			log.Debug("changes of a configuration file may have been missed; looking at it", "error", err)
 		case <-ticker.C:
 		}
@@ -94,7 +94,7 @@ func (f File) report(reason error) {
 	}
 }
 
-// look reports whether the file says something else now that can be used. It says why it cannot.
+// look reports whether the file has other contents now that can be used. The error says why they cannot be used.
 func (f File) look() (changed bool, err error) {
 	content, err := ReadFile(f.Path)
 	for {
@@ -123,8 +123,8 @@ type signals struct {
 }
 
 // follow asks for a signal for each change in a directory. A file of a mounted ConfigMap is a link through another one
-// in the same directory, ..data, which an update replaces. Without inotify there are no signals, and looking now and
-// then has to do.
+// in the same directory, ..data, which an update replaces. Without inotify there are no signals, and looking at
+// intervals must do.
 func follow(dir string, log *slog.Logger) signals {
 	watcher, err := fsnotify.NewWatcher()
 	if err == nil {

@@ -37,7 +37,7 @@ func (m mounted) write(text string) {
 
 func (m mounted) path() string { return m.Path("file.conf") }
 
-// readIt reads a file. What contains "wrong" cannot be used.
+// readIt reads a file. A text that contains "wrong" cannot be used.
 func readIt(t *testing.T, path string) File {
 	t.Helper()
 	file, err := Read(path, func() error {

@@ -36,12 +36,12 @@ func (b *bounded) Accept() (net.Conn, error) {
 	}
 	counted := &countedConnection{Conn: connection, listener: b, client: ClientOf(connection.RemoteAddr().String())}
 	if surplus := b.add(counted); surplus != nil {
-		_ = surplus.Close() // its client reads that it ended, and no other
+		_ = surplus.Close() // only its own client notices
 	}
 	return counted, nil
 }
 
-// add enters a connection, and returns the one that has to go for it; nil if there is room.
+// add enters a connection, and returns the one that has to make room for it; nil if there is room.
 func (b *bounded) add(connection *countedConnection) (surplus *countedConnection) {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
@@ -95,8 +95,8 @@ func (c *countedConnection) Close() error {
 	return c.Conn.Close()
 }
 
-// ClientOf returns a client's address, by that of its connection or request (http.Request.RemoteAddr): the zero address
-// of a client that the kernel does not name.
+// ClientOf returns a client's address from the remote address of its connection or request (http.Request.RemoteAddr):
+// the zero address if the kernel does not name the client.
 func ClientOf(remote string) netip.Addr {
 	client, err := netip.ParseAddrPort(remote)
 	if err != nil {

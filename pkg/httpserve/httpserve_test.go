@@ -77,8 +77,8 @@ func TestAnAddressThatCannotBeBoundIsNamedWithItsFlag(t *testing.T) {
 	}
 }
 
-// TestAllAddressesAreThoseOfBothFamilies: Go takes 0.0.0.0 and :: for the same, and needs no IPv6 for it. So the
-// manifests name one address, and load balancers of either family are answered.
+// TestAllAddressesAreThoseOfBothFamilies: Go treats 0.0.0.0 and :: alike, even without IPv6. So the manifests name one
+// address, and load balancers of either family are answered.
 func TestAllAddressesAreThoseOfBothFamilies(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:0", "[::]:0"} {
 		listener, err := Listen(t.Context(), "--healthz-bind-address", address)

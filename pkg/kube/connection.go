@@ -63,7 +63,7 @@ func (c Connection) Config() (*rest.Config, error) {
 	return config, nil
 }
 
-// address finds out where the API server is, and as which user we ask.
+// address finds out where the API server is, and which user we are there.
 func (c Connection) address() (*rest.Config, error) {
 	if c.AsKubectl {
 		return c.asKubectl()
@@ -136,8 +136,8 @@ func (c Connection) loadKubeconfig() (*rest.Config, error) {
 	return config, nil
 }
 
-// checkContext says what is missing of the context to use, where client-go lists everything that follows from that, and
-// names no file.
+// checkContext says what the context to use lacks. client-go would list everything that follows from that, and would
+// name no file.
 func (c Connection) checkContext(loaded *clientcmdapi.Config, files string) error {
 	name := cmp.Or(c.Context, loaded.CurrentContext)
 	switch context := loaded.Contexts[name]; {
@@ -172,7 +172,7 @@ func (c Connection) checkParts(loaded *clientcmdapi.Config, name string, context
 	return nil
 }
 
-// names lists what a kubeconfig has, of a hundred contexts only some.
+// names lists the names of what a kubeconfig has; of a hundred contexts it lists only some.
 func names[T any](named map[string]T) string {
 	const few = 8
 	quoted := make([]string, 0, few+1)

@@ -86,7 +86,7 @@ func TestConnectionThatCannotBeMadeSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// TestABrokenContextIsNamed: the file, the context, and what is missing, whoever reads it.
+// TestABrokenContextIsNamed: the file, the context, and what is missing, whichever function reads it.
 func TestABrokenContextIsNamed(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	replaced := func(old, with string) string { return strings.Replace(kubeconfig, old, with, 1) }
@@ -129,7 +129,7 @@ func TestABrokenContextIsNamed(t *testing.T) {
 	}
 }
 
-// TestAServerNeedsNoContext of the kubeconfig, as it was ever.
+// TestAServerNeedsNoContext of the kubeconfig, as has always been the case.
 func TestAServerNeedsNoContext(t *testing.T) {
 	for _, asKubectl := range []bool{true, false} {
 		text := strings.Replace(strings.Replace(kubeconfig, "current-context: x", "", 1), "clusters:", "extensions: [] #", 1)

@@ -21,12 +21,12 @@ const maxServers = 64
 type Dialled struct {
 	mutex sync.Mutex
 	addrs []netip.AddrPort // the newest last
-	// changed holds a signal if there are more than when it was last taken out.
+	// changed holds a signal if there are more addresses than when the signal was last taken out.
 	changed wake.Signal
 }
 
-// NewDialled returns one that knows of no address yet, and traces the clients that are made of a configuration. They go
-// on sharing a connection, which clients with a way of their own to dial do not.
+// NewDialled returns a Dialled that knows no address yet, and traces the clients that are made from a configuration.
+// These still share a connection, as clients with a dial function of their own would not.
 func NewDialled(config *rest.Config) *Dialled {
 	d := &Dialled{changed: wake.NewSignal()}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &traced{next, d} })

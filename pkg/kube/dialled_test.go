@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestWhereTheAPIServerIsReachedIsKnown, by its address and by its name, and also if nothing answers.
+// TestWhereTheAPIServerIsReachedIsKnown, by its address and by its name, even if nothing answers.
 func TestWhereTheAPIServerIsReachedIsKnown(t *testing.T) {
 	server := httptest.NewServer(http.NotFoundHandler())
 	at, err := url.Parse(server.URL)

@@ -1,4 +1,4 @@
-// Package limited reads what others wrote up to a size. A file, a server or another process may have no end.
+// Package limited reads what others wrote, but only up to a size. A file, a server or another process may have no end.
 package limited
 
 import (
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Error is why a text was not read: it has more than a limit of bytes.
+// Error says that a text was not read, because it has more bytes than a limit.
 type Error struct{ Limit int64 }
 
 // Error names the limit.

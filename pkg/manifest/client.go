@@ -21,9 +21,9 @@ const mostUnknown = 20
 // clients of Kubernetes pass over the fields that they do not know: the Fault of such a field IsForeign, and the object is
 // as good as without it.
 //
-// Of a person a field may be misspelled instead, and loadBalancerSourceRange must not open a load balancer to the world. So
-// a field like a known one of the same place, or with the name of one that belongs elsewhere in the object, is a Fault like
-// those of Decode. Each unknown name is reported once for each kind of place.
+// A person may have misspelled a field instead, and loadBalancerSourceRange must not open a load balancer to the world.
+// So a field like a known one of the same place, or with the name of one that belongs elsewhere in the object, is a
+// Fault like those of Decode. Each unknown name is reported once for each kind of place.
 func (p *Part) DecodeAsClient(into any) []Fault {
 	return append(asClient(p.JSON, into), p.duplicateFields("")...)
 }
@@ -34,7 +34,8 @@ func asClient(text []byte, into any) []Fault {
 	if !slices.ContainsFunc(faults, func(f Fault) bool { return f.Reason == UnknownField }) {
 		return faults
 	}
-	// The decoder stops counting fields that are unknown or set twice at 100, which a field of each endpoint reaches.
+	// The decoder stops counting fields that are unknown or set twice at 100, and one such field in each endpoint
+	// reaches that number.
 	faults = slices.DeleteFunc(faults, func(f Fault) bool { return f.Reason == UnknownField || f.Reason == DuplicateField })
 	root := reflect.TypeOf(into)
 	s := fieldSearch{
@@ -76,7 +77,8 @@ func (f *fields) add(name string, of reflect.Type) {
 	f.types[name] = of
 }
 
-// written returns how values of a type are written, without pointers; nil if they read their JSON themselves.
+// written returns the type as which values of a type are written, without pointers; nil if they decode their JSON
+// themselves.
 func written(of reflect.Type) reflect.Type {
 	for of != nil && of.Kind() == reflect.Pointer {
 		of = of.Elem()
@@ -89,8 +91,8 @@ func written(of reflect.Type) reflect.Type {
 
 func isStruct(of reflect.Type) bool { return of != nil && of.Kind() == reflect.Struct }
 
-// topFields returns the paths of the fields of an object that people write, by their names: of itself, its metadata and its
-// spec. Under other names they are taken for fields of what they are written in.
+// topFields returns the paths of the fields of an object that people write, by their names: those of the object itself,
+// its metadata and its spec. Other names are taken for fields of the struct in which they stand.
 func topFields(object reflect.Type) map[string]string {
 	paths := map[string]string{}
 	add := func(part string, of reflect.Type) (found fields) {
@@ -116,8 +118,8 @@ type foreign struct {
 	name  string
 }
 
-// fieldSearch walks JSON text beside the type that it is decoded into. The decoder that came before has found the text
-// right, and not too deep.
+// fieldSearch walks JSON text beside the type that it is decoded into. The decoder ran before, and found the text valid
+// and not too deep.
 type fieldSearch struct {
 	decoder   *json.Decoder
 	elsewhere map[string]string
@@ -128,7 +130,7 @@ type fieldSearch struct {
 	wrong, foreign []Fault
 }
 
-// value walks one value of a type; of nil nothing is known, and nothing in it is judged.
+// value walks one value of a type. If the type is nil, nothing is known about the value, and nothing in it is judged.
 func (s *fieldSearch) value(of reflect.Type) {
 	of = written(of)
 	token, err := s.decoder.Token()
@@ -144,7 +146,7 @@ func (s *fieldSearch) value(of reflect.Type) {
 		for i := 0; s.decoder.More(); i++ {
 			s.below("["+strconv.Itoa(i)+"]", element)
 		}
-		_, _ = s.decoder.Token() // the end, which is there
+		_, _ = s.decoder.Token() // the closing delimiter, which is there
 	case json.Delim('{'):
 		s.object(of)
 		_, _ = s.decoder.Token()
@@ -194,7 +196,7 @@ func (s *fieldSearch) fieldsOf(place reflect.Type) fields {
 	return known
 }
 
-// unknown notes an unknown field of a struct: as wrong if another one was probably meant.
+// unknown notes an unknown field of a struct, as an error if another field was probably meant.
 func (s *fieldSearch) unknown(place reflect.Type, name string) {
 	if s.told[foreign{place, name}] {
 		return
@@ -219,7 +221,7 @@ func (s *fieldSearch) tell(to *[]Fault, fault Fault) {
 	}
 }
 
-// at returns the path of a field of what is looked at.
+// at returns the path of a field of the value that is being walked.
 func (s *fieldSearch) at(name string) string {
 	return strings.TrimPrefix(strings.Join(s.path, "")+"."+name, ".")
 }

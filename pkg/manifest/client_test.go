@@ -137,8 +137,8 @@ func TestUnknownFieldsOfOneObjectAreToldUpToANumber(t *testing.T) {
 	}
 }
 
-// FuzzDecodeAsClient holds it to strict decoding: what that accepts, and what it refuses for another reason than an unknown
-// field, has the same outcome, and an unknown field is never passed over in silence.
+// FuzzDecodeAsClient compares it with strict decoding. What strict decoding accepts, or refuses for any reason but an
+// unknown field, has the same outcome; and an unknown field is never passed over in silence.
 func FuzzDecodeAsClient(f *testing.F) {
 	for _, spec := range []string{
 		`{"newIn138":1}`, `{"type":"a","type":"b"}`, `{"ports":[{"port":80,"new":{"a":[1,{}]}}]}`, `{"ports":5}`, `5`, `null`, `{"Type":1}`,

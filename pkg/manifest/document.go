@@ -74,9 +74,8 @@ func yamlToJSON(text []byte) (converted []byte, duplicates []string, err error) 
 	return converted, duplicates, nil
 }
 
-// endsAfterFirst refuses text behind a document's end, which the YAML library would not even look at. Only a root that
-// is not a block of plain keys can end before its text does, or one with a line break that is none elsewhere (YAML
-// 1.1).
+// endsAfterFirst refuses text after a document's end, which the YAML library would not even look at. A root can end
+// before its text does only if it is not a block of plain keys, or has a line break that only YAML 1.1 takes for one.
 func endsAfterFirst(text []byte) error {
 	isPlain := !bytes.ContainsAny(content(text)[:1], "{[!&*\"'|>?@`")
 	for _, lineBreak := range []string{"\u0085", "\u2028", "\u2029"} {

@@ -27,8 +27,8 @@ func duplicateKeys(text []byte) ([]string, error) {
 	return search.found, nil
 }
 
-// duplicateSearch walks a document. The path is put together only where something is found: a hostile document is
-// deep.
+// duplicateSearch walks a document. The path is put together only where something is found, because a hostile document
+// may be deep.
 type duplicateSearch struct {
 	path  []string
 	found []string

@@ -44,8 +44,8 @@ func (l *lines) line(path string) int {
 	return l.first + max(line-1, 0)
 }
 
-// parseNodes reads a document with the library that remembers lines. It reads the newer YAML 1.2, which is no matter
-// for where a field stands.
+// parseNodes reads a document with the library that remembers lines. It reads the newer YAML 1.2, which makes no
+// difference for the places of fields.
 func parseNodes(text []byte) *yaml.Node {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil || len(document.Content) == 0 {
@@ -79,8 +79,9 @@ func stepIntoSequence(node *yaml.Node, path string) (key, value *yaml.Node, rest
 	return item, item, rest
 }
 
-// stepIntoMapping takes the longest key that the path begins with, since keys may have dots, and the last of several,
-// which is the one that counts. A key of the mapping itself beats one that a merge ("<<") brings along.
+// stepIntoMapping takes the longest key that the path begins with, since keys may have dots, and the last one of
+// several equal keys, which is the one that counts. A key of the mapping itself beats one that a merge ("<<") brings
+// along.
 func stepIntoMapping(node *yaml.Node, path string) (key, value *yaml.Node, rest string) {
 	mappings, seen := []*yaml.Node{node}, map[*yaml.Node]bool{node: true}
 	for key == nil && len(mappings) > 0 {

@@ -11,7 +11,7 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// maxListDepth bounds Lists in Lists. Each level is read once more, so that a file of brackets could take forever.
+// maxListDepth bounds Lists in Lists. Each level is read once more, so a file of brackets could take forever.
 const maxListDepth = 8
 
 // Type is what an object is.
@@ -28,7 +28,7 @@ type Part struct {
 	Line int
 	// Path is where in the document the part is: "items[3]"; empty if it is all of it.
 	Path string
-	// Type is complete for an object. Beside a Fault it is as far as it could be read.
+	// Type is complete for an object. Beside a Fault it has what could be read of it.
 	Type Type
 	// Namespace and Name are as written. Either may be empty.
 	Namespace, Name string
@@ -38,10 +38,10 @@ type Part struct {
 	Fault *Fault
 
 	duplicates []string // paths in the document
-	items      []chunk  // that are not in JSON; nil except for a list
+	items      []chunk  // items that are not in JSON; nil except for a list
 	lines      *lines
 	depth      int
-	implied    Type // what the list around it says its items are
+	implied    Type // the type that the list around it gives to its items
 }
 
 // Fault is what is wrong with a part.
@@ -96,7 +96,7 @@ func (w *walk) document(doc document) bool {
 
 // envelope is what must be read of anything to know what it is.
 //
-// Nothing is embedded in it: the decoder's errors would name what is.
+// Nothing is embedded in it: the decoder's errors would name an embedded type.
 type envelope struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -142,7 +142,7 @@ func (w *walk) part(p Part) bool {
 	return w.yield(p)
 }
 
-// itemType reports whether a type is a list, and what its items are where they do not say it themselves.
+// itemType reports whether a type is a list, and the type of items that do not state their own.
 func (w *walk) itemType(list Type) (item Type, isList bool) {
 	for _, wanted := range w.wanted {
 		if list.APIVersion == wanted.APIVersion && list.Kind == wanted.Kind+"List" {
@@ -202,7 +202,7 @@ func (w *walk) list(p Part, itemType Type, items []json.RawMessage) bool {
 	return true
 }
 
-// fault yields a part that could not be read. What it holds is not read then.
+// fault yields a part that could not be read. The contents of such a part are not read.
 func (w *walk) fault(p Part, field, reason string) bool {
 	p.Fault = &Fault{Field: field, Reason: reason}
 	return w.yield(p)

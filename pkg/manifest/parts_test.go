@@ -157,7 +157,7 @@ func FuzzParts(f *testing.F) {
 		if isJSON {
 			format = JSON
 		}
-		// A line more than there are breaks, and YAML 1.1 has five kinds of them.
+		// There is one line more than there are line breaks, and YAML 1.1 has five kinds of line breaks.
 		most := 1
 		for _, lineBreak := range []string{"\n", "\r", "\u0085", "\u2028", "\u2029"} {
 			most += strings.Count(string(text), lineBreak)

@@ -13,7 +13,7 @@ import (
 
 // Tree is what a folder holds at one moment.
 type Tree struct {
-	// Dir is the folder. Of a single file it is the one that the file is in.
+	// Dir is the folder. For a single file it is the folder that the file is in.
 	Dir string
 	// Files are the manifests, sorted, relative to the folder and with slashes.
 	Files []string
@@ -91,7 +91,7 @@ func (s *scanner) directory(name string) error {
 	return nil
 }
 
-// entry adds one name of a directory to the tree. What vanished since the directory was read is gone, and that is all.
+// entry adds one name of a directory to the tree. A name that vanished since the directory was read is simply gone.
 func (s *scanner) entry(name string, isLink bool) {
 	full := filepath.Join(s.dir, name)
 	stat, err := os.Stat(full)
@@ -116,7 +116,7 @@ func (s *scanner) entry(name string, isLink bool) {
 	}
 }
 
-// watchTarget has the directory watched in which a link's file lives: writing there shows nowhere else.
+// watchTarget adds the directory in which a link's file is to those watched: writing there shows nowhere else.
 func (s *scanner) watchTarget(link string) {
 	if target, err := filepath.EvalSymlinks(link); err == nil {
 		s.out.Watched = append(s.out.Watched, filepath.Dir(target))

@@ -8,7 +8,7 @@ import (
 // accountValues are the values of AccountAnnotation; the first asks for it.
 var accountValues = []string{"true", "false"}
 
-// readAccount finds whether the Service asks to be named where traffic is counted.
+// readAccount finds out whether the Service asks to be named where traffic is counted.
 func (r *reading) readAccount() bool {
 	value, present := r.Annotations[AccountAnnotation]
 	switch {

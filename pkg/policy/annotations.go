@@ -36,9 +36,9 @@ type Annotation struct {
 	IsCommon bool
 	// IsDeprecated: it is never recommended.
 	IsDeprecated bool
-	// Values are all that it may say; nil where there are others.
+	// Values are all values that it may have; nil if others are allowed.
 	Values []string
-	// StandsAlone: it is read whatever is wrong with those before it.
+	// StandsAlone: it is read whatever is wrong with the annotations before it.
 	StandsAlone bool
 	// read is a pass of the parser. It returns false if what it found leaves nothing to read for the later passes, except
 	// for those that stand alone.
@@ -138,7 +138,7 @@ var NodeLabels = [...]NodeLabel{
 	},
 }
 
-// None is the value of a Namespace's default that says: no default here, whatever the cluster's is.
+// None is the value of a Namespace's default that means: no default here, whatever the cluster's default is.
 const None = "None"
 
 // Values of spec.trafficDistribution. PreferClose is what PreferSameZone was called first, and means the same.
@@ -151,7 +151,7 @@ const (
 // ServiceProxyNameLabel hands a Service to the proxy of that name (KEP-2447).
 const ServiceProxyNameLabel = "service.kubernetes.io/service-proxy-name"
 
-// IsHandledBy reports whether a Service with these labels is one of the proxy with that name. The proxy without a
+// IsHandledBy reports whether a Service with these labels belongs to the proxy with that name. The proxy without a
 // name, which is "", has those without the label; a Service whose label is empty has no proxy.
 func IsHandledBy(labels map[string]string, proxyName string) bool {
 	named, labelled := labels[ServiceProxyNameLabel]

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// KeysToBound are the keys that a bound is about, given a Service's own: those; or what spec.trafficDistribution stands
-// for, unless mode Auto takes its place; or what mode balanced stands for. Nil if none of them prefers any endpoint.
+// KeysToBound are the keys that a bound is about: a Service's own; or else those that spec.trafficDistribution stands
+// for, unless mode Auto takes its place; or else those that mode balanced stands for. Nil if none of them prefers any
+// endpoint.
 func KeysToBound(own []Key, distribution string, mode ModeSetting) []Key {
 	switch {
 	case own != nil && !ConflictsWithLocal(own):

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
 )
 
-// MaxClients is how many Services may be another one's clients: each of them makes work for every proxy.
+// MaxClients is how many Services may be clients of another one: each of them makes work for every proxy.
 const MaxClients = 8
 
 // Measured is the entry for measured demand. It cannot be confused with a Service, because Services are written with
@@ -94,7 +94,7 @@ func repeatedClient(client string, position int) EntryError {
 	return err
 }
 
-// noService is what is wrong with an entry that is no Service's name.
+// noService is what is wrong with an entry that is not the name of a Service.
 func noService(client, ownNamespace string) EntryError {
 	err := EntryError{Rule: ServiceName, Cause: "is not the namespace and name of a Service", Remedy: `write it as "shop/frontend"`}
 	if meansMeasured(client) {
@@ -112,7 +112,7 @@ func noService(client, ownNamespace string) EntryError {
 	return err
 }
 
-// meansMeasured reports whether Measured was probably meant, by a slip or as other programs call it.
+// meansMeasured reports whether Measured was probably meant: misspelled, or under the name that other programs use.
 func meansMeasured(text string) bool {
 	letters := lettersOf(text[:min(len(text), maxQuoted)])
 	return !strings.Contains(text, "/") && (letters == "auto" || letters == "automatic" || Suggest(text, Measured) != "")

@@ -35,7 +35,7 @@ const (
 	NoBalancersLabel  = "node.kubernetes.io/exclude-from-external-load-balancers"
 )
 
-// DemandLabels are the labels of a Node that say how much it asks.
+// DemandLabels are the labels of a Node that say how much demand it has.
 var DemandLabels = [...]Key{DemandLabel, ControlPlaneLabel, NoBalancersLabel}
 
 // DemandOf returns the expected demand of a node with these labels, relative to other nodes: what DemandLabel says,

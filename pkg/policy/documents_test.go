@@ -84,7 +84,7 @@ func TestTheAPIServerAsksTheWebhookAboutEachAnnotation(t *testing.T) {
 	}
 }
 
-// TestThePoliciesKnowEachAnnotation of ours: their lists are written by hand, too, for an API server to read.
+// TestThePoliciesKnowEachAnnotation of ours: their lists, too, are written by hand, for an API server to read.
 func TestThePoliciesKnowEachAnnotation(t *testing.T) {
 	text, err := os.ReadFile("../../manifests/webhook-cel/base/services.yaml")
 	if err != nil {
@@ -101,7 +101,7 @@ func TestThePoliciesKnowEachAnnotation(t *testing.T) {
 	}
 }
 
-// TestTheTableIsComplete: no two rows have a name, and what is on a Namespace is known there.
+// TestTheTableIsComplete: no two rows have the same name, and annotations of a Namespace are known there.
 func TestTheTableIsComplete(t *testing.T) {
 	names := policy.NamesOf(func(policy.Annotation) bool { return true })
 	if sorted := slices.Compact(slices.Sorted(slices.Values(names))); len(sorted) != len(names) {

@@ -11,7 +11,7 @@ type SliceWords struct {
 	Name        string // namespace/name
 	AddressType string // IPv4, IPv6 or AddressTypeFQDN
 	Endpoints   int
-	// IsHeadless: it has the label service.kubernetes.io/headless, by which proxies pass it over.
+	// IsHeadless: it has the label service.kubernetes.io/headless, which makes proxies ignore it.
 	IsHeadless bool
 	// Crowded is how many of the endpoints have more than one address.
 	Crowded int
@@ -95,8 +95,8 @@ func (s SliceWords) WhyNot(port PortWords) Unused {
 	return s.unused(SliceOfOtherPorts, "%s, but no %s; it has %s", s.endpoints(""), port.wanted(), offered(s.Ports))
 }
 
-// WhyCrowded returns why some addresses of a slice are not used whose endpoints are (KEP-752: the others would be the same
-// endpoint by another name).
+// WhyCrowded returns why some addresses of a slice are not used although their endpoints are (KEP-752: further
+// addresses would be the same endpoint by another name).
 func (s SliceWords) WhyCrowded() Unused {
 	switch s.Crowded {
 	case 0:

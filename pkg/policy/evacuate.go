@@ -8,8 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// EvacuateLabel on a Node takes its endpoints out of new connections, as long as others may serve in their place: "true",
-// or the time at which that ends (EvacuateEnd). "false" is as good as no label, and so is a value that cannot be read.
+// EvacuateLabel on a Node takes its endpoints out of new connections, as long as others may serve in their place:
+// "true", or the time at which that ends (EvacuateEnd). "false" means the same as no label, and so does a value that
+// cannot be read.
 const EvacuateLabel = Domain + "evacuate"
 
 // EvacuateEnd is how the end of an evacuation is written, in UTC: "20261122T1800Z". A label's value has no room for a
@@ -29,7 +30,7 @@ func checkEvacuate(value string) error {
 }
 
 // ParseEvacuate reads the value of EvacuateLabel: whether the Node is evacuated, and until when; nil: until the label
-// goes. The words are read in any case, as command lines and configurations have them.
+// goes. Upper and lower case of the words do not matter, as in command lines and configurations.
 func ParseEvacuate(value string) (evacuated bool, until *time.Time, err error) {
 	switch strings.ToLower(value) {
 	case "true":

@@ -80,7 +80,7 @@ func checkEntry(key Key, earlier []Key, last bool) (EntryError, bool) {
 	return EntryError{}, false
 }
 
-// remedyFor says what to write in place of what is no label key.
+// remedyFor says what to write in place of a text that is not a label key.
 func remedyFor(key Key) string {
 	if strings.ContainsAny(string(key), "; \t\n[]\"'|") {
 		return `separate keys with commas, and put neither quotes nor brackets around them`

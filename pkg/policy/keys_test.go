@@ -36,7 +36,7 @@ func TestParseKeysAccepts(t *testing.T) {
 	}
 }
 
-// brokenRule is the part of an EntryError that is no prose.
+// brokenRule is the part of an EntryError that is not prose.
 type brokenRule struct {
 	Rule     Rule
 	Position int

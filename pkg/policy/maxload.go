@@ -18,7 +18,7 @@ const (
 // UsualMaxLoad is the bound where one is asked for without a number: mode Auto tolerates as much.
 const UsualMaxLoad = 120
 
-// MaxLoadError is why a text is no bound.
+// MaxLoadError says why a text is not a bound.
 type MaxLoadError struct {
 	Text  string
 	Meant string // what was probably meant; empty if nothing comes near
@@ -56,8 +56,8 @@ func ParseMaxLoad(text string) (percent uint64, err error) {
 // FormatMaxLoad writes a bound as ParseMaxLoad reads it.
 func FormatMaxLoad(percent uint64) string { return strconv.FormatUint(percent, 10) + "%" }
 
-// meantLoad is the bound that was probably meant: a number without its sign, with spaces, a fraction, a factor, or what
-// may come on top of the mean. Empty if the text is no number.
+// meantLoad is the bound that was probably meant: the number lacks its sign, or has spaces, or is a fraction, a factor,
+// or the load allowed on top of the mean. Empty if the text is no number.
 func meantLoad(text string) string {
 	const longest, hundred = 32, 100
 	if len(text) > longest {

@@ -30,8 +30,8 @@ func (i Ignored) Code() string {
 
 // Parse reads a Service's topology policy.
 //
-// An annotation that cannot be obeyed in full is ignored in full: half of a policy is what no owner asked for. What
-// goes with it is what means nothing without it, and nothing else:
+// An annotation that cannot be obeyed in full is ignored in full: no owner asked for half of a policy. What means
+// nothing without it is ignored along with it, and nothing else:
 //
 //   - Keys that are wrong, or stand beside externalTrafficPolicy: Local, take everything with them. Endpoints are then
 //     chosen as though there were no annotation of ours.
@@ -96,8 +96,8 @@ func (r *reading) readKeys() bool {
 	return true
 }
 
-// readMode and readHints find an unknown mode in our domain, and one of ours where the other annotation decides. What
-// a mode asks for is a bound.
+// readMode and readHints find an unknown mode in our domain, and a mode of ours that the other annotation overrides. A
+// mode of ours asks for a bound.
 func (r *reading) readMode() bool { return r.readUnknownMode(TopologyModeAnnotation) }
 
 func (r *reading) readHints() bool {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// annotated writes annotations short: keys, max-load, clients, mode, hints.
+// annotated returns annotations by their short names: keys, max-load, clients, mode, hints.
 func annotated(short map[string]string) map[string]string {
 	names := map[string]string{
 		"keys": TopologyKeysAnnotation, "load": MaxLoadAnnotation, "clients": ClientsAnnotation, "mode": TopologyModeAnnotation,
@@ -277,8 +277,8 @@ func TestParseBounds(t *testing.T) {
 	}
 }
 
-// Whatever is written: a bound is in its range and has keys to be about, clients have a bound; a Service that asks for
-// a bound has one or a reason why not; and an unreadable bound never costs a Service its keys.
+// Whatever is written: a bound is in its range and has keys that it is about; clients have a bound; a Service that asks
+// for a bound has one, or a reason why not; and an unreadable bound never costs a Service its keys.
 func TestLawsOfBounds(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 8))
 	put := func(annotations map[string]string, key string, values ...string) {

@@ -27,7 +27,7 @@ func Suggest(word string, known ...string) string {
 	return ""
 }
 
-// lettersOf is a word in lower case without what people forget: spaces, dashes, underscores.
+// lettersOf is a word in lower case, without the spaces, dashes and underscores that people forget.
 func lettersOf(word string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(" \t\r\n-_", r) {
@@ -51,8 +51,8 @@ func isSameOrSlip(a, b string) bool { return a != "" && a == b || IsSlip(a, b) }
 func nameOf(word string) string { return word[strings.LastIndexByte(word, '/')+1:] }
 
 // IsSlip reports whether two words differ in one place, by two letters at most: left out, added, mistyped or swapped.
-// Where both letters are others it is another word: internalTrafficPolicy is no slip of externalTrafficPolicy. In short
-// words two letters are too much.
+// If both letters are replaced it is another word: internalTrafficPolicy is not a slip of externalTrafficPolicy. In
+// short words two letters are too many.
 func IsSlip(a, b string) bool {
 	const shortest, most = 4, 2
 	if min(len(a), len(b)) < shortest {

@@ -11,17 +11,17 @@ type Topology struct {
 	// Clients are the Services whose ready endpoints are the demand of a node, "namespace/name"; none: all nodes ask alike.
 	// Without a bound they mean nothing.
 	Clients []string
-	// Measured: the demand of nodes is what somebody measured, if anybody has; until then it is that of Clients.
+	// Measured: the demand of nodes is what was measured, if it was; until then it is that of Clients.
 	Measured bool
 	// ByHints is the setting that applies where EndpointSlices have hints, such as "spec.trafficDistribution:
-	// PreferSameZone"; empty if there is none, or keys replace it.
+	// PreferSameZone"; empty if there is none, or if keys replace it.
 	ByHints string
 	// Account: traffic of the Service is counted under its name, wherever traffic is counted by Service.
 	Account bool
 }
 
-// NodeKeys returns the labels of other nodes that decide. To bound a load, all nodes and their zones must be known, and how
-// much each asks.
+// NodeKeys returns the labels of other nodes that matter. To bound a load, all nodes must be known, with their zones
+// and demand.
 func (t Topology) NodeKeys() []Key {
 	var keys []Key
 	isBounded := t.MaxLoad > 0

@@ -63,11 +63,11 @@ func value(arg any) any {
 	return Text(fmt.Sprint(arg))
 }
 
-// Escape makes what controls a terminal visible, except for line breaks and tabs: control characters, those that turn the
-// direction of writing, line breaks that only Unicode knows, and what is no UTF-8. It writes them as JSON does, so that
-// JSON means the same as before. A character whose end is missing is left over for the next call.
+// Escape makes what controls a terminal visible, except for line breaks and tabs: control characters, those that change
+// the direction of writing, line breaks that only Unicode has, and bytes that are not UTF-8. It writes them as JSON
+// does, so that JSON means the same as before. A character whose end is missing is left over for the next call.
 func Escape(text []byte) (escaped, rest []byte) {
-	clean := 0 // so much of the text is escaped already
+	clean := 0 // this much of the text is escaped already
 	for i := 0; i < len(text); {
 		r, size := rune(text[i]), 1
 		if r >= utf8.RuneSelf {

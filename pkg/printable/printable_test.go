@@ -57,7 +57,7 @@ func TestEscapeLeavesNothingThatControlsATerminal(t *testing.T) {
 	}
 }
 
-// FuzzEscape holds that JSON means the same, and that what is safe stays as it is.
+// FuzzEscape checks that JSON keeps its meaning, and that what is safe stays as it is.
 func FuzzEscape(f *testing.F) {
 	f.Add(hostile.Text, "a\x9b")
 	f.Add("→\u0085\\\"\U000e0001", "")

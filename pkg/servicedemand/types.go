@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// How the resource is called in the API.
+// The names of the resource in the API.
 const (
 	Kind     = "ServiceDemand"
 	Resource = "servicedemands"
@@ -21,23 +21,24 @@ var Group = schema.GroupVersion{Group: "vicinity.dev", Version: "v1alpha1"}
 const (
 	MaxZones = 64
 	MaxNodes = 128
-	// Million is what all zones ask together, at most.
+	// Million is the most that all zones may ask together.
 	Million = 1_000_000
 )
 
-// The Lease of the publisher, in its own namespace, and how long what is published counts after it was renewed last. An hour is
-// better than no demand in all shapes of a cluster that were simulated, with a load that follows day and night; two are not.
+// The Lease of the publisher, in its own namespace, and how long the published objects count after its last renewal. An
+// hour is better than no demand in all shapes of a cluster that were simulated, with a load that follows day and night;
+// two are not.
 const (
 	LeaseName = "vicinity-demand"
 	GoodFor   = time.Hour
 )
 
-// ServiceDemand says what is asked of the Service that has its name.
+// ServiceDemand is the demand for the Service that has its name.
 type ServiceDemand struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
 
-	// Zones are what each zone's nodes ask together. One that is missing asks nothing.
+	// Zones are what the nodes of each zone ask together. A zone that is missing asks nothing.
 	Zones []Zone `json:"zones"`
 	// Nodes are those that ask much more than others of their zone, and what of its zone's demand each asks.
 	Nodes []Node `json:"nodes,omitempty"`
@@ -46,7 +47,7 @@ type ServiceDemand struct {
 	NodesAll   int32 `json:"nodesAll"`
 	// ConnectionsPerMinute are the new connections to the Service in the last minutes.
 	ConnectionsPerMinute int64 `json:"connectionsPerMinute"`
-	// Since is when this was found out.
+	// Since is when this demand was determined.
 	Since metav1.Time `json:"since"`
 }
 

@@ -28,7 +28,7 @@ func TestACopySharesNothing(t *testing.T) {
 	}
 }
 
-// TestTheSchemaSetsTheSameLimits: and describes what there is.
+// TestTheSchemaSetsTheSameLimits, and describes every field.
 func TestTheSchemaSetsTheSameLimits(t *testing.T) {
 	text, err := os.ReadFile("../../manifests/webhook/components/demand/servicedemands.yaml")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// How the resource is called in the API.
+// The names of the resource in the API.
 const (
 	Kind     = "TopologySlice"
 	Resource = "topologyslices"
@@ -38,8 +38,8 @@ type TopologySlice struct {
 	// Keys are the labels that this slice knows of: a node below that has no value for one of them has no such label.
 	// It says nothing about other labels.
 	Keys []string `json:"keys"`
-	// Nodes are the nodes. One that is in several slices, as it may be for a moment, is as the slice says whose name comes
-	// first.
+	// Nodes are the nodes. If a node is in several slices, as may happen for a moment, the slice whose name comes first
+	// counts.
 	Nodes []Node `json:"nodes"`
 }
 

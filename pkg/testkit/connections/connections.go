@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package connections puts entries into the kernel's connection table, as if packets had made them. What a test wants of
-// the table it need not wait for then, nor have a machine for each end of a connection. The kernel of the tests has no
-// sockets of SCTP: here its connections come from.
+// Package connections puts entries into the kernel's connection table, as if packets had made them. So a test need not
+// wait for entries, nor have a machine for each end of a connection. The kernel of the tests has no SCTP sockets: this
+// package makes its SCTP connections.
 package connections
 
 import (
@@ -23,16 +23,16 @@ type Connection struct {
 	Protocol                  model.Protocol
 	Client, Dialled, Answerer netip.AddrPort
 	IsAnswered                bool
-	// State is one of TCP or SCTP, by the protocol.
+	// State is a state of TCP or SCTP, depending on the protocol.
 	State uint8
 	Zone  uint16
-	// Label is one that a rule sets; 0 for none.
+	// Label is a label as a rule sets it; 0 for none.
 	Label uint8
-	// Lasts is for how many seconds; 0 for an hour.
+	// Lasts is the timeout in seconds; 0 for an hour.
 	Lasts uint32
 }
 
-// The kernel's words that the library does not have.
+// The kernel's constants that the library does not have.
 const (
 	attrNATDestination = 13 // CTA_NAT_DST
 	attrNATMinIPv4     = 1  // CTA_NAT_V4_MINIP
@@ -90,9 +90,9 @@ func (table *Table) Insert(c Connection) {
 	}
 }
 
-// FlushIPv6 has all entries of IPv6 end at once.
+// FlushIPv6 ends all entries of IPv6 at once.
 func (table *Table) FlushIPv6() error {
-	const byFamily = 1 // a version: only then the kernel looks at the family
+	const byFamily = 1 // a version: the kernel looks at the family only if it is set
 	_, err := table.socket.Execute(netlink.Message{
 		Header: netlink.Header{
 			Type:  netlink.HeaderType(unix.NFNL_SUBSYS_CTNETLINK<<8 | nl.IPCTNL_MSG_CT_DELETE),

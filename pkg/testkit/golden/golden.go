@@ -1,4 +1,4 @@
-// Package golden compares what a test makes with a file, and writes the file if the test runs with -update.
+// Package golden compares a test's output with a file, and writes the file if the test runs with -update.
 package golden
 
 import (
@@ -14,7 +14,7 @@ import (
 // Update says whether to write the files.
 var Update = flag.Bool("update", false, "write what the tests make into the files that they compare it with")
 
-// File fails the test if a file has other text.
+// File fails the test if a file has a different text.
 func File(t testing.TB, file, got string) {
 	t.Helper()
 	if *Update {
@@ -31,7 +31,7 @@ func File(t testing.TB, file, got string) {
 	}
 }
 
-// Tables fails the test if a document has other tables: each stands between two comments with its name.
+// Tables fails the test if a document has different tables. Each table stands between two comments with its name.
 func Tables(t testing.TB, file string, byName map[string]string) {
 	t.Helper()
 	given, err := os.ReadFile(file)

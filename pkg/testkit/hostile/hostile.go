@@ -1,5 +1,5 @@
-// Package hostile puts into texts what a terminal obeys and what looks like a line of somebody else's, and finds what of
-// it is printed.
+// Package hostile puts into texts what controls a terminal, and what looks like a line that somebody forged, and finds
+// what of that is printed.
 package hostile
 
 import (
@@ -12,14 +12,14 @@ import (
 	"unicode/utf8"
 )
 
-// Line is what Text would have begin a line.
+// Line is what would begin a line if Text were printed as it is.
 const Line = "forged"
 
 // Text controls a terminal, in each of the ways that Unicode has, and breaks lines: ESC, C1, DEL, BEL, a change of the
 // direction of writing, and the ends of lines.
 const Text = "\x1b[31m\u009b31m\x7f\a\u202e\n" + Line + "\r" + Line + "\u0085" + Line + "\u2028" + Line + "\t" + Line
 
-// Found says what an output has that it must not have; nothing if it is safe.
+// Found says what an output has although it must not; empty if it is safe.
 func Found(output string) string {
 	for i, r := range output {
 		switch {
@@ -38,8 +38,8 @@ func Found(output string) string {
 	return ""
 }
 
-// EachName calls do with a JSON text once for each text in it, be it a key or a value: there it is followed by Text, in
-// each of its places.
+// EachName calls do once for each string in a JSON text, be it a key or a value, with a copy of the JSON text in which
+// that string is followed by Text, everywhere it occurs.
 func EachName(text []byte, do func(name string, text []byte)) error {
 	var root any
 	if err := json.Unmarshal(text, &root); err != nil {
@@ -83,8 +83,8 @@ func renamed(value any, rename func(string) string) any {
 	return value
 }
 
-// EachField calls do once for each text that a value may hold, fields that it leaves empty among them: there it is
-// followed by Text while do runs. An empty list has an element meanwhile, and any map one more.
+// EachField calls do once for each string that a value may hold, including fields that it leaves empty. While do runs,
+// that string is followed by Text. Meanwhile an empty list has an element, and any map has one more.
 func EachField(value any, do func(field string)) { eachField(reflect.ValueOf(value).Elem(), "", do) }
 
 func eachField(v reflect.Value, path string, do func(field string)) {

@@ -1,4 +1,4 @@
-// Package logs keeps what a program or a logger writes, for a test that reads it meanwhile.
+// Package logs keeps what a program or a logger writes, for a test that reads it at the same time.
 package logs
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// Log is what was written so far. Its zero value is empty. It may be written and read at once.
+// Log is what was written so far. Its zero value is empty. It may be written and read concurrently.
 type Log struct {
 	mutex sync.Mutex
 	text  bytes.Buffer
@@ -49,7 +49,7 @@ func (l *Log) Has(text string) bool { return strings.Contains(l.String(), text) 
 // Count returns how often a text was written.
 func (l *Log) Count(text string) int { return strings.Count(l.String(), text) }
 
-// Lines returns the lines that have a text in them; all lines have the empty one.
+// Lines returns the lines that have a text in them; the empty text is in every line.
 func (l *Log) Lines(text string) []string {
 	var found []string
 	for line := range strings.Lines(l.String()) {

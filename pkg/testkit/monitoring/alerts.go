@@ -40,7 +40,8 @@ func (f Files) CheckAlerts(t *testing.T) {
 // runbookURL is where the readers of an alert find the runbook.
 const runbookURL = "https://github.com/vicinity-proxy/vicinity/blob/main/manifests/monitoring/runbook.md#"
 
-// checkRunbook checks that each alert leads to a section of the runbook, and that the program's part of it has no other.
+// checkRunbook checks that each alert leads to a section of the runbook, and that the program's part of the runbook has
+// no others.
 func (f Files) checkRunbook(t *testing.T, all []alert) {
 	t.Helper()
 	_, part, found := strings.Cut(read(t, "runbook.md"), "\n## The "+f.Folder+"\n")
@@ -76,7 +77,7 @@ func (f Files) checkRunbook(t *testing.T, all []alert) {
 }
 
 type alert struct {
-	// Record is the name of what a rule records that is no alert.
+	// Record is the name under which a rule records, if it is not an alert.
 	Record, Alert, Expr, For string
 	Labels, Annotations      map[string]string
 }

@@ -3,7 +3,7 @@ package must
 
 import "testing"
 
-// Succeed ends the test if there is an error. It belongs into the test's own goroutine.
+// Succeed ends the test if there is an error. It must run in the test's own goroutine.
 func Succeed(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

@@ -69,7 +69,7 @@ func (n *Namespace) Command(name string, args ...string) *exec.Cmd {
 	return exec.CommandContext(n.t.Context(), name, args...)
 }
 
-// Try runs a program in the namespace and returns what it printed. What it printed as an error is in the error.
+// Try runs a program in the namespace and returns what it printed. Its standard error is part of err.
 func (n *Namespace) Try(name string, args ...string) (output string, err error) {
 	n.t.Helper()
 	return n.run(n.Command(name, args...))

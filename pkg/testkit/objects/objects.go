@@ -1,4 +1,4 @@
-// Package objects makes ordinary Kubernetes objects for tests, which change what they are about.
+// Package objects makes ordinary Kubernetes objects for tests, which change only what they are about.
 package objects
 
 import (
@@ -30,7 +30,8 @@ func Node(name string, labels map[string]string, addrs ...netip.Addr) *corev1.No
 	return node
 }
 
-// Service returns a Service with one TCP port, after changes. Its labels and annotations are there to be added to.
+// Service returns a Service with one TCP port, after changes. Its maps of labels and annotations exist, so that tests
+// can add to them.
 func Service(namespace, name string, changes ...func(*corev1.Service)) *corev1.Service {
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{}, Annotations: map[string]string{}},

@@ -1,4 +1,4 @@
-// Package promise holds what is accepted against what package model promises to its readers.
+// Package promise checks what is accepted against what package model promises to its readers.
 package promise
 
 import (
@@ -71,7 +71,7 @@ func checkOneEach[T any](t *testing.T, items []T, familyOf func(T) model.Family)
 	}
 }
 
-// mostSentences are said of one object: of twenty parts, and how many more there are.
+// mostSentences are said about one object at most: about twenty parts, and one about how many more there are.
 const mostSentences = 21
 
 func checkFindings(t *testing.T, kind string, name model.ObjectName, findings []model.Finding) {
@@ -213,7 +213,7 @@ func CheckNode(t *testing.T, node *model.Node) {
 	checkOneEach(t, node.PodCIDRs, model.FamilyOfPrefix)
 }
 
-// CheckServiceCIDR asserts what package model promises of the ranges of a ServiceCIDR.
+// CheckServiceCIDR asserts what package model promises about the ranges of a ServiceCIDR.
 func CheckServiceCIDR(t *testing.T, prefixes []netip.Prefix) {
 	t.Helper()
 	CheckPrefixes(t, prefixes)

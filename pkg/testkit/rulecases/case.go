@@ -39,8 +39,8 @@ type Case struct {
 	// Want is what is found, in the order of rules.Judgement: what is denied, then what is warned of. A policy reports a
 	// rule once, however often an object breaks it.
 	Want []Want `json:"want,omitempty"`
-	// Twin is why CEL cannot express the case; then the policies admit it without a word, and give what the Namespace
-	// says. Empty if they do as Want and Default say.
+	// Twin is why CEL cannot express the case. The policies then admit it without a warning, and give what the
+	// Namespace says. Empty if they do what Want and Default say.
 	Twin string `json:"twin,omitempty"`
 	// APIServer is why a real API server never asks about this case; empty if it does.
 	APIServer string `json:"apiserver,omitempty"`
@@ -76,8 +76,8 @@ type Setting struct {
 	Value   string        `json:"value"`
 }
 
-// Namespace is of the Namespace of a Service. An absent one is not known. One with mistakes was stored before there
-// was a webhook.
+// Namespace is what is known about the Namespace of a Service. An absent one is not known. One with mistakes was stored
+// before there was a webhook.
 type Namespace struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Annotations map[string]string `json:"annotations,omitempty"`
@@ -153,7 +153,7 @@ func NamespaceOf(t testing.TB, object map[string]any) *rules.Namespace {
 	return decode[rules.Namespace](t, object)
 }
 
-// Facts are what a case knows of the cluster.
+// Facts are what a case knows about the cluster.
 func (c Case) Facts(t testing.TB) rules.Facts {
 	t.Helper()
 	facts := rules.Facts{Kubernetes: version.MajorMinor(1, 36), NoDemand: c.NoDemand}
@@ -180,7 +180,7 @@ func (c Case) Facts(t testing.TB) rules.Facts {
 	return facts
 }
 
-// OwnNamespace stands in a case for the Namespace of its object, wherever that is put.
+// OwnNamespace stands in a case for the Namespace into which its object is put.
 const OwnNamespace = "own-namespace"
 
 // serviceNames are the Services of a case.

@@ -38,7 +38,7 @@ func TestAnAddressThatCannotBeServedEndsTheProxyIfThatIsFatal(t *testing.T) {
 	}
 }
 
-// TestAnAddressInUseIsServedWhenItIsFree: Services are worth more than questions about them.
+// TestAnAddressInUseIsServedWhenItIsFree: serving Services matters more than answering questions about them.
 func TestAnAddressInUseIsServedWhenItIsFree(t *testing.T) {
 	namespace := netns.New(t)
 	taken := listenIn(t, namespace, "127.0.0.1:9")

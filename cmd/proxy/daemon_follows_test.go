@@ -93,7 +93,7 @@ func (d *daemonUnderTest) serveWhileThere(t *testing.T, addr string) {
 	wait.Until(t, addr+" serves node ports no more", func() bool { return !strings.Contains(rules(d.namespace), addr) })
 }
 
-// loseEndpoint removes the endpoint from the folder that a flow goes to.
+// loseEndpoint removes from the folder the endpoint that a flow goes to.
 func (d *daemonUnderTest) loseEndpoint(t *testing.T, folder string) {
 	t.Helper()
 	wait.Until(t, "a flow goes to the first endpoint", func() bool {
@@ -131,7 +131,7 @@ func (d *daemonUnderTest) flowsTo(t *testing.T, endpoint string) int {
 	})
 }
 
-// udpFlows counts those of the node's UDP flows over IPv4 that are meant.
+// udpFlows counts those of the node's UDP flows over IPv4 that isMeant accepts.
 func (d *daemonUnderTest) udpFlows(t *testing.T, isMeant func(*netlink.ConntrackFlow) bool) int {
 	t.Helper()
 	var flows []*netlink.ConntrackFlow

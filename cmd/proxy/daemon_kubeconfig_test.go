@@ -31,7 +31,7 @@ type mountedKubeconfig string
 
 func (m mountedKubeconfig) path() string { return filepath.Join(string(m), "kubeconfig.conf") }
 
-// write makes a version with a name of its own the present one.
+// write makes a new version, with a name of its own, the current one.
 func (m mountedKubeconfig) write(t *testing.T, version, text string) {
 	t.Helper()
 	must := func(err error) {

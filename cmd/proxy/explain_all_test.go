@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestExplainCountsWhatIsLeftOut for people, who can have all; machines do.
+// TestExplainCountsWhatIsLeftOut for people, who can ask for everything; programs always get everything.
 func TestExplainCountsWhatIsLeftOut(t *testing.T) {
 	for args, want := range map[string]int{"": 2, "--all": 7, "-o json": 7} {
 		got := proxyCommand(t, words("explain --manifests "+shop+" --node node-c1 shop/cart "+args)...)

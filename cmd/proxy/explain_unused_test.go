@@ -20,7 +20,7 @@ func handMade(name, port, slice string) string {
     labels: {kubernetes.io/service-name: ` + name + label + `}}, ` + slice + "}\n"
 }
 
-// TestASliceThatSelectsNobodyIsTold, from the file to what is printed, and to one who asks for its endpoint.
+// TestASliceThatSelectsNobodyIsTold, from the file to the output, and to somebody who asks about its endpoint.
 func TestASliceThatSelectsNobodyIsTold(t *testing.T) {
 	for name, test := range map[string]struct {
 		port, slice, target, reason, sentence string

@@ -15,10 +15,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 )
 
-// kubeProxysFlags are all flags of kube-proxy 1.30 to 1.37: those of 1.37.2, as its --help prints them, with the deprecated
-// ones that it hides; boot-id-file and machine-id-file, which ended with 1.36, and proxy-port-range, which ended with 1.31.
-// The flags in options.go (before 1.31 server.go) of the versions between differ in nothing else. Each has a value that is
-// not its default.
+// kubeProxysFlags are all flags of kube-proxy 1.30 to 1.37: those of 1.37.2, as its --help prints them, with the
+// deprecated ones that it hides; boot-id-file and machine-id-file, which ended with 1.36, and proxy-port-range, which
+// ended with 1.31. The flags in options.go (before 1.31 server.go) of the versions in between differ in nothing else.
+// Each has a value that is not its default.
 var kubeProxysFlags = map[string]string{
 	"bind-address": "192.0.2.1", "bind-address-hard-fail": "true", "boot-id-file": "/x", "cleanup": "false",
 	"cluster-cidr": "10.244.0.0/16", "config": "", "config-sync-period": "1m", "conntrack-max-per-core": "1", "conntrack-min": "1",

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
-// TestTheFlagTable holds README.md to the flags and settings that there are.
+// TestTheFlagTable checks README.md against the flags and settings that there are.
 func TestTheFlagTable(t *testing.T) {
 	golden.Tables(t, "README.md", map[string]string{
 		"flags": flagTable(), "settings without meaning": meaninglessTable(), "feature gates": gateTable(),

@@ -68,7 +68,7 @@ func zonedNode(t *testing.T, args ...string) (*netns.Namespace, *daemonUnderTest
 	return namespace, startDaemon(t, namespace, args...)
 }
 
-// dialIn opens a connection to the Service and has it answered.
+// dialIn opens a connection to the Service and waits for an answer.
 func dialIn(t *testing.T, namespace *netns.Namespace) net.Conn {
 	t.Helper()
 	var connection net.Conn
@@ -146,7 +146,7 @@ func TestTheDaemonCountsTraffic(t *testing.T) {
 	}
 	namespace.Exec("sh", "-c", "echo 1 > /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_time_wait; "+
 		"echo 1 > /proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close")
-	// It begins to listen soon after the first sync, and of what began before nothing may be told.
+	// The daemon begins to listen soon after the first sync, and may not report connections that began before.
 	listens := func() bool {
 		_ = dialIn(t, namespace).Close()
 		return strings.Contains(page(), "vicinity_connections_total{")

@@ -205,7 +205,8 @@ func TestForecastSaysWhyConnectionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestForecastComparesByTheMeanBefore: whoever does another one's work expects more, and clients by name ask in both.
+// TestForecastComparesByTheMeanBefore: an endpoint that does another one's work expects more, and named clients ask
+// both before and after.
 func TestForecastComparesByTheMeanBefore(t *testing.T) {
 	caller := `
 - apiVersion: v1

@@ -241,7 +241,7 @@ func TestForecastJudgesInAPipeline(t *testing.T) {
 	}
 }
 
-// TestForecastTakesAMeasuredDemand: who is known to ask is not protected by a bound that is planned without that.
+// TestForecastTakesAMeasuredDemand: a bound that is planned without the measured demand does not protect against it.
 func TestForecastTakesAMeasuredDemand(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "demand.yaml")
 	if err := os.WriteFile(file, []byte("zone-b: 1\n"), 0o600); err != nil {

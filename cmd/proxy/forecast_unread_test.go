@@ -96,7 +96,7 @@ func TestAForecastThatCouldNotReadAllIsNoPass(t *testing.T) {
 	}
 }
 
-// TestNothingIsNoPass: a folder of another cluster, or of none. What is there is told.
+// TestNothingIsNoPass: a folder of another cluster, or of none. The message says what is there.
 func TestNothingIsNoPass(t *testing.T) {
 	const (
 		node   = "{apiVersion: v1, kind: Node, metadata: {name: node-1}}\n---\n"
@@ -118,7 +118,7 @@ func TestNothingIsNoPass(t *testing.T) {
 	}
 }
 
-// TestOldKindsAreNamed: what says where endpoints are in a dump of an old cluster, or by an old habit.
+// TestOldKindsAreNamed: the objects that say where endpoints are, in a dump of an old cluster or by an old habit.
 func TestOldKindsAreNamed(t *testing.T) {
 	const (
 		endpoints = "- {apiVersion: v1, kind: Endpoints, metadata: {namespace: shop, name: web}}\n"
@@ -158,7 +158,8 @@ func TestOldKindsAreNamed(t *testing.T) {
 	}
 }
 
-// TestAMissIsLessThanWhatCouldNotBeRead: the status says that the judgement is about a part, and the misses are told.
+// TestAMissIsLessThanWhatCouldNotBeRead: the status says that only a part was judged, and the message still names the
+// misses.
 func TestAMissIsLessThanWhatCouldNotBeRead(t *testing.T) {
 	folder := writeState(t, judged)
 	got := proxyCommand(t, words("forecast --max-load 0.5 --manifests "+folder)...)
@@ -172,7 +173,7 @@ func TestAMissIsLessThanWhatCouldNotBeRead(t *testing.T) {
 	}
 }
 
-// TestADemandThatIsNoneIsNoPass: see also the table of what is read of it.
+// TestADemandThatIsNoneIsNoPass: see also the table of what is read from such a file.
 func TestADemandThatIsNoneIsNoPass(t *testing.T) {
 	folder, file := writeState(t, judged), filepath.Join(t.TempDir(), "demand")
 	for text, want := range map[string]string{

@@ -63,7 +63,7 @@ func TestExternalIPsAreNotServedWithTheGateOff(t *testing.T) {
 	}
 }
 
-// TestTheGateIsOffAfterARestart: what the daemon served before ends with it, also the UDP flows that are there.
+// TestTheGateIsOffAfterARestart: what the daemon served before ends with it, including open UDP flows.
 func TestTheGateIsOffAfterARestart(t *testing.T) {
 	namespace := netns.New(t)
 	addLink(t, namespace, "10.244.1.5/32", "10.244.1.6/32")

@@ -22,8 +22,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// TestNoObjectReachesTheLogAsItIs, nor what `proxy status` prints beside that daemon: each text of each object is in one
-// file, another one in each.
+// TestNoObjectReachesTheLogAsItIs, nor what `proxy status` prints beside that daemon: there is one file for each text
+// of each object, in which that text is hostile.
 func TestNoObjectReachesTheLogAsItIs(t *testing.T) {
 	text, err := os.ReadFile("testdata/objects.yaml")
 	succeed(t, err)
@@ -37,7 +37,8 @@ func TestNoObjectReachesTheLogAsItIs(t *testing.T) {
 			succeed(t, os.WriteFile(filepath.Join(folder, fmt.Sprintf("%d%s.json", i, hostile.Line)), text, 0o600))
 			i++
 		}))
-		// Of some, such as a List of another kind, there is nothing to say. Of what is there already there is.
+		// About some files, such as a List of another kind, there is nothing to report. About objects that exist
+		// already there is.
 		succeed(t, os.WriteFile(filepath.Join(folder, "last\x1b\n"+hostile.Line+".json"), objects, 0o600))
 		wait.Until(t, "the last file is reported", func() bool {
 			_, body := d.get(t, "127.0.0.1:10249", "/problems")

@@ -80,12 +80,12 @@ func TestNothingThatAPodAnswersReachesTheTerminal(t *testing.T) {
 		succeed(t, hostile.EachName([]byte(`{"kind":"Status","apiVersion":"v1","message":"no such pod","reason":"NotFound"}`), see))
 		see("no JSON", []byte(hostile.Text+"\x9b"))
 	}
-	if printed < 50 { // else the test would see nothing of what it put in
+	if printed < 50 { // otherwise the test would not see what it put in
 		t.Errorf("%d of the texts are printed", printed)
 	}
 }
 
-// TestStatusOfAllNodesIsNoPassWhereObjectsAreLeftOut: whether something of them is in force, no answer says.
+// TestStatusOfAllNodesIsNoPassWhereObjectsAreLeftOut: no answer says whether earlier versions of them are in force.
 func TestStatusOfAllNodesIsNoPassWhereObjectsAreLeftOut(t *testing.T) {
 	const well = `{"healthy":true,"status":{"IPv4":{}},"refusedTotal":%d}`
 	answers := map[string]string{"proxy-0:10256": fmt.Sprintf(well, 0)}
@@ -163,7 +163,8 @@ func TestAPodsAnswerIsBounded(t *testing.T) {
 	}
 }
 
-// TestNothingThatAnAPIServerSaysReachesTheTerminal: refusals of lists, warnings, and what is no API server at all.
+// TestNothingThatAnAPIServerSaysReachesTheTerminal: refusals of lists, warnings, and a server that is no API server at
+// all.
 func TestNothingThatAnAPIServerSaysReachesTheTerminal(t *testing.T) {
 	status, answer := http.StatusForbidden, ""
 	kubeconfig := kubeconfigFor(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -54,8 +54,8 @@ var readers = [][]string{
 	words("render --node node-a --nodeport-addresses 172.18.0.0/16"),
 }
 
-// TestNothingThatOthersWroteReachesTheTerminal, whichever text of whichever object it is: as all objects have it that name
-// it, and in each field alone that an object may have.
+// TestNothingThatOthersWroteReachesTheTerminal, whichever text of whichever object it is: in all objects that have the
+// text, and alone in each field that an object may have.
 func TestNothingThatOthersWroteReachesTheTerminal(t *testing.T) {
 	text, err := os.ReadFile("testdata/objects.yaml")
 	succeed(t, err)
@@ -100,7 +100,7 @@ func TestNothingThatOthersWroteReachesTheTerminal(t *testing.T) {
 		})
 		list.Items[i].Raw = raw
 	}
-	if printed < 100 { // else the test would see nothing of what it put in
+	if printed < 100 { // otherwise the test would not see what it put in
 		t.Errorf("only %d outputs hold any of it", printed)
 	}
 }

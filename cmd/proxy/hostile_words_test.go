@@ -21,7 +21,7 @@ func TestNoFlagAndNoArgumentReachesTheTerminalAsItIs(t *testing.T) {
 	t.Setenv("KUBECONFIG", "absent")
 	beside := [][]string{{}, {"--manifests", manifests}, {"shop/web", "--manifests", manifests, "--node", "node-a"}}
 	for _, command := range newRoot().Commands() {
-		if command.Name() == "run" { // which must not start, whatever the flag says
+		if command.Name() == "run" { // it must not start, whatever the flag says
 			beside = [][]string{words("--oom-score-adj 5000")}
 		}
 		for _, evil := range []string{
@@ -44,7 +44,7 @@ func TestNoFlagAndNoArgumentReachesTheTerminalAsItIs(t *testing.T) {
 	}
 }
 
-// TestNoFileReachesTheTerminalAsItIs: its name, and what it holds that is no object.
+// TestNoFileReachesTheTerminalAsItIs: its name, and contents that are not an object.
 func TestNoFileReachesTheTerminalAsItIs(t *testing.T) {
 	nodes, err := os.ReadFile("testdata/objects.yaml")
 	succeed(t, err)

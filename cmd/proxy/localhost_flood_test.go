@@ -20,8 +20,9 @@ import (
 // floodedAt is where a flooded proxy has its metrics.
 const floodedAt = "127.0.0.1:10549"
 
-// TestAFloodOnLoopback of clients that never end takes half of the places of a real proxy and leaves it its files. Not one
-// connection is logged: none that is forwarded, none that is too many, none whose endpoint is away.
+// TestAFloodOnLoopback of clients that never end takes half of a real proxy's places, and leaves the proxy its file
+// descriptors. Not one connection is logged: none that is forwarded, none that is too many, none whose endpoint is
+// away.
 func TestAFloodOnLoopback(t *testing.T) {
 	namespace := netns.New(t)
 	for _, address := range []string{"10.244.1.5/32", "fd00:244::5/128"} {
@@ -36,7 +37,7 @@ func TestAFloodOnLoopback(t *testing.T) {
 	}
 	places := min(4096, int(min(limit.Max, 1<<30)/12))
 	const ipv4, ipv6 = "127.0.0.1:30080", "[::1]:30080"
-	wait.Until(t, "it listens", func() bool { // who dials for that is counted, too
+	wait.Until(t, "it listens", func() bool { // dialling to find out would be counted, too
 		_, page := d.get(t, floodedAt, "/metrics")
 		return strings.Count(page, "\nkubeproxy_nftables_localhost_nodeport_listeners{ip_family=\"IPv4\"} 1\n") == 1 &&
 			strings.Count(page, "\nkubeproxy_nftables_localhost_nodeport_listeners{ip_family=\"IPv6\"} 1\n") == 1

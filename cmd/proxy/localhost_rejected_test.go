@@ -172,11 +172,12 @@ func isRefused(t *testing.T, namespace *netns.Namespace, network, address string
 		_ = connection.SetDeadline(time.Now().Add(50 * time.Millisecond)) // loopback answers at once, if at all
 		_, err = connection.Read(make([]byte, 1))
 	}
-	// The kernel tells at once who sends what it drops on its way out.
+	// The kernel tells a sender at once if it drops the packet on its way out.
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EPERM)
 }
 
-// sctpPorts are those that rawSCTP comes from: each packet from another, so that conntrack knows none of them.
+// sctpPorts are those that rawSCTP comes from: each packet comes from another port, so that conntrack knows none of
+// them.
 var sctpPorts uint16 = 40000
 
 // rawSCTP returns how a packet of SCTP reaches an address without a socket of SCTP, which many kernels lack: the network

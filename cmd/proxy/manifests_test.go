@@ -15,10 +15,10 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// newer is judged by a Kubernetes that has fields which are not known here.
+// newer is the text of judged as a newer Kubernetes writes it, with fields that are not known here.
 var newer = strings.NewReplacer("spec: {", "spec: {newIn138: {a: b}, ", "endpoints: [{", "endpoints: [{brandNew: 1, ").Replace(judged)
 
-// TestManifestsMayBeAFolderAFileAPipeOrStandardInput: the answer is the same, and only the name in warnings is another.
+// TestManifestsMayBeAFolderAFileAPipeOrStandardInput: the answer is the same; only the name in warnings differs.
 func TestManifestsMayBeAFolderAFileAPipeOrStandardInput(t *testing.T) {
 	folder := writeState(t, newer)
 	file := filepath.Join(folder, "state.yaml")

@@ -29,7 +29,7 @@ table ip filter {
 }
 `
 
-// link makes an interface with addresses, in the namespace of this thread. Of which kind it is does not matter.
+// link makes an interface with addresses, in the namespace of this thread. Its kind does not matter.
 func link(t *testing.T, name string, addrs ...string) {
 	t.Helper()
 	bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: name}}
@@ -54,7 +54,7 @@ func nodeFolder(t *testing.T) string {
 	return dir
 }
 
-// formerNode is a namespace as kube-proxy's IPVS mode leaves a node behind.
+// formerNode is a namespace in the state in which kube-proxy's IPVS mode leaves a node.
 func formerNode(t *testing.T) *netns.Namespace {
 	namespace := netns.New(t)
 	namespace.Load(kubeProxyIPVS)
@@ -82,7 +82,7 @@ func worldOf(namespace *netns.Namespace) string {
 
 func TestACheckSaysWhatChangesAndChangesNothing(t *testing.T) {
 	namespace := formerNode(t)
-	namespace.Do(func() { proxyCommand(t, "status") }) // conntrack is there from here on, so that its settings are, too
+	namespace.Do(func() { proxyCommand(t, "status") }) // this activates conntrack, so that its settings are there
 	file := configFile(t, "mode: ipvs", "ipvs:", "  scheduler: sh", "  masqueradeAll: true", "clusterCIDR: 10.244.0.0/16",
 		"conntrack: {maxPerCore: 0, udpTimeout: 77s, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}", "oomScoreAdj: 0")
 	args := []string{"run", "--check", "--config", file, "--node", "node-a", "--manifests", nodeFolder(t)}

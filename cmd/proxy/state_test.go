@@ -53,7 +53,7 @@ func TestExplainShowsWhatEachNodeDoes(t *testing.T) {
 	}
 }
 
-// TestExplainNamesTheForecastOfAnEvacuation, which says that the only endpoint serves on.
+// TestExplainNamesTheForecastOfAnEvacuation, which says that the only endpoint goes on serving.
 func TestExplainNamesTheForecastOfAnEvacuation(t *testing.T) {
 	const zone = "topology.kubernetes.io/zone=zone-a"
 	got := proxyCommand(t, words("explain shop/web:http --manifests "+state+" --all-nodes -o json --evacuate "+zone)...)
@@ -83,7 +83,7 @@ func TestExplainNamesTheForecastOfAnEvacuation(t *testing.T) {
 	}
 }
 
-// heapWriter notes now and then how much is in use.
+// heapWriter notes now and then how much of the heap is in use.
 type heapWriter struct{ written, writes, most int }
 
 func (w *heapWriter) Write(page []byte) (int, error) {
@@ -102,7 +102,8 @@ func heap() int {
 	return int(memory.HeapAlloc)
 }
 
-// TestExplainKeepsNoNodeInMemory: what all nodes do is more than fits, so that each is written before the next is decided.
+// TestExplainKeepsNoNodeInMemory: what all nodes do may not fit, so each node is written before the next one is
+// decided.
 func TestExplainKeepsNoNodeInMemory(t *testing.T) {
 	const nodes, endpoints = 60, 400
 	var text strings.Builder
@@ -179,7 +180,7 @@ func TestARefusedObjectIsAWarningAndAnExitStatus(t *testing.T) {
 	}
 }
 
-// TestANodeThatIsNotThereIsAnError where Nodes are known, and told where none is.
+// TestANodeThatIsNotThereIsAnError where Nodes are known, and a warning where none is.
 func TestANodeThatIsNotThereIsAnError(t *testing.T) {
 	folder := writeState(t, nodePortState)
 	without := writeState(t, nodePortState[:strings.Index(nodePortState, "- apiVersion: v1\n  kind: Node")])
@@ -243,7 +244,7 @@ func TestAnEmptyFolderIsExplainedAsNothing(t *testing.T) {
 	}
 }
 
-// TestAServiceThatIsNotOursIsNotMissing: it is told whose it is, and what that means.
+// TestAServiceThatIsNotOursIsNotMissing: the message says whose it is, and what that means.
 func TestAServiceThatIsNotOursIsNotMissing(t *testing.T) {
 	folder := writeState(t, nodePortState+`- apiVersion: v1
   kind: Service

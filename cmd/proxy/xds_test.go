@@ -27,8 +27,8 @@ import (
 
 const xdsMetrics = "127.0.0.1:10549"
 
-// TestWhoDoesNotAskForXDSPaysNothing: without the flag a daemon that runs listens nowhere for it, has no goroutine of it, and
-// nothing on its heap. With it, and without clients, it needs less than 4 MiB more.
+// TestWhoDoesNotAskForXDSPaysNothing: without the flag a daemon that runs listens nowhere for it, and has no goroutine
+// and nothing on its heap for it. With it, and without clients, it needs less than 4 MiB more.
 func TestWhoDoesNotAskForXDSPaysNothing(t *testing.T) {
 	folder := goodManifests(t)
 	socket := filepath.Join(t.TempDir(), "xds.sock")

@@ -65,7 +65,7 @@ helmCharts: [{name: a, valuesFile: of-a.yaml}]
 	}
 }
 
-// findingsOfDeployed are what is wrong in it: what patches write, whatever they are for.
+// findingsOfDeployed are what is wrong in it: what its patches write, whatever objects they are for.
 var findingsOfDeployed = []string{
 	`deploy/prod/kustomization.yml:17: Service any: metadata.annotations[vicinity.dev/max-load]: Invalid value: "12": ... [SVC011] (deny)`,
 	`deploy/prod/patches/wrong.yaml:5: Service: metadata.annotations[vicinity.dev/topology-keys]: Invalid value: "a b": ... [SVC003] (deny)`,
@@ -97,7 +97,7 @@ func TestAFolderAsPeopleHaveItIsCheckedAndItsOtherFilesAreCounted(t *testing.T) 
 	}
 }
 
-// passedOverIn is which files a command line passes over, with their roles.
+// passedOverIn returns the files that a command line passes over, with their roles.
 func passedOverIn(t *testing.T, args ...string) map[string]string {
 	t.Helper()
 	got := webhookCommand(t, "", append([]string{"check", "-o", "json"}, args...)...)
@@ -121,7 +121,7 @@ func passedOverIn(t *testing.T, args ...string) map[string]string {
 	return roles
 }
 
-// Before a commit the names of some files are arguments, without those that say what they are.
+// A hook before a commit passes the names of some files, without the files that say what these are.
 func TestAFileIsWhatItIsInItsFolderWhereverItsNameComesFrom(t *testing.T) {
 	inFolder(t, deployed())
 	want := passedOverIn(t, "-f", "deploy")
@@ -179,8 +179,8 @@ func TestWhatIsNotKnownToBeSomethingElseStaysAnError(t *testing.T) {
 	}
 }
 
-// A resource is judged in full, whatever else its kustomization makes of it; and what has the name of a kustomization
-// and another kind is an object.
+// A resource is judged in full, whatever else its kustomization makes of it; and a file with the name of a
+// kustomization but of another kind is an object.
 func TestAResourceIsAnObject(t *testing.T) {
 	inFolder(t, map[string]string{
 		"d/kustomization.yaml": "resources: [a.yaml]\nconfigMapGenerator: [{files: [a.yaml]}]\n",

@@ -75,7 +75,7 @@ const (
 	hardFinding = `metadata.annotations[vicinity.dev/topology-keys]: no "*"`
 )
 
-// A line of what is expected is `<file>:<line>: <object>: <beginning of the message> ... <end>`.
+// Each expected line is `<file>:<line>: <object>: <beginning of the message> ... <end>`.
 func wantFindings(t *testing.T, got checkOutcome, want ...string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(got.stdout, "\n"), "\n")
@@ -439,7 +439,7 @@ func TestTheHelpTeachesItsUse(t *testing.T) {
 }
 
 // TestManyServicesTakeTimeInProportion guards against work for each Service that grows with their number. Processor
-// time is measured, because others may be busy on this machine.
+// time is measured, because other processes may keep this machine busy.
 func TestManyServicesTakeTimeInProportion(t *testing.T) {
 	timeFor := func(count int) time.Duration {
 		item := "- " + strings.ReplaceAll(strings.TrimSpace(serviceText("web", badKeys)), "\n", "\n  ") + "\n"

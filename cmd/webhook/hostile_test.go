@@ -84,7 +84,7 @@ defaults: {topologyMode: Auto}, excludedNamespaces: [kube-system], proxyName: ot
 	see("a file that is missing", "-f", hostile.Text)
 	see("a configuration that is missing", "-f", "objects.yaml", "--config", hostile.Text)
 	see("a configuration that is none", "-f", "objects.yaml", "--config", filepath.Join(folder, "raw.yaml"))
-	if printed < 50 { // else the test would see nothing of what it put in
+	if printed < 50 { // otherwise the test would not see what it put in
 		t.Errorf("only %d outputs hold any of it", printed)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/golden"
 )
 
-// TestTheTables holds README.md to the rules and flags that there are.
+// TestTheTables checks README.md against the rules and flags that there are.
 func TestTheTables(t *testing.T) {
 	golden.Tables(t, "README.md", map[string]string{
 		"rules": webhookCommand(t, "", "rules", "-o", "markdown").stdout,

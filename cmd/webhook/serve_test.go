@@ -18,7 +18,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/cluster"
 )
 
-// away is how to reach an API server that does not answer.
+// away is a kubeconfig for an API server that does not answer.
 const away = `apiVersion: v1
 kind: Config
 clusters: [{name: away, cluster: {server: "http://127.0.0.1:1"}}]
@@ -27,7 +27,7 @@ users: [{name: nobody, user: {}}]
 current-context: away
 `
 
-// uncertified is a certificate that never comes.
+// uncertified is a source of a certificate that never comes.
 type uncertified struct{ certs.Source }
 
 func (uncertified) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {

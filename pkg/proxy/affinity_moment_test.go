@@ -46,7 +46,7 @@ func TestNoBatchLeavesAClientWithAnEndpointThatLeft(t *testing.T) {
 			}
 			p.Apply(stickyService(1, 2))
 			mustSync(t, p)
-			// A chain is prepared for a change, and swept behind it.
+			// A chain is prepared before a change, and swept after it.
 			if want := map[bool]int{false: 1, true: 0}[restart]; before != want || after == 0 {
 				t.Errorf("endpoint 3 was there after %d batches and gone after %d, want %d and some", before, after, want)
 			}

@@ -73,7 +73,7 @@ func TestClientsOfAnEndpointThatLeavesComeToAnother(t *testing.T) {
 	}
 }
 
-// TestClientsKeepTheirEndpoint through all that is not about it, and it keeps them.
+// TestClientsKeepTheirEndpoint through all changes that are not about it, and the endpoint keeps them.
 func TestClientsKeepTheirEndpoint(t *testing.T) {
 	kernel := &scriptedKernel{}
 	p := starting(kernel)
@@ -113,8 +113,8 @@ func TestClientsKeepTheirEndpoint(t *testing.T) {
 	}
 }
 
-// TestAnEndpointThatLeavesCostsTheSameWhateverItsClients: one deletion of its number. The kernel's time to show a map of
-// clients would grow with the square of them, and a change of all Services would wait for it.
+// TestAnEndpointThatLeavesCostsTheSameWhateverItsClients: one deletion of its number. The kernel's time to list a map
+// of clients would grow with the square of their number, and a change of any Service would have to wait for it.
 func TestAnEndpointThatLeavesCostsTheSameWhateverItsClients(t *testing.T) {
 	written := map[string][]int{}
 	for _, clients := range []int{0, 1, 5000} {
@@ -179,8 +179,8 @@ func numbersDeleted(t *testing.T, batch ruleset.Batch) int {
 	return deleted
 }
 
-// TestAProxyThatStartsReadsNoMapOfClients: it asks for the frontends that another served, and for nothing that grows with
-// clients.
+// TestAProxyThatStartsReadsNoMapOfClients: it asks for the frontends that another served, and for nothing that grows
+// with the number of clients.
 func TestAProxyThatStartsReadsNoMapOfClients(t *testing.T) {
 	kernel := &scriptedKernel{}
 	p := starting(kernel)
@@ -208,7 +208,7 @@ func TestAProxyThatStartsReadsNoMapOfClients(t *testing.T) {
 // TestServicesWithoutANumberAreReported, and are balanced as if they had no affinity.
 func TestServicesWithoutANumberAreReported(t *testing.T) {
 	taken := map[string][]ruleset.Element{}
-	for i := range uint32(1 << 16) { // all that there are for ports with few endpoints
+	for i := range uint32(1 << 16) { // all the numbers there are for ports with few endpoints
 		taken[ruleset.StickyPorts.Name] = append(taken[ruleset.StickyPorts.Name], ruleset.Element{
 			Key: ruleset.Tuple{Number: i}, Value: ruleset.Tuple{Number: 0xf0000000 | i<<8},
 		})
@@ -229,7 +229,7 @@ func TestServicesWithoutANumberAreReported(t *testing.T) {
 	plain := manyServices(services, 2)
 	likeFreshStart(t, &kernel.memoryKernel, plain)
 
-	// Now the numbers are free again, and it is enough that a Service changes.
+	// Now the numbers are free again, and a change of the Service is enough to get one.
 	p.Apply(resized(1))
 	over := map[model.ObjectName]bool{first: false}
 	if report := mustSync(t, p); !maps.Equal(report.Unremembered, over) || report.Complete {

@@ -8,27 +8,28 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// balancing is what a family's maps say of frontends, or of node ports: with and without session affinity the same.
+// balancing is what a family's maps say about frontends, or about node ports, in one form with and without session
+// affinity.
 type balancing struct {
 	set       string // in which the frontends are
 	frontends []dispatchedFrontend
-	// slots lead to endpoints. A slot whose number leads nowhere has none. Others are in a map that their frontend no
-	// longer uses.
+	// slots lead to endpoints. A slot whose number leads nowhere has no endpoint. others are slots in a map that their
+	// frontend no longer uses.
 	slots, others []ruleset.Element
 }
 
-// dispatchedFrontend is a frontend and what is drawn for it.
+// dispatchedFrontend is a frontend, and how an endpoint is drawn for it.
 type dispatchedFrontend struct {
 	key   ruleset.Tuple
 	class ruleset.Class
 	// dispatched: its class leads somewhere.
 	dispatched bool
-	// remembered are the endpoints with which clients may be, inside or outside: those that are drawn somewhere. Nil without
-	// session affinity.
+	// remembered are the endpoints that clients, inside or outside, may be remembered with: those that are drawn
+	// somewhere. Nil without session affinity.
 	remembered map[netip.AddrPort]bool
 }
 
-// frontendMaps are the maps in which the same is said of frontends and of node ports.
+// frontendMaps are the maps that say the same about frontends and about node ports.
 var frontendMaps = []struct{ classes, endpoints, sticky, ports, outside, stickyEndpoints ruleset.Set }{
 	{ruleset.Services, ruleset.Endpoints, ruleset.Sticky, ruleset.StickyPorts, ruleset.StickyOutside, ruleset.StickyEndpoints},
 	{

@@ -88,7 +88,7 @@ type run struct {
 	refusal   atomic.Pointer[func(ruleset.Batch) error]
 }
 
-// refuse makes the kernel refuse what the function says, nothing if it is nil.
+// refuse makes the kernel refuse what the function says; nothing if the function is nil.
 func (r *run) refuse(refuse func(ruleset.Batch) error) { r.refusal.Store(&refuse) }
 
 func (r *run) refuses(batch ruleset.Batch) error {

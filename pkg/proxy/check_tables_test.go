@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// checkTables checks what must hold in any tables, and what the kernel would find out and the one in memory does not.
+// checkTables checks what must hold in any tables, and what the kernel would notice but the kernel in memory does not.
 func checkTables(t testing.TB, kernel *memoryKernel, config ruleset.Config) {
 	t.Helper()
 	for _, family := range config.Families {

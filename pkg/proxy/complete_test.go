@@ -56,7 +56,8 @@ func setsOf(batch ruleset.Batch, family model.Family) []ruleset.Set {
 
 func sameName(a, b ruleset.Set) bool { return a.Name == b.Name }
 
-// TestAFirstSyncWritesChainsLast: before there are any no packet is led to elements, so that these may come in parts.
+// TestAFirstSyncWritesChainsLast: before there are chains no packet is led to elements, so that elements may come in
+// parts.
 func TestAFirstSyncWritesChainsLast(t *testing.T) {
 	everything := many()
 	want, written := atOnce(t, everything)
@@ -113,7 +114,7 @@ func TestAFirstSyncThatFailsInAnyPartIsDoneAtOnce(t *testing.T) {
 				if got := kernel.text(t); got != want.text(t) {
 					t.Error("the tables are other ones than those that one transaction makes")
 				}
-				// Then all of it goes, and of a complete sync's two the first is empty.
+				// Then all of it is removed; and of the two batches of a complete sync the first one is empty.
 				if want := failing + 1 + 3; commits != want {
 					t.Errorf("%d commits, want %d: no other part is written after a failure", commits, want)
 				}
@@ -160,7 +161,7 @@ func TestAFirstSyncThatIsEndedLeavesNoChains(t *testing.T) {
 	}
 }
 
-// refusingServices returns what makes a kernel refuse the ClusterIPs of some Services.
+// refusingServices returns a function that makes a kernel refuse the ClusterIPs of some Services.
 func refusingServices(everything model.Change, names ...model.ObjectName) func(ruleset.Batch) error {
 	return func(batch ruleset.Batch) error {
 		var refusals []ruleset.Refusal
@@ -184,7 +185,7 @@ func refusingServices(everything model.Change, names ...model.ObjectName) func(r
 	}
 }
 
-// TestWhatTheKernelRefusesInAPartTakesItsOwnServiceOut, also if the kernel had no memory at first.
+// TestWhatTheKernelRefusesInAPartTakesItsOwnServiceOut, even if the kernel had no memory at first.
 func TestWhatTheKernelRefusesInAPartTakesItsOwnServiceOut(t *testing.T) {
 	everything := many()
 	names := []model.ObjectName{{Namespace: "default", Name: "service-7"}, {Namespace: "default", Name: "service-998"}}

@@ -8,7 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 )
 
-// everyKind is a Service with every kind of frontend, and its slice of endpoints elsewhere.
+// everyKind returns a Service with every kind of frontend.
 func everyKind(edits ...func(*model.Service)) *model.Service {
 	service := &model.Service{
 		Name:            model.ObjectName{Namespace: "default", Name: "service-9000"},
@@ -60,8 +60,8 @@ func TestAChangeOfAServiceWithEveryKindOfFrontendWritesOnlyWhatChanged(t *testin
 	checkCounts(t, steps)
 }
 
-// TestWhatBelongsToNoServiceWritesNoService: ranges of ClusterIPs are rules, addresses are elements where node ports
-// are not on all.
+// TestWhatBelongsToNoServiceWritesNoService: ranges of ClusterIPs are rules, addresses are elements if node ports are
+// not served on all of them.
 func TestWhatBelongsToNoServiceWritesNoService(t *testing.T) {
 	for name, test := range map[string]struct {
 		nodePorts      model.NodePortAddresses

@@ -9,7 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// manyEndpoints are more than any that every table has a class for, so that they bring one, and leave it to the sweep.
+// manyEndpoints are more endpoints than the tables have a class for anyway, so they bring a class of their own, and
+// leave it to the sweep.
 const manyEndpoints = 33
 
 // manyServices returns a cluster of Services with the given number of ready endpoints each.

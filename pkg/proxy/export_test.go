@@ -44,7 +44,7 @@ func (p *Proxy) Waits() bool {
 // AllowLarge lets a large Service have its turn with the next sync, ForbidLarge lets it wait for an hour.
 func (p *Proxy) AllowLarge() { p.largeAfter = time.Time{} }
 
-// ForbidLarge is the contrary of AllowLarge.
+// ForbidLarge is the opposite of AllowLarge.
 func (p *Proxy) ForbidLarge() { p.largeAfter = time.Now().Add(time.Hour) }
 
 // AllowReplanning lets Services be planned anew with the next sync, however recent the last time was.

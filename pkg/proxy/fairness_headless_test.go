@@ -50,7 +50,8 @@ func headlessOf(name string, ports, endpoints int) model.Change {
 	return change
 }
 
-// targetsRead is a reader that counts the targets of headless Services: those of the last sync, and all, by Service.
+// targetsRead is a reader that counts the targets of headless Services: those of the last sync, and all of them, by
+// Service.
 type targetsRead struct {
 	lastSync, services int
 	all                map[model.ObjectName]int

@@ -25,8 +25,8 @@ func (m moments) Failed(_ error, _ proxy.Report, started, ended time.Time, _ tim
 }
 
 // TestAJumpOfTheMachinesClockReachesNoObserver: every moment that an observer gets carries a reading of the monotonic
-// clock, by which the differences are computed that health and metrics show. The pauses between tries follow that
-// clock anyway. A real jump cannot be made here: the date is the whole machine's, and time namespaces leave it alone.
+// clock, from which the differences in health and metrics are computed. The pauses between tries follow that clock
+// anyway. A real jump cannot be made here: the date is the whole machine's, and time namespaces leave it alone.
 func TestAJumpOfTheMachinesClockReachesNoObserver(t *testing.T) {
 	failures := 0
 	kernel := &scriptedKernel{refuse: func(ruleset.Batch) error {

@@ -67,7 +67,7 @@ func (w *witness) judge(now time.Time) (healthy bool) {
 	return healthy
 }
 
-// TestHealthIsRightWhileNetlinkFails: for hours, in which netlink fails now and then, for short and for long.
+// TestHealthIsRightWhileNetlinkFails: for hours, in which netlink fails now and then, for short and long periods.
 func TestHealthIsRightWhileNetlinkFails(t *testing.T) {
 	for seed := range uint64(6) {
 		synctest.Test(t, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-// ordeal is a story on a kernel that fails, and in which another process takes things away, at random.
+// ordeal is a story on a kernel that fails at random, and from which another process takes things away at random.
 type ordeal struct {
 	*story
 	t        testing.TB
@@ -26,7 +26,8 @@ type ordeal struct {
 	faults   *faultInjector
 	versions *versions
 	sabotage bool
-	// sabotaged: something was taken away that the proxy may not know of. uncertain: a commit failed that was done.
+	// sabotaged: something was taken away that the proxy may not know of. uncertain: a commit was done although it
+	// failed.
 	sabotaged, uncertain bool
 	failed               int
 	unrecalled           error // by the last sync
@@ -65,7 +66,7 @@ func (o *ordeal) step() {
 		o.sync()
 	}
 	o.faults.percent.Store(0)
-	if o.sabotaged { // the kernel reports in the end that a notification was lost
+	if o.sabotaged { // in the end the kernel reports that a notification was lost
 		o.running.Distrust()
 	}
 	o.mend()
@@ -73,7 +74,7 @@ func (o *ordeal) step() {
 	o.convergesLike(o.t)
 }
 
-// mend syncs without faults. The first sync must succeed. Objects that no Service uses any more may take a second one,
+// mend syncs without faults. The first sync must succeed. Objects that no Service uses any more may take a second sync,
 // if a commit that reported a failure had removed them.
 func (o *ordeal) mend() {
 	o.t.Helper()
@@ -103,7 +104,7 @@ func (o *ordeal) sync() {
 	o.failed++
 	o.uncertain = o.uncertain || slices.ContainsFunc(injected, isDone)
 	caused := slices.ContainsFunc(injected, func(cause error) bool { return errors.Is(err, cause) })
-	if !caused && !o.uncertain && !o.sabotaged { // which have other errors follow
+	if !caused && !o.uncertain && !o.sabotaged { // which cause other errors
 		o.t.Errorf("sync failed with %v, which none of %v caused", err, injected)
 	}
 }
@@ -117,7 +118,7 @@ func (o *ordeal) takeAway() {
 	o.t.Helper()
 	batch := ruleset.Batch{Ops: o.removal()}
 	if err := o.inner.Commit(context.Background(), batch); err != nil || len(batch.Ops) == 0 {
-		return // it is in use, or there is nothing
+		return // it is in use, or there is nothing to take away
 	}
 	if o.faults.random.IntN(2) == 0 {
 		o.running.Distrust()
@@ -158,10 +159,9 @@ func (o *ordeal) removal() []ruleset.Op {
 	return []ruleset.Op{of(ruleset.Delete, ruleset.ElementsObject{Set: set, Elements: slices.Values(one)})}
 }
 
-// TestAnyFaultsEndInTheTablesOfAFreshStart: whatever netlink does to a proxy, and whichever process takes something out
-// of its tables, the first sync after that mends what connections see. Meanwhile every endpoint in force is one that
-// some version of the cluster allowed. As long as no other process changes the tables, whatever is drawn leads
-// somewhere.
+// TestAnyFaultsEndInTheTablesOfAFreshStart: whatever netlink does to a proxy, and whatever another process takes out of
+// its tables, the first sync after that mends what connections see. Meanwhile every endpoint in force is one that some
+// version of the cluster allowed. As long as no other process changes the tables, whatever is drawn leads somewhere.
 func TestAnyFaultsEndInTheTablesOfAFreshStart(t *testing.T) {
 	counts := map[string]int{}
 	for name, sabotage := range map[string]bool{"netlink fails": false, "netlink fails and another process takes things away": true} {
@@ -240,7 +240,7 @@ func dialled(t *testing.T, namespace *netns.Namespace) *nft.Conn {
 }
 
 // TestARealCommitThatFailsLeavesTheTablesAsTheyAre, and the sync after it makes up for it: with the same connection if
-// only the time was over, with a new one if the sockets were closed.
+// there was only a timeout, with a new one if the sockets were closed.
 func TestARealCommitThatFailsLeavesTheTablesAsTheyAre(t *testing.T) {
 	over, cancel := context.WithTimeout(t.Context(), -1)
 	defer cancel()

@@ -21,7 +21,7 @@ import (
 type fault struct {
 	name string
 	err  error
-	// done: the kernel did what it was asked, though there is an error.
+	// done: the kernel did what it was asked, although there is an error.
 	done bool
 }
 
@@ -76,7 +76,7 @@ type faultInjector struct {
 	random *rand.Rand
 	// percent of all calls fail. It may be changed while a proxy runs.
 	percent atomic.Int32
-	// injected are the errors since the proxy was asked last, counts how often there was each of them.
+	// injected are the errors since the last call of take, counts how often each of them occurred.
 	injected []error
 	counts   map[string]int
 	// committed is called after each batch that was done.

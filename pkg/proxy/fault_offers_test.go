@@ -9,7 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// offer is that a frontend may lead to an endpoint.
+// offer says that a frontend may lead to an endpoint.
 type offer struct {
 	set      string
 	family   model.Family
@@ -49,7 +49,7 @@ type versions struct {
 	offered map[offer]bool
 }
 
-// add takes in a version: what a proxy offers that knows nothing else.
+// add takes in a version: what a proxy that knows only this version offers.
 func (v *versions) add(everything model.Change) {
 	v.t.Helper()
 	kernel := &memoryKernel{}
@@ -71,8 +71,8 @@ func (v *versions) allow(kernel *memoryKernel) {
 	}
 }
 
-// expectBacked checks that whatever class a frontend has, each slot that can be drawn for it leads to an endpoint, and
-// the class to a chain.
+// expectBacked checks that, whatever class a frontend has, each slot that can be drawn for it leads to an endpoint, and
+// that the class leads to a chain.
 func expectBacked(t testing.TB, kernel *memoryKernel) {
 	t.Helper()
 	for _, family := range model.Families {
@@ -104,13 +104,13 @@ func expectBacked(t testing.TB, kernel *memoryKernel) {
 	}
 }
 
-// slotCounts returns from how many slots a class draws, and from how many for clients outside if they are others.
+// slotCounts returns from how many slots a class draws, and from how many for clients outside, if that differs.
 func slotCounts(t testing.TB, class ruleset.Class) (slots, local int) {
 	t.Helper()
 	if class == ruleset.RefuseClass || class == ruleset.DropClass {
 		return 0, 0
 	}
-	const mostLocal, most = 20, 1000 // more than any history has endpoints here, and than these have slots within a bound
+	const mostLocal, most = 20, 1000 // more endpoints than any history has here, and more slots than these have within a bound
 	for slots := range most {
 		if class == ruleset.BalanceClass(slots) {
 			return slots, 0

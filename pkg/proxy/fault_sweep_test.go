@@ -10,7 +10,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// unsureOfSweeps is a kernel that does every sweep of chains and sets, and says of the first that it failed.
+// unsureOfSweeps is a kernel that does every sweep of chains and sets, but reports the first one as failed.
 type unsureOfSweeps struct {
 	*scriptedKernel
 	said bool
@@ -25,7 +25,7 @@ func (k *unsureOfSweeps) Commit(ctx context.Context, batch ruleset.Batch) error 
 	return err
 }
 
-// TestASweepThatWasDoneThoughItFailedCostsNoClientItsEndpoint: what it was to remove is gone, so that it fails again.
+// TestASweepThatWasDoneThoughItFailedCostsNoClientItsEndpoint: what it should remove is gone, so the next sweep fails.
 // The tables are not made anew for that, which would forget all clients.
 func TestASweepThatWasDoneThoughItFailedCostsNoClientItsEndpoint(t *testing.T) {
 	kernel := &unsureOfSweeps{scriptedKernel: &scriptedKernel{}}
@@ -36,7 +36,7 @@ func TestASweepThatWasDoneThoughItFailedCostsNoClientItsEndpoint(t *testing.T) {
 	clients := []string{"1:1", "2:2"}
 	kernel.remember(t, 1, 1)
 	kernel.remember(t, 2, 2)
-	p.Apply(manyServices(3, manyEndpoints)) // no Service needs the chain of one slot more
+	p.Apply(manyServices(3, manyEndpoints)) // now no Service needs the chain for one more slot
 	report, err := p.Sync(t.Context())
 	if err != nil || report.Unswept == nil {
 		t.Fatalf("got report %+v and error %v, want something unswept", report, err)

@@ -15,7 +15,8 @@ type openFlow struct {
 	frontend model.Frontend
 	place    selection.Place // where the client is
 	answerer netip.AddrPort  // the invalid one: it is not translated
-	// unserved: it was dialled at an address that does not serve node ports, where another proxy's table translated it.
+	// unserved: it was dialled at an address that does not serve node ports, and another proxy's table translated it
+	// there.
 	unserved bool
 }
 

@@ -204,7 +204,7 @@ func TestAClientThatSentBeforeTheServiceHadAnEndpointIsAnswered(t *testing.T) {
 	p := proxy.New(self, onLoopback(), e.kernel, noting(e))
 	p.Apply(model.Change{})
 	mustSync(t, p)
-	e.serve(netip.MustParseAddr("127.0.96.1"), "host") // keeps the flow alive, as a client does that sends on and on
+	e.serve(netip.MustParseAddr("127.0.96.1"), "host") // keeps the flow alive, like a client that goes on sending
 	udp := e.dial("udp4")
 	for _, step := range []struct {
 		title  string
@@ -223,7 +223,7 @@ func TestAClientThatSentBeforeTheServiceHadAnEndpointIsAnswered(t *testing.T) {
 	}
 }
 
-// TestAStrangersFlowSurvivesRepairs: another program leads the number of a node port elsewhere, at an address that serves
+// TestAStrangersFlowSurvivesRepairs: another program leads a node port's number elsewhere, at an address that serves
 // node ports, as portmap does for a pod's hostPort. The flow began after the proxy had started.
 func TestAStrangersFlowSurvivesRepairs(t *testing.T) {
 	e := newEchoes(t)

@@ -114,7 +114,7 @@ func TestARepairKnowsWhoWasAnEndpoint(t *testing.T) {
 	})
 }
 
-// TestAProxyThatStartsRecallsWhoAnsweredNodePorts, as far as an earlier proxy's tables say it, which excludes session
+// TestAProxyThatStartsRecallsWhoAnsweredNodePorts, as far as an earlier proxy's tables say so; they do not with session
 // affinity.
 func TestAProxyThatStartsRecallsWhoAnsweredNodePorts(t *testing.T) {
 	sticky := func(service *model.Service) { service.AffinityTimeout = 1e9 }

@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// flowsStep is a change, and whose flows are looked at in its sync.
+// flowsStep is a change, and the frontends whose flows are looked at in its sync.
 type flowsStep struct {
 	title  string
 	change model.Change

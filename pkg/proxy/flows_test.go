@@ -48,7 +48,7 @@ func TestFlowsAreLookedAtWhen(t *testing.T) {
 				"192.0.2.1:53/UDP [10.244.0.2:53 10.244.0.11:53]",
 			},
 		},
-		"a Service gets its first endpoint": { // which may answer a client that sent before there was a Service
+		"a Service gets its first endpoint": { // it may answer a client that sent before there was a Service
 			before: answers(answeredBy("dns")),
 			change: answers(answeredBy("dns", 1)),
 			want:   []string{"*:30053/UDP [10.244.0.1:53]", "10.96.0.1:53/UDP [10.244.0.1:53]", "192.0.2.1:53/UDP [10.244.0.1:53]"},

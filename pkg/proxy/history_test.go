@@ -19,7 +19,7 @@ var (
 	bothFamilies = ruleset.Config{Families: model.Families, LocalTraffic: ruleset.LocalTraffic{Prefixes: podRanges}}
 )
 
-// configurations are what an administrator may choose, each thing at least once.
+// configurations have each setting that an administrator may choose at least once.
 var configurations = []ruleset.Config{
 	bothFamilies,
 	{Families: model.Families, LocalTraffic: ruleset.LocalTraffic{PodCIDRs: true}, NodePorts: model.NodePortAddresses{Primary: true}},
@@ -88,8 +88,7 @@ func TestAnyHistoryEndsLikeAFreshStart(t *testing.T) {
 	}
 }
 
-// TestHistoriesConvergeThoughCommitsFail: commits that fail at random, before or after they are done, change nothing
-// of that.
+// TestHistoriesConvergeThoughCommitsFail: that holds even if commits fail at random, before or after they are done.
 func TestHistoriesConvergeThoughCommitsFail(t *testing.T) {
 	for seed := range uint64(18) {
 		kernel, chance, failed := &memoryKernel{}, rand.New(rand.NewPCG(seed, 0)), 0

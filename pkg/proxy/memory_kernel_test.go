@@ -14,8 +14,8 @@ import (
 type memoryKernel struct {
 	ruleset.Tables
 	batches []ruleset.Batch
-	// numbers are those of session affinity that are found though there is no table, so that a start from nothing can be
-	// compared.
+	// numbers are those of session affinity that are found although there is no table, so that a start from nothing can
+	// be compared.
 	numbers map[model.Family]map[string][]ruleset.Element
 }
 

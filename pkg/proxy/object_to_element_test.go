@@ -14,7 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 )
 
-// bystander is a Service that was there before all others, so that none takes its ClusterIP away.
+// bystander is a Service that was there before all others, so that no other one takes its ClusterIP.
 func bystander() *model.Service {
 	return &model.Service{
 		Name:       model.ObjectName{Namespace: "kube-system", Name: "bystander"},
@@ -50,11 +50,11 @@ func (m *manifest) load(text []byte) model.Change {
 }
 
 // FuzzObjectToElement goes the whole way from the bytes of a file to the elements in the tables: whatever source
-// accepts, the kernel in memory takes, and what a Service that has nothing to do with it has stays. What it begins
-// with goes to a real kernel in TestEveryOddObjectReachesTheKernel.
+// accepts, the kernel in memory takes, and the elements of an unrelated Service stay. The seeds also go to a real
+// kernel, in TestEveryOddObjectReachesTheKernel.
 //
-// Run it with -fuzzminimizetime 5x: an input takes milliseconds, and the default of a minute for each that is worth
-// keeping would leave little time for new ones.
+// Run it with -fuzzminimizetime 5x: an input takes milliseconds, and the default, a minute for each input that is worth
+// keeping, would leave little time for new ones.
 func FuzzObjectToElement(f *testing.F) {
 	names := oddNames()
 	for at, name := range names {

@@ -56,10 +56,9 @@ metadata: {name: kubernetes}
 spec: {cidrs: [10.96.0.0/12, "fd00:96::/108"]}
 `
 
-// oddities are what makes plainObjects odd: a text and its replacement. The API server lets most of them through: it
-// has no rule for the number of a slice's port, for an endpoint's zone, or against two Services with one external IP.
-// What it refuses today may still be in a cluster that is older than the rule: it stays there as long as updates do not
-// touch that field.
+// oddities make plainObjects odd: each is a text and its replacement. The API server lets most of them through: it has
+// no rule for the number of a slice's port, for an endpoint's zone, or against two Services with one external IP. What
+// it refuses today may still be in a cluster that is older than the rule, as long as no update touches that field.
 var oddities = map[string][2]string{
 	"nothing": {"kind: Service", "kind: Service"},
 

@@ -18,8 +18,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// owners is a reader that knows whose each frontend is. It keeps that in two ways, so that one shows what the other hides:
-// by Service, where a frontend may have two owners, and by frontend, where the newest word counts.
+// owners is a reader that knows the owner of each frontend. It keeps that in two ways, so that one shows what the other
+// hides: by Service, where a frontend may have two owners, and by frontend, where the newest decision counts.
 type owners struct {
 	t          testing.TB
 	byService  map[model.ObjectName]map[model.Frontend]bool
@@ -90,8 +90,8 @@ func (o *owners) Synced(selection.Sync) {
 	}
 }
 
-// agree checks the reader against the tables, whose elements say in comments whose they are. While something waits for its
-// turn, the tables may have more.
+// agree checks the reader against the tables, whose elements name their owners in comments. While something waits for
+// its turn, the tables may have more.
 func (o *owners) agree(kernel *memoryKernel, waits bool) {
 	o.t.Helper()
 	got, want := map[model.Frontend]string{}, map[model.Frontend]string{}
@@ -214,8 +214,8 @@ func TestAReaderKnowsWhoseEachFrontendIsWhileLargeServicesWait(t *testing.T) {
 	}
 }
 
-// TestAFrontendThatMovesFromALargeServiceHasOneOwner while that one waits for its turn, and when a Service that was refused
-// gets it.
+// TestAFrontendThatMovesFromALargeServiceHasOneOwner while the large one waits for its turn, and when a Service that
+// was refused gets the frontend.
 func TestAFrontendThatMovesFromALargeServiceHasOneOwner(t *testing.T) {
 	ip := netip.MustParseAddr("10.96.200.1")
 	large, small := model.ObjectName{Namespace: "tenant", Name: "large"}, model.ObjectName{Namespace: "tenant", Name: "small"}

@@ -89,9 +89,9 @@ func TestTablesAreMadeAnewAfterTwoFailedCompleteSyncs(t *testing.T) {
 		rebuilt bool
 	}{
 		"the kernel refuses the batches": {func(k *scriptedKernel) { k.refuse = refuseAll }, true},
-		// What is there cannot stand in the way of a batch that was not tried.
+		// The existing tables cannot be the obstacle for a batch that was not tried.
 		"the kernel cannot be asked at all": {func(k *scriptedKernel) { k.blind = errInjected }, false},
-		// Nor in the way of one for which there was no memory.
+		// Nor for one for which there was no memory.
 		"the kernel has no room for the batches": {func(k *scriptedKernel) {
 			k.refuse = func(ruleset.Batch) error { return errors.Join(errInjected, syscall.ENOBUFS) }
 		}, false},
@@ -103,7 +103,7 @@ func TestTablesAreMadeAnewAfterTwoFailedCompleteSyncs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kernel := &scriptedKernel{}
 			p := synced(t, kernel)
-			for _, failures := range []int{0, 1, 1, 2, 1, 3, 0} { // a success between them counts
+			for _, failures := range []int{0, 1, 1, 2, 1, 3, 0} { // a success in between resets the count
 				p.Distrust()
 				test.fail(kernel)
 				for range failures {
@@ -141,7 +141,7 @@ func TestWhatStandsInTheWayIsOvercome(t *testing.T) {
 	likeFreshStart(t, &kernel.memoryKernel, manyServices(3, 2))
 }
 
-// TestMapsOfOtherTypesAreOvercomeInTheKernel, also those that are read before anything is written.
+// TestMapsOfOtherTypesAreOvercomeInTheKernel, even those that are read before anything is written.
 func TestMapsOfOtherTypesAreOvercomeInTheKernel(t *testing.T) {
 	everything, fresh := manyServices(3, 2).Then(stickyService(1, 2)), netns.New(t)
 	onRealKernel(t, fresh, everything)

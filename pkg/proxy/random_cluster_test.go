@@ -125,7 +125,7 @@ func (h *history) serviceCIDR() []netip.Prefix {
 	return some(h, prefixes("10.96.0.0/16", "10.97.0.0/16", "fd00:96::/108"))
 }
 
-// service returns a Service whose addresses it may have in common with another one.
+// service returns a Service, which may share addresses with another one.
 func (h *history) service() *model.Service {
 	name := h.name()
 	number := int(name.Name[len(name.Name)-1] - '0')

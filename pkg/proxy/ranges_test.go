@@ -21,8 +21,8 @@ func restricted(name string, number byte, first, count int) *model.Service {
 	return service
 }
 
-// TestAChangedListIsWrittenBesideTheOldOne, which the sweep removes. A list that is there already is not written, but by
-// a complete sync, which writes everything. All of it leaves what a fresh start would.
+// TestAChangedListIsWrittenBesideTheOldOne, which the sweep removes. Only a complete sync, which writes everything,
+// writes a list that is there already. In the end the tables are those of a fresh start.
 func TestAChangedListIsWrittenBesideTheOldOne(t *testing.T) {
 	kernel := newRealKernel(t)
 	p := starting(kernel)

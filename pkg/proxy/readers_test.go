@@ -32,7 +32,7 @@ func (c counter) Accept(service model.ObjectName, digest any) {
 func (counter) Lose(model.ObjectName, []model.Frontend) {}
 func (counter) Synced(selection.Sync)                   {}
 
-// TestDecisionsHaveSeveralReaders: one that only counts knows after any history what the rules know, restarts,
+// TestDecisionsHaveSeveralReaders: after any history, one that only counts knows what the rules know, restarts,
 // failures and refusals included.
 func TestDecisionsHaveSeveralReaders(t *testing.T) {
 	for seed := range uint64(6) {

@@ -80,8 +80,8 @@ func (k *realKernel) agree(t testing.TB) {
 	}
 }
 
-// sortedListing makes two listings comparable: the order of sets and chains is that of their making, the order of
-// elements is that of a hash table.
+// sortedListing makes two listings comparable: sets and chains are listed in the order of their creation, elements in
+// that of a hash table.
 func sortedListing(listing string) []string {
 	var blocks []string
 	for _, table := range strings.SplitAfter(listing, "\n}\n") {

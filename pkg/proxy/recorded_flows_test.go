@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// recordedFlows keeps what is noted.
+// recordedFlows records the flows that are noted.
 type recordedFlows struct {
 	calls []noted
 }
@@ -57,7 +57,7 @@ func addrsText(addrs []netip.AddrPort) string {
 	return strings.Join(list, " ")
 }
 
-// noting is a reader that has flows noted.
+// noting is a reader that makes noter note flows.
 func noting(noter flows.Noter) *flows.Reader { return flows.NewReader(noter) }
 
 // starting returns a new proxy of both families, with readers.

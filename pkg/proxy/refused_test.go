@@ -107,7 +107,7 @@ func motley(count int) model.Change {
 		for _, family := range model.Families {
 			endpoints := 1 + i%5
 			if i%100 == 99 {
-				endpoints += 5 + i/100 // a number that few have
+				endpoints += 5 + i/100 // a number that few Services have
 			}
 			if i%200 == 150 {
 				endpoints = 20 // it has ports with a map of their own
@@ -142,8 +142,8 @@ func endpointsOf(service model.ObjectName, family model.Family, endpoints, offse
 	return slice
 }
 
-// ownersOf returns which Services ask for each thing, found by asking for one Service after the other. All have the numbers
-// of session affinity that they have together.
+// ownersOf returns which Services ask for each thing, found by syncing one Service after the other. Each has the
+// numbers of session affinity that it has among all of them.
 func ownersOf(t *testing.T, everything model.Change, together *memoryKernel) map[thing][]model.ObjectName {
 	t.Helper()
 	nothing, owners := &memoryKernel{}, map[thing][]model.ObjectName{}
@@ -186,7 +186,7 @@ func oneOf(everything model.Change, name model.ObjectName) model.Change {
 	return one
 }
 
-// withoutServices returns a change as if some Services had never been.
+// withoutServices returns a change as if some Services had never existed.
 func withoutServices(everything model.Change, names []model.ObjectName) model.Change {
 	everything.Services = maps.Clone(everything.Services)
 	for _, name := range names {
@@ -203,8 +203,8 @@ func namesOf(refused []proxy.Refused) []model.ObjectName {
 	return names
 }
 
-// pick returns a random thing of each kind: of each set an element, and of each kind of chain and set that Services
-// have one.
+// pick returns a random thing of each kind: one element of each set, and one of each kind of chain and set that
+// Services have.
 func pick(t *testing.T, random *rand.Rand, owners map[thing][]model.ObjectName) map[string]thing {
 	t.Helper()
 	kinds := map[string][]thing{}
@@ -263,7 +263,7 @@ func held(t *testing.T, kernel *memoryKernel) map[thing]ruleset.Element {
 
 // TestWhatTheKernelRefusesTakesItsOwnServiceOutAndNoOther: among 1,000 Services one thing of each kind is refused,
 // picked at random, and two things at once. All other Services are served as if the refused one did not exist, and go
-// on changing; when the kernel takes it, nothing is left of the trouble.
+// on changing. Once the kernel takes it, no trace of the trouble is left.
 func TestWhatTheKernelRefusesTakesItsOwnServiceOutAndNoOther(t *testing.T) {
 	everything := motley(400)
 	complete := &memoryKernel{}
@@ -304,7 +304,7 @@ func refusing(
 	want := slices.SortedFunc(maps.Keys(out), model.ObjectName.Compare)
 	p := starting(kernel)
 	p.Apply(everything)
-	for range 3 { // a class that very many have: the tables are made anew first
+	for range 3 { // a class that very many Services have: the tables are made anew first
 		if len(want) > 100 {
 			if _, err := p.Sync(t.Context()); err == nil {
 				t.Fatalf("a sync succeeds though %d Services are refused", len(want))
@@ -353,13 +353,13 @@ func refusing(
 	if diff := cmp.Diff(want, taken); diff != "" {
 		t.Errorf("served again (-want +got):\n%s", diff)
 	}
-	all = heldFromNothing(t, &kernel.memoryKernel, everything) // those that came back may have other numbers
+	all = heldFromNothing(t, &kernel.memoryKernel, everything) // Services that came back may have other numbers
 	if got := held(t, &kernel.memoryKernel); !maps.Equal(got, all) {
 		t.Errorf("the tables hold %d things in the end, want %d, and the same", len(got), len(all))
 	}
 }
 
-// heldFromNothing returns what a start from nothing writes that finds the numbers of session affinity in a kernel.
+// heldFromNothing returns what a start from nothing writes if it finds the numbers of session affinity in a kernel.
 func heldFromNothing(t *testing.T, with *memoryKernel, everything model.Change) map[thing]ruleset.Element {
 	t.Helper()
 	kernel := &memoryKernel{numbers: numbersIn(with)}
@@ -369,7 +369,8 @@ func heldFromNothing(t *testing.T, with *memoryKernel, everything model.Change) 
 	return held(t, kernel)
 }
 
-// lastSlot returns the element of the last of a number of slots of a Service of motley that leads to an endpoint there.
+// lastSlot returns the element of the last slot that leads to an endpoint, for a Service of motley with that many
+// endpoints.
 func lastSlot(everything model.Change, name model.ObjectName, endpoints int) thing {
 	service, slots := everything.Services[name], ruleset.Endpoints
 	if service.AffinityTimeout > 0 {
@@ -385,7 +386,7 @@ func lastSlot(everything model.Change, name model.ObjectName, endpoints int) thi
 func TestTheLastGoodVersionStaysInForce(t *testing.T) {
 	name := model.ObjectName{Namespace: "default", Name: "service-1"} // with external IPs, and two endpoints
 	for title, test := range map[string]struct {
-		endpoints int // of the version that is refused: with a number that another Service has too, or with a new one
+		endpoints int // of the version that is refused: as many as another Service has, or a new number
 		complete  bool
 	}{
 		"a change":                             {endpoints: 3},
@@ -427,7 +428,7 @@ func TestTheLastGoodVersionStaysInForce(t *testing.T) {
 				}
 				likeFreshStart(t, &kernel.memoryKernel, everything.Then(other).Then(taken))
 
-				// What the Service no longer wants is not held, and once the Service is gone nothing is.
+				// What the Service no longer wants is not kept, and once the Service is gone nothing is kept.
 				gone := model.Change{Services: map[model.ObjectName]*model.Service{name: nil}}
 				p.Apply(gone)
 				if report := mustSync(t, p); !slices.Equal(report.NoLongerRefused, []model.ObjectName{name}) || report.RefusedTotal != 0 {
@@ -501,7 +502,7 @@ func TestARefusedServiceIsTriedAgainAfterGrowingPauses(t *testing.T) {
 	})
 }
 
-// TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService: a chain of ours that it made into something else refuses
+// TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService: it made a chain of ours into something else, which refuses
 // the rules of Services that the kernel took before.
 func TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService(t *testing.T) {
 	everything := motley(20)
@@ -522,7 +523,7 @@ func TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService(t *testing.T) {
 					t.Fatal("a sync succeeds though a chain is in the way")
 				}
 			}
-			clear(kernel.refused) // which goes when the tables are made anew
+			clear(kernel.refused) // the obstacle goes when the tables are made anew
 			kernel.batches = nil
 			if report := mustSync(t, p); report.RefusedTotal != 0 || !slices.ContainsFunc(kernel.batches, rebuilds) {
 				t.Errorf("%d Services are refused, want none, and the tables made anew", report.RefusedTotal)
@@ -531,8 +532,7 @@ func TestWhatAnotherProcessDidToTheTablesIsBlamedOnNoService(t *testing.T) {
 	}
 }
 
-// TestWhereVeryManyAreRefusedTheTablesAreMadeAnewFirst: a set that another program made too small refuses what is new
-// in it.
+// TestWhereVeryManyAreRefusedTheTablesAreMadeAnewFirst: a set that another program made too small refuses new elements.
 func TestWhereVeryManyAreRefusedTheTablesAreMadeAnewFirst(t *testing.T) {
 	everything := motley(300)
 	kernel := &pickyKernel{refused: map[thing]bool{}}
@@ -541,7 +541,7 @@ func TestWhereVeryManyAreRefusedTheTablesAreMadeAnewFirst(t *testing.T) {
 	}
 	p := starting(kernel)
 	p.Apply(everything)
-	for range 3 { // twice as it is, then anew
+	for range 3 { // twice with the tables as they are, then made anew
 		if _, err := p.Sync(t.Context()); err == nil {
 			t.Fatal("a sync in which every Service is refused succeeds, want the tables to be made anew first")
 		}
@@ -553,7 +553,7 @@ func TestWhereVeryManyAreRefusedTheTablesAreMadeAnewFirst(t *testing.T) {
 	likeFreshStart(t, &kernel.memoryKernel, withoutServices(everything, namesOf(report.Refused)))
 }
 
-// strictKernel is the real kernel where it refuses more than the one in memory knows of.
+// strictKernel is the real kernel, and allows it to refuse more than the one in memory does.
 type strictKernel struct{ *realKernel }
 
 func (k strictKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
@@ -563,8 +563,8 @@ func (k strictKernel) Commit(ctx context.Context, batch ruleset.Batch) error {
 	return k.memory.Commit(ctx, batch)
 }
 
-// TestTheRealKernelRefusesOneServiceAndNoOther with what it really refuses: a name that is too long, which package source
-// does not let through.
+// TestTheRealKernelRefusesOneServiceAndNoOther with what it really refuses: a name that is too long, and that package
+// source would not let through.
 func TestTheRealKernelRefusesOneServiceAndNoOther(t *testing.T) {
 	kernel := strictKernel{newRealKernel(t)}
 	everything := manyServices(50, 3)

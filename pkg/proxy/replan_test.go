@@ -38,8 +38,8 @@ func nodesIn(zone string, names ...string) model.Change {
 	return change
 }
 
-// TestNodesThatComeAreGathered: the first one concerns all Services whose load is bounded at once, those that follow do
-// together after a while, and no change of endpoints waits for that.
+// TestNodesThatComeAreGathered: the first one affects all Services whose load is bounded at once. Those that follow do
+// so together after a while, and no change of endpoints waits for that.
 func TestNodesThatComeAreGathered(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
 		everything := boundedServices(5).Then(manyServices(1, 2))
@@ -130,7 +130,8 @@ func TestALargeServiceIsPlannedAnewInSteps(t *testing.T) {
 	for name, service := range large.Services {
 		service.Topology = policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 100}
 		for i := range large.Slices[name].Endpoints {
-			// A third is in the zone of three nodes out of four, which keep two thirds of what they ask nearly.
+			// A third of the endpoints is in the zone of three nodes out of four: within the bound these nodes cannot
+			// keep all of their demand there.
 			if large.Slices[name].Endpoints[i].Zone = "zone-b"; i%3 == 0 {
 				large.Slices[name].Endpoints[i].Zone = "zone-a"
 			}

@@ -21,8 +21,8 @@ import (
 // moment returns a stamp of an EndpointSlice, n seconds into a story.
 func moment(n int) time.Time { return time.Unix(1700000000+int64(n), 0) }
 
-// stamped returns the change of a Service's slice to a number of endpoints, caused n seconds into the story; with zero
-// it has no time.
+// stamped returns the change of a Service's slice to a number of endpoints, caused n seconds into the story; zero means
+// no stamp.
 func stamped(name string, endpoints, n int) model.Change {
 	slice := sliceOf(model.ObjectName{Namespace: "default", Name: name}, endpoints)
 	if n > 0 {
@@ -72,8 +72,8 @@ func TestCausesAreReportedByTheSyncThatBringsTheirChangesIntoForce(t *testing.T)
 	}
 }
 
-// TestReasonsAreCountedAsIfAllServicesHadBeenDecidedAnew, whatever changed: only what was dirty has been counted
-// again.
+// TestReasonsAreCountedAsIfAllServicesHadBeenDecidedAnew, whatever changed: only Services that were decided have been
+// counted again.
 func TestReasonsAreCountedAsIfAllServicesHadBeenDecidedAnew(t *testing.T) {
 	const internal, external = false, true
 	reason := func(isExternal bool, code selection.Code) counts.Reason {
@@ -145,7 +145,7 @@ func TestAFailedSyncReportsOnlyWhetherItWasComplete(t *testing.T) {
 	}
 }
 
-// greedyServices returns Services that want a number of frontends each which service-0 of manyServices owns.
+// greedyServices returns Services, each of which wants a number of frontends that service-0 of manyServices owns.
 func greedyServices(services, frontends int) model.Change {
 	change := manyServices(1, 1)
 	owner := change.Services[model.ObjectName{Namespace: "default", Name: "service-0"}]
@@ -199,7 +199,7 @@ func TestTheServicesThatDoNotGetWhatTheyWantAreReportedWithTheOwner(t *testing.T
 	}
 }
 
-// TestWhatIsReportedOfFindingsIsBounded, and a complete sync says what is over of Services that are gone.
+// TestWhatIsReportedOfFindingsIsBounded, and a complete sync says that findings of deleted Services are over.
 func TestWhatIsReportedOfFindingsIsBounded(t *testing.T) {
 	var told []servicefindings.Found
 	p := starting(&memoryKernel{}, servicefindings.NewReader(func(found []servicefindings.Found) { told = found }))

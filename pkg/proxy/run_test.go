@@ -40,7 +40,7 @@ func TestRunSyncsTogetherWhatArrivesTogether(t *testing.T) {
 		}
 		r.expect("while a sync is under way")
 		r.later(time.Minute)
-		// The first of them needs lb-33, and with it a batch of its own before that of its elements.
+		// The first of them needs lb-33, and so a batch for that before the one with its elements.
 		r.expect("what arrived meanwhile is one sync",
 			attempt{At: proxy.SyncInterval, Services: 1}, attempt{At: proxy.SyncInterval + 2*time.Second, Services: 2})
 		likeFreshStart(r.t, &r.kernel.memoryKernel, manyServices(3, 2).Then(resized(5)).Then(stickyService(1, 2)))

@@ -20,8 +20,8 @@ func TestALoneChangeIsSyncedAtOnce(t *testing.T) {
 	})
 }
 
-// TestASteadyStreamOfChangesTakesATenthOfTheTime: the pause after a sync follows what it took, up to a bound, and
-// whatever comes while others wait does not make them wait longer.
+// TestASteadyStreamOfChangesTakesATenthOfTheTime: the pause after a sync depends on how long the sync took, up to a
+// bound; and changes that arrive while others wait do not make these wait longer.
 func TestASteadyStreamOfChangesTakesATenthOfTheTime(t *testing.T) {
 	for _, test := range []struct{ took, pause time.Duration }{
 		{time.Millisecond, 10 * time.Millisecond},
@@ -51,7 +51,7 @@ func TestASteadyStreamOfChangesTakesATenthOfTheTime(t *testing.T) {
 					want = append(want, attempt{At: time.Duration(interval+1) * test.pause, Services: 2})
 				}
 				r.later(test.pause)
-				want = append(want, attempt{At: 5 * test.pause, Services: 1}) // what came after the last one began
+				want = append(want, attempt{At: 5 * test.pause, Services: 1}) // changes that came after the last one began
 				r.expect("changes all the time", want...)
 				likeFreshStart(r.t, &r.kernel.memoryKernel, everything)
 				r.later(time.Hour)

@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// The commands that sync, and those that show what a scenario led to.
+// The commands that sync, and those that show the results.
 
 func (s *scenario) cmdSync(ts *testscript.TestScript, _ []string) {
 	loaded, err := s.manifests.Load()
@@ -26,7 +26,7 @@ func (s *scenario) cmdSync(ts *testscript.TestScript, _ []string) {
 	ts.Check(report.Unswept)
 	for _, problem := range loaded.Refused {
 		if !problem.Code.IsUnread() {
-			continue // of what is read printLeftOut tells
+			continue // printLeftOut prints those about what was read
 		}
 		fmt.Fprintf(ts.Stdout(), "refused: %s\n", problem)
 	}
@@ -106,7 +106,7 @@ func (s *scenario) cmdElements(ts *testscript.TestScript, args []string) {
 	kernel := &memoryKernel{}
 	mustSync(s.t, starting(kernel))
 	always := linesOfElements(kernel.text(s.t))
-	stdout := ts.Stdout() // also if there is nothing to print: what an earlier command printed is gone
+	stdout := ts.Stdout() // even if there is nothing to print: it replaces the output of an earlier command
 	for _, line := range linesOfElements(s.kernel.inMemory().text(s.t)) {
 		if len(args) > 0 && !slices.Contains(args, strings.Fields(line)[1]) || slices.Contains(always, line) {
 			continue

@@ -15,14 +15,15 @@ import (
 // scriptedKernel is the kernel in memory with a test's hand in it. A hook that is nil does nothing.
 type scriptedKernel struct {
 	memoryKernel
-	// refuse is asked before each batch that is not empty, after those before it were done.
+	// refuse is asked before each batch that is not empty, when the earlier ones are done.
 	refuse func(ruleset.Batch) error
 	// committed is called after each batch that was done.
 	committed func(ruleset.Batch)
 	// unreadable is the error of reading a set; reads are the sets that were read.
 	unreadable error
 	reads      []string
-	// known are the numbers of the endpoints of stickyService, by the last one ever seen: a packet may have drawn it.
+	// known are the last numbers that the endpoints of stickyService were seen with: a packet may have drawn such a
+	// number.
 	known map[int]uint32
 	// blind is the error of asking what a table holds.
 	blind error

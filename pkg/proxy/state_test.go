@@ -49,7 +49,7 @@ func stateOf(t testing.TB, kernel *memoryKernel, family model.Family) state {
 	return result
 }
 
-// wideMaps returns the maps that ports with many frontends and endpoints have for themselves.
+// wideMaps returns the maps that belong to single ports, those with many frontends and endpoints.
 func wideMaps(objects ruleset.Objects) []ruleset.Set {
 	var sets []ruleset.Set
 	for _, name := range objects.Sets {
@@ -143,7 +143,7 @@ func heldIn(t testing.TB, kernel *memoryKernel, family model.Family) ruleset.Hel
 	return held
 }
 
-// thenAs is Change.Then as a node sees it, which stays what it was when its own object goes.
+// thenAs is Change.Then as seen from a node: the node keeps its last state when its own object goes.
 func thenAs(node string, earlier, later model.Change) model.Change {
 	together := earlier.Then(later)
 	if gone, known := later.Nodes[node]; known && gone == nil {

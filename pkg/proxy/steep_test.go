@@ -67,7 +67,7 @@ func (k *countingKernel) Elements(context.Context, model.Family, ruleset.Set) ([
 }
 
 // TestWhatOneTenantWritesCostsASum, when it appears, changes and goes: eight times as much of it takes about eight
-// times the elements and the processor time, where a product or a square would be 64 times as much.
+// times the elements and the processor time. A product or a square would take 64 times as much.
 func TestWhatOneTenantWritesCostsASum(t *testing.T) {
 	for name, test := range map[string]struct{ of, after func(times int) model.Change }{
 		"external IPs": {
@@ -102,7 +102,7 @@ func TestWhatOneTenantWritesCostsASum(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			const times, atMost = 8, 24
 			var once, many time.Duration
-			for try := 1; ; try++ { // others on this machine make the short one look shorter than it is
+			for try := 1; ; try++ { // noise of other processes can make the short run look too short
 				once, many = processorTime(t, test.of, test.after, 1), processorTime(t, test.of, test.after, times)
 				if many <= atMost*once {
 					return
@@ -116,7 +116,7 @@ func TestWhatOneTenantWritesCostsASum(t *testing.T) {
 	}
 }
 
-// racks returns nodes with racks of their own, and as many Services that read the rack.
+// racks returns nodes, each with a rack of its own, and as many Services that prefer by rack.
 func racks(count int, rack string) model.Change {
 	change := model.Change{Services: map[model.ObjectName]*model.Service{}, Nodes: map[string]*model.Node{}}
 	for number, addr := range manyAddrs("10.127.0.0", count) {
@@ -131,7 +131,7 @@ func racks(count int, rack string) model.Change {
 	return change
 }
 
-// processorTime returns what it takes that the objects appear, change and go.
+// processorTime returns the time that it takes when the objects appear, change and go.
 func processorTime(t *testing.T, of, after func(int) model.Change, times int) time.Duration {
 	t.Helper()
 	kernel := &countingKernel{}

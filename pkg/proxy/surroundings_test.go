@@ -38,8 +38,8 @@ func TestContestedFrontendsAreCounted(t *testing.T) {
 	}
 }
 
-// TestThePodsRangesOfTheNodeObjectAreWrittenOnce: they stand in rules, so that everything is written; a failure
-// changes nothing of that.
+// TestThePodsRangesOfTheNodeObjectAreWrittenOnce: they are in rules, so everything is written; a failure does not
+// change that.
 func TestThePodsRangesOfTheNodeObjectAreWrittenOnce(t *testing.T) {
 	config := ruleset.Config{Families: model.Families, LocalTraffic: ruleset.LocalTraffic{PodCIDRs: true}}
 	node := func(ranges ...string) model.Change {
@@ -80,7 +80,7 @@ func TestThePodsRangesOfTheNodeObjectAreWrittenOnce(t *testing.T) {
 	}
 }
 
-// syncs is a reader that keeps what surrounded the last sync.
+// syncs is a reader that keeps the selection.Sync of the last sync.
 type syncs struct{ selection.Sync }
 
 func (*syncs) Digest([]selection.Decision) any         { return nil }

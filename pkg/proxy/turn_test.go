@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 )
 
-// waits is a Service NAMESPACE/NAME with some weight.
+// waits returns a Service NAMESPACE/NAME with some weight, which waits.
 func waits(since uint64, namespace, name string, weight int) proxy.Waiting {
 	return proxy.NewWaiting(model.ObjectName{Namespace: namespace, Name: name}, since, weight)
 }
@@ -73,7 +73,7 @@ func TestWhoseTurnItIs(t *testing.T) {
 }
 
 // TestEverybodyHasATurn: whatever comes meanwhile, every namespace that waits has a turn after at most one turn of each
-// other.
+// other namespace.
 func TestEverybodyHasATurn(t *testing.T) {
 	var waiting []proxy.Waiting
 	lastLarge, since := map[string]uint64{}, uint64(0)

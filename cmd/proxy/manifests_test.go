@@ -64,7 +64,7 @@ func TestAFieldOfManyObjectsIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestStandardInputIsReadOnceAndUpToASize, as JSON values too, and never by what follows its manifests.
+// TestStandardInputIsReadOnceAndUpToASize, also as JSON values, and never by the daemon, which follows its manifests.
 func TestStandardInputIsReadOnceAndUpToASize(t *testing.T) {
 	for name, test := range map[string]struct {
 		command, stdin string

@@ -20,7 +20,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
-// newStatus returns the command. With everywhere it asks all nodes by default.
+// newStatus returns the command. With everywhere it asks all nodes.
 func newStatus(everywhere bool) *cobra.Command {
 	var output string
 	nodes := rollcallFlags{allNodes: everywhere}

@@ -16,7 +16,7 @@ func (c *Changes) add(change model.Change) {
 }
 
 // triggers says for each changed slice when the cause of the change happened. Of several changes, the oldest one that
-// no sync has followed counts: it has waited longest. So failures that go on for days cost no more memory than one.
+// no sync has followed counts: it has waited longest. So failures that go on for days cost no more than one failure.
 type triggers map[model.ObjectName]trigger
 
 type trigger struct {

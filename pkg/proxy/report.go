@@ -14,8 +14,8 @@ type Report struct {
 	Services int // decided
 	Total    int // in force
 	Waiting  int // that wait for their turn, some of them with a part of their change in force
-	// Triggered says, by family, when the causes happened of the EndpointSlices' changes that this sync brought into
-	// force, as far as the slices say.
+	// Triggered says, by family, when each change of an EndpointSlice that this sync brought into force was caused, as
+	// far as the slices say.
 	Triggered map[model.Family][]time.Time
 	// Unswept is why something that no Service uses is still in the kernel; nil if nothing is. The next sync tries again.
 	Unswept error

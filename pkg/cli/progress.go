@@ -13,7 +13,7 @@ type Progress struct {
 	last time.Time
 }
 
-// NewProgress returns a Progress that shows where errors go.
+// NewProgress returns a Progress that shows its line where errors go.
 func NewProgress(stderr io.Writer) *Progress { return &Progress{to: Terminal(stderr)} }
 
 // Show replaces the line, ten times a second at most.

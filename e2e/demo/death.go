@@ -17,8 +17,10 @@ const (
 	// Each client connects so often for so long. They dial over IPv4: where a cable is pulled, the kernel tells clients of IPv6
 	// after three seconds that there is no neighbour, and nobody can take that back.
 	deathFor, deathEvery = 8 * time.Second, 50 * time.Millisecond
-	// deathPatience is how long a client waits for its answer, as most programs do at least.
-	deathPatience = 5 * time.Second
+	// deathPatience is how long a client waits for its answer. Few programs give up sooner. With six proxies on two processors,
+	// which look through one conntrack table for all nodes, it may take five seconds until a dial that waits is drawn anew, and
+	// the client dials again after six.
+	deathPatience = 10 * time.Second
 	// waitedFor is a connection that lost its first packet: the kernel sends the next one after a second.
 	waitedFor = 500 * time.Millisecond
 	// knownPatience is how long proxies may take to dial each other once, and to notice that a node is back.

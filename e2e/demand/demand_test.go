@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -19,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
@@ -27,7 +25,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/site"
 	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
@@ -78,17 +75,7 @@ func newTownOf(t *testing.T, clients string, names ...string) *town {
 	c.control, err = network.AddHost("control-plane", c.nodes[0])
 	must.Succeed(t, err)
 	c.api = site.New(t, site.Config{On: c.control.Namespace})
-	for _, file := range []string{
-		"access.yaml", "webhook/access.yaml", "webhook/components/demand/servicedemands.yaml", "webhook/components/demand/access.yaml",
-		"webhook/components/demand/proxies.yaml",
-	} {
-		c.api.Kubectl(t, "apply", "-f", filepath.Join("..", "..", "manifests", file))
-	}
-	c.api.Kubectl(t, "wait", "--for", "condition=Established", "customresourcedefinition", "servicedemands.vicinity.dev")
-	scheme := runtime.NewScheme()
-	must.Succeed(t, servicedemand.AddToScheme(scheme))
-	c.client, err = client.New(c.api.AdminConfig(), client.Options{Scheme: scheme})
-	must.Succeed(t, err)
+	c.client = installComponent(t, c.api)
 	c.write(t, clients)
 	for range c.nodes {
 		c.proxies = append(c.proxies, nil)

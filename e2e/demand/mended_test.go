@@ -15,7 +15,6 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -173,13 +172,13 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 
 	// The leader goes. Its successor goes on from the object, and no slot moves.
 	two := c.start(t, "two", time.Hour)
-	before, elements := c.demand(t), c.elements(t)
+	before, elements := objectOf(t, c.client, "web"), c.elements(t)
 	one.end()
 	wait.Until(t, "ten rounds of the successor", func() bool { _, rounds := two.last(); return rounds >= 10 })
-	if after := c.demand(t); math.Abs(float64(asksOf(after, crowded))-float64(asksOf(before, crowded))) > 25_000 {
+	if after := objectOf(t, c.client, "web"); math.Abs(float64(asksOf(after, crowded))-float64(asksOf(before, crowded))) > 25_000 {
 		t.Errorf("the successor says %v, and it was %v", after.Zones, before.Zones)
 	}
-	if now := c.elements(t); c.demand(t).ResourceVersion == before.ResourceVersion && !maps.Equal(now, elements) {
+	if now := c.elements(t); objectOf(t, c.client, "web").ResourceVersion == before.ResourceVersion && !maps.Equal(now, elements) {
 		t.Errorf("elements were written, %v after %v, and nothing was published", now, elements)
 	}
 
@@ -277,22 +276,13 @@ func (c *town) planned(source string) (proxies int) {
 	return proxies
 }
 
-// demand returns what is published of the Service.
-func (c *town) demand(t *testing.T) *servicedemand.ServiceDemand {
-	t.Helper()
-	var object servicedemand.ServiceDemand
-	must.Succeed(t, c.client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}, &object))
-	return &object
-}
-
 // asks returns what a zone asks, as published; 0 if nothing is.
 func (c *town) asks(t *testing.T, zone string) uint32 {
 	t.Helper()
-	var object servicedemand.ServiceDemand
-	if err := c.client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: "web"}, &object); err != nil {
-		return 0
+	if object := objectOf(t, c.client, "web"); object != nil {
+		return asksOf(object, zone)
 	}
-	return asksOf(&object, zone)
+	return 0
 }
 
 // ageLease has the Lease say that it was renewed so long ago.

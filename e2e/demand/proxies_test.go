@@ -83,16 +83,24 @@ func installPretended(t testing.TB, zones ...string) *pretended {
 // install applies the component, and writes Nodes and where their proxies are.
 func (c *pretended) install(t testing.TB, zones []string) {
 	t.Helper()
-	_, err := c.api.Shell(t.Context(), `
+	c.client = installComponent(t, c.api)
+	c.api.Create(t, nodesAndSlices(zones)...)
+}
+
+// installComponent applies the component, and returns a client for ServiceDemands.
+func installComponent(t testing.TB, api *site.Site) client.Client {
+	t.Helper()
+	_, err := api.Shell(t.Context(), `
 		kubectl apply -f manifests/access.yaml -f manifests/webhook/base/access.yaml
-		kubectl apply -f manifests/webhook/components/demand/servicedemands.yaml -f manifests/webhook/components/demand/access.yaml
+		cd manifests/webhook/components/demand
+		kubectl apply -f servicedemands.yaml -f access.yaml -f proxies.yaml
 		kubectl wait --for condition=Established customresourcedefinition servicedemands.vicinity.dev`)
 	must.Succeed(t, err)
 	scheme := runtime.NewScheme()
 	must.Succeed(t, servicedemand.AddToScheme(scheme))
-	c.client, err = client.New(c.api.AdminConfig(), client.Options{Scheme: scheme})
+	ours, err := client.New(api.AdminConfig(), client.Options{Scheme: scheme})
 	must.Succeed(t, err)
-	c.api.Create(t, nodesAndSlices(zones)...)
+	return ours
 }
 
 func newSite(t testing.TB) *site.Site {
@@ -210,8 +218,13 @@ func (c *pretended) service(t testing.TB, namespace, name, clients string) *core
 // object returns the ServiceDemand of a Service in shop; nil if there is none.
 func (c *pretended) object(t testing.TB, name string) *servicedemand.ServiceDemand {
 	t.Helper()
+	return objectOf(t, c.client, name)
+}
+
+func objectOf(t testing.TB, from client.Reader, name string) *servicedemand.ServiceDemand {
+	t.Helper()
 	var object servicedemand.ServiceDemand
-	err := c.client.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: name}, &object)
+	err := from.Get(t.Context(), types.NamespacedName{Namespace: "shop", Name: name}, &object)
 	if client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"text/template"
 	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // The Service of the demo, as its owner wrote it.
@@ -67,15 +69,10 @@ func (s *stage) writeEndpoints(webs []place) (time.Time, error) {
 
 // writeDemand writes what was measured of the Service: which part of all connections the clients of each zone made.
 func (s *stage) writeDemand(c crowd) error {
-	const million = 1_000_000
-	type zone struct {
-		Zone string
-		Asks int
-	}
-	var zones []zone
+	var zones []servicedemand.Zone
 	for _, letter := range zoneLetters {
 		name := "zone-" + letter
-		zones = append(zones, zone{name, int(c.asked(name) * million / float64(c.total()))})
+		zones = append(zones, servicedemand.Zone{Zone: name, Asks: uint32(c.asked(name) * servicedemand.Million / float64(c.total()))})
 	}
 	return s.write("demand", map[string]any{
 		"Zones": zones, "Nodes": len(c.clients), "PerMinute": c.total(), "Since": time.Now().UTC().Format(time.RFC3339),

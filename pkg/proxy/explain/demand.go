@@ -54,14 +54,11 @@ const mostZones = 6
 func parts(zones []string, asks map[string]float64) string {
 	words, rest := make([]string, 0, mostZones), 0.0
 	for i, zone := range zones {
-		if i >= mostZones {
+		if i < mostZones {
+			words = append(words, cmp.Or(zone, "no zone")+" "+percent(asks[zone]))
+		} else {
 			rest += asks[zone]
-			continue
 		}
-		if zone == "" {
-			zone = "no zone"
-		}
-		words = append(words, zone+" "+percent(asks[zones[i]]))
 	}
 	if others := len(zones) - mostZones; others > 0 {
 		words = append(words, fmt.Sprintf("%d more zones %s", others, percent(rest)))

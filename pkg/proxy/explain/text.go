@@ -31,7 +31,10 @@ func writePort(page *bytes.Buffer, port Port) {
 		writeLines(page, choiceLocal, choiceLines(*port.Local))
 	}
 	if port.Load != nil && port.Load.Message != "" {
-		writeLines(page, "load", append([]string{port.Load.Message, port.Load.Demand}, nonEmpty(port.Load.Assumed)...))
+		writeLines(page, "load", []string{port.Load.Message, port.Load.Demand})
+		if port.Load.Assumed != "" {
+			writeLines(page, "", []string{port.Load.Assumed})
+		}
 	}
 	if port.NodesFrom != "" {
 		writeLines(page, "nodes", []string{"other nodes' labels come from " + SourceInWords(port.NodesFrom)})
@@ -42,13 +45,6 @@ func writePort(page *bytes.Buffer, port Port) {
 	}
 	writeLines(page, "slices", unusedLines(port.UnusedSlices))
 	writeLines(page, "warning", port.Warnings)
-}
-
-func nonEmpty(line string) []string {
-	if line == "" {
-		return nil
-	}
-	return []string{line}
 }
 
 // headline names the port: "default/web http 80/TCP IPv4 on node-a1".

@@ -1,7 +1,5 @@
 package balance
 
-import "slices"
-
 // Load is what an endpoint expects from all nodes together, relative to the mean of the endpoints between which the
 // load is balanced, per mille: 1200 is 1.2 times.
 type Load struct {
@@ -76,40 +74,25 @@ func (p *Plan) LoadsUnder(demand Demand) []uint64 {
 func (s *split) under(sums []tally) []uint64 {
 	all := make([]uint64, len(s.components))
 	for _, e := range s.entries {
-		all[s.groups[s.firstOf(e)].component] += sums[e].demand
+		all[s.componentNumber(s.crowd.of(int(e)))] += sums[e].demand
 	}
 	placed := make([]uint64, len(s.groups)) // of ONE of its component
 	for _, e := range s.entries {
-		whole := all[s.groups[s.firstOf(e)].component]
+		groups := s.crowd.of(int(e))
+		whole := all[s.componentNumber(groups)]
 		if whole == 0 {
 			continue
 		}
-		for _, leg := range s.legs(s.crowd.of(int(e))) {
+		for _, leg := range s.legs(groups) {
 			placed[leg.group] += part(leg.Part, sums[e].demand, whole)
 		}
 	}
-	loads, weights := make([]uint64, len(s.counts)), make([]uint64, len(s.counts))
-	for k := range s.places.keys {
-		for g := s.places.first[k]; g < s.places.first[k+1]; g++ {
-			if placed[g] == 0 {
-				continue
-			}
-			sum := s.weigh(k, g, weights)
-			for place, weight := range weights {
-				loads[place] += part(placed[g], weight, sum)
-			}
-		}
-	}
+	loads := make([]uint64, len(s.counts))
+	s.spread(placed, loads)
 	for place := range loads {
 		if c := s.componentOf(s.groupsOf(place)); c != nil {
 			loads[place] = perMille(loads[place], ONE/c.endpoints)
 		}
 	}
 	return loads
-}
-
-// firstOf returns the first group of an entry that has endpoints.
-func (s *split) firstOf(entry int32) int32 {
-	groups := s.crowd.of(int(entry))
-	return groups[slices.IndexFunc(groups, s.has)]
 }

@@ -27,20 +27,24 @@ func (c *Cells) Measured(zones, named map[string]uint32) (d Demand, any bool) {
 	if all == 0 {
 		return Demand{}, false
 	}
+	for _, sum := range sums {
+		sum.left = part(measuredOne, sum.asks, all)
+		sum.whole = sum.left
+	}
 	for name, asks := range named {
 		node, known := c.nodes[name]
 		if !known {
 			continue
 		}
 		sum := sums[d.zoneOf(node.cell)]
-		own := uint32(part(part(measuredOne, sum.asks, all), uint64(asks), max(sum.shared(), 1)))
-		d.named[name] = own
-		sum.placed += uint64(own)
+		own := part(sum.whole, uint64(asks), max(sum.shared(), 1))
+		d.named[name] = uint32(own)
+		sum.left -= own
 	}
 	d.others = make([]uint32, len(c.words[d.zone].words)+1)
 	for number := range d.others {
 		if sum := sums[d.nameOf(int32(number))]; sum != nil && sum.others > 0 {
-			d.others[number] = uint32((part(measuredOne, sum.asks, all) - sum.placed) / sum.others)
+			d.others[number] = uint32(sum.left / sum.others)
 		}
 	}
 	d.sumNamed()
@@ -51,8 +55,9 @@ func (c *Cells) Measured(zones, named map[string]uint32) (d Demand, any bool) {
 type zoneSum struct {
 	asks   uint64
 	named  uint64 // what its named nodes are said to ask
-	placed uint64 // what they do ask, of measuredOne
 	others uint64 // how many nodes are not named
+	// whole is what it asks of measuredOne, and left is what its named nodes leave of that.
+	whole, left uint64
 }
 
 // shared is what the parts of named nodes are parts of.

@@ -203,10 +203,18 @@ func (s *split) root(g int32) int32 {
 
 // componentOf returns the component of a place or entry with some groups; nil if none has endpoints.
 func (s *split) componentOf(groups []int32) *component {
-	if at := slices.IndexFunc(groups, s.has); at >= 0 {
-		return &s.components[s.groups[groups[at]].component]
+	if number := s.componentNumber(groups); number != none {
+		return &s.components[number]
 	}
 	return nil
+}
+
+// componentNumber returns the number of that component; none if there is none.
+func (s *split) componentNumber(groups []int32) int32 {
+	if at := slices.IndexFunc(groups, s.has); at >= 0 {
+		return s.groups[groups[at]].component
+	}
+	return none
 }
 
 // scale finds out what each component's nodes ask and its endpoints may take.
@@ -363,7 +371,7 @@ func (s *split) finish() {
 		}
 	}
 	if over != nil {
-		s.spread(over)
+		s.spread(over, s.loads)
 	}
 	for place, count := range s.counts {
 		for _, g := range s.groupsOf(place) {
@@ -376,18 +384,18 @@ func (s *split) finish() {
 	}
 }
 
-// spread adds the excess of some groups to the loads, in the proportion in which a group's nodes spread what they place
-// at its key.
-func (s *split) spread(over []uint64) {
+// spread adds an amount for each group to the loads of places, in the proportion in which a group's nodes spread what they
+// place at its key.
+func (s *split) spread(amounts, loads []uint64) {
 	weights := make([]uint64, len(s.counts))
 	for k := range s.places.keys {
 		for g := s.places.first[k]; g < s.places.first[k+1]; g++ {
-			if over[g] == 0 {
+			if amounts[g] == 0 {
 				continue
 			}
 			sum := s.weigh(k, g, weights)
 			for place, weight := range weights {
-				s.loads[place] += part(over[g], weight, sum)
+				loads[place] += part(amounts[g], weight, sum)
 			}
 		}
 	}

@@ -22,6 +22,7 @@ func TestAllNodesArePublishedAndWhatChangesIsWrittenOnce(t *testing.T) {
 	want := createNodes(t, 0, 250)
 	first := start(t, config, "one")
 	awaitNodes(t, "all nodes", want)
+	wait.Equal(t, "what the observer is told", "map[create:3]", first.seen.toldOf)
 	if got := first.seen.taken(); got != "map[create:3]" {
 		t.Errorf("for 250 nodes: %s", got)
 	}

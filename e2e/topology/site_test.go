@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -81,12 +82,29 @@ type publisher struct {
 	log  *logs.Log
 }
 
-// counts is what a publisher tells.
+// counts is what a publisher asks of the API server, and what it tells its observer.
 type counts struct {
 	mutex                  sync.Mutex
-	writes                 map[string]int
+	sent, told             map[string]int
 	slices, nodes, leftOut int
 	failures               int
+}
+
+// counted counts the writes of TopologySlices on their way out. Whoever sees what a write did can thus see its count as
+// well, while the observer is told only once the answer is back.
+type counted struct {
+	http.RoundTripper
+	*counts
+}
+
+func (c counted) RoundTrip(request *http.Request) (*http.Response, error) {
+	operation, writes := map[string]string{"POST": "create", "PUT": "update", "PATCH": "update", "DELETE": "delete"}[request.Method]
+	if writes && strings.Contains(request.URL.Path, "/topologyslices") {
+		c.mutex.Lock()
+		c.sent[operation]++
+		c.mutex.Unlock()
+	}
+	return c.RoundTripper.RoundTrip(request)
 }
 
 func (c *counts) Published(_ time.Time, slices, nodes, leftOut int, _ time.Duration) {
@@ -100,7 +118,7 @@ func (c *counts) LeadEnded() {}
 func (c *counts) SliceWritten(operation string) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	c.writes[operation]++
+	c.told[operation]++
 }
 
 func (c *counts) PublishFailed() {
@@ -109,18 +127,27 @@ func (c *counts) PublishFailed() {
 	c.failures++
 }
 
-// taken returns what was written since the last call.
+// taken returns the writes since the last call.
 func (c *counts) taken() string {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	text := fmt.Sprint(c.writes)
-	clear(c.writes)
+	text := fmt.Sprint(c.sent)
+	clear(c.sent)
 	return text
+}
+
+// toldOf returns the writes that the observer was told of.
+func (c *counts) toldOf() string {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	return fmt.Sprint(c.told)
 }
 
 func start(t testing.TB, config *rest.Config, identity string, edits ...func(*publish.Options)) publisher {
 	t.Helper()
-	seen, log := &counts{writes: map[string]int{}}, logs.New(t, identity)
+	seen, log := &counts{sent: map[string]int{}, told: map[string]int{}}, logs.New(t, identity)
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counted{next, seen} })
 	options := publish.Options{
 		Namespace: namespace, Identity: identity, DefaultKeys: func() string { return "" },
 		Log: slog.New(slog.NewTextHandler(log, nil)), Observer: seen,

@@ -2,8 +2,8 @@ package rules
 
 import "maps"
 
-// Snapshot is a copy for readers: it answers what the original does now, and is never changed. It costs what there are
-// labels' keys and zones, and not what there are Nodes: those are shared, until one of them changes.
+// Snapshot is a copy for readers: it answers what the original does now, and never changes. Its cost grows with the number
+// of label keys and zones, not with the number of Nodes: it shares those with the original until one of them changes.
 func (n *NodeLabels) Snapshot() *NodeLabels {
 	for i := range n.nodes {
 		n.nodes[i].isShared = true

@@ -17,7 +17,7 @@ const (
 	apiServersService = "kubernetes" // in the Namespace default
 )
 
-// situation is a Service that a default has been chosen for, and all that may stand in the way.
+// situation is a Service for which a default has been chosen, and all that may stand in the way.
 type situation struct {
 	service  *Service
 	facts    Facts
@@ -61,8 +61,7 @@ func (s situation) standsInTheWay() string {
 	return ""
 }
 
-// isTheAPIServers: a default would make hints of zones that its EndpointSlice does not have (kubernetes/kubernetes
-// #138779).
+// isTheAPIServers: a default would ask for hints, but its EndpointSlice names no zones (kubernetes/kubernetes#138779).
 func (s situation) isTheAPIServers() bool {
 	return s.service.Metadata.Namespace == "default" && s.service.Metadata.Name == apiServersService
 }

@@ -17,7 +17,7 @@ type NodeLabels struct {
 	zones map[string]int // how many Nodes are in a zone
 }
 
-// shards is in how many parts the Nodes are kept: a snapshot shares all of them, and a change copies one.
+// shards is the number of parts that hold the Nodes: a snapshot shares all of them, and a change copies one.
 const shards = 64
 
 // shard is a part of the Nodes.
@@ -42,7 +42,7 @@ func (n *NodeLabels) own(name string) *shard {
 	return s
 }
 
-// all are the labels of all Nodes, in no order.
+// all returns the labels of all Nodes, in no order.
 func (n *NodeLabels) all() iter.Seq2[string, map[string]string] {
 	return func(yield func(string, map[string]string) bool) {
 		for i := range n.nodes {
@@ -80,7 +80,7 @@ func (n *NodeLabels) Delete(name string) {
 	}
 }
 
-// count adds labels to the sums, or takes them off. A sum of zero leaves nothing behind.
+// count adds labels to the sums, or subtracts them. A sum of zero is removed.
 func (n *NodeLabels) count(labels map[string]string, by int) {
 	for key := range labels {
 		add(n.keys, key, by)
@@ -100,7 +100,7 @@ func add(sums map[string]int, key string, by int) {
 // Carries reports whether any Node has a label with that key.
 func (n *NodeLabels) Carries(key string) bool { return n.keys[key] > 0 }
 
-// Zones is how many zones there are. Nodes without a zone are in none.
+// Zones returns the number of zones. Nodes without a zone do not count.
 func (n *NodeLabels) Zones() int { return len(n.zones) }
 
 // suggest returns the label that was probably meant by a key that no Node carries; empty if none comes near.

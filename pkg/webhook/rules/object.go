@@ -32,7 +32,7 @@ type ServiceSpec struct {
 	ExternalTrafficPolicy string            `json:"externalTrafficPolicy"`
 	TrafficDistribution   *string           `json:"trafficDistribution"`
 	SessionAffinity       string            `json:"sessionAffinity"`
-	// PublishNotReadyAddresses is what Services have by which the members of a StatefulSet find each other.
+	// PublishNotReadyAddresses is set on Services through which the members of a StatefulSet find each other.
 	PublishNotReadyAddresses bool `json:"publishNotReadyAddresses"`
 	// TopologyKeys is the field that Kubernetes 1.22 removed. An API server drops it; a file may still have it.
 	TopologyKeys []string `json:"topologyKeys"`

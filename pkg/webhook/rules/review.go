@@ -15,7 +15,7 @@ import (
 type Facts struct {
 	// Nodes are the labels of the cluster's Nodes; nil as long as they are not known.
 	Nodes *NodeLabels
-	// Services are those of the cluster; nil as long as they are not known.
+	// Services are the cluster's; nil as long as they are not known.
 	Services ServiceNames
 	// Slices are the EndpointSlices of the Service; empty where they are not known.
 	Slices []*EndpointSlice

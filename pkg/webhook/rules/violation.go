@@ -54,7 +54,7 @@ func (v Violation) identity() identity {
 	return identity{place: v.place, field: v.Error.Field, value: v.value}
 }
 
-// errorOf makes an error with a text of its own, of one of the types that field has no such function for.
+// errorOf makes an error with a text of its own, of a type for which package field has no such function.
 func errorOf(kind field.ErrorType, path *field.Path, value, detail string) *field.Error {
 	return &field.Error{Type: kind, Field: path.String(), BadValue: shown(value), Detail: detail}
 }
@@ -78,8 +78,8 @@ const maxKey = 253 + 1 + 63
 // shown is a value as messages repeat it.
 func shown(value string) string { return Cut(value, maxShown) }
 
-// annotation and label are the paths of an object's. A file may have keys there that an API server would
-// refuse, so what is not printable does not get into the path.
+// annotation and label return the path of an object's annotation or label. A file may have keys that an API server
+// would refuse, so each character that is not printable becomes a question mark.
 func annotation(key string) *field.Path {
 	return field.NewPath("metadata", "annotations").Key(printable(key))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// vocabulary is which annotations of ours a kind of object has.
+// vocabulary lists which annotations of ours a kind of object may have.
 type vocabulary struct {
 	meaningless string // what an error says of another one
 	annotations []string

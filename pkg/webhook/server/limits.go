@@ -10,12 +10,12 @@ import (
 
 // Limits bound what requests may cost, in bytes unless it says otherwise.
 type Limits struct {
-	// Body is of a single body.
+	// Body is for a single body.
 	Body int64
-	// Bodies is of all bodies that are held at the same moment, as far as they have arrived; of large ones it is their
-	// first largeBytes.
+	// Bodies is for all bodies held at the same moment, as far as they have arrived; of a large one, its first
+	// largeBytes count.
 	Bodies int64
-	// LargeBodies is of the rest of large bodies, so that these leave room for the others however many they are.
+	// LargeBodies is for the rest of large bodies, so that these leave room for the others however many they are.
 	LargeBodies int64
 	// InFlight is how many reviews are worked on at the same moment.
 	InFlight int64

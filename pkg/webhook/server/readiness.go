@@ -15,7 +15,7 @@ type readiness struct {
 	// Certificate is the one that is served, and CertificateError why there is none.
 	Certificate      *x509.Certificate
 	CertificateError error
-	// Unsynced is what is not known yet about the cluster; nil if everything is.
+	// Unsynced is what is not known yet about the cluster; nil if everything is known.
 	Unsynced error
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
-// The types here have only those fields of admission.k8s.io/v1 that are used. So what a later Kubernetes adds changes
-// nothing, and an object's managedFields are not decoded.
+// The types here have only those fields of admission.k8s.io/v1 that are used. Fields that a later Kubernetes adds thus
+// change nothing, and an object's managedFields are not decoded.
 
 const reviewVersion, reviewKind = "admission.k8s.io/v1", "AdmissionReview"
 
@@ -28,7 +28,7 @@ type request[T any] struct {
 	OldObject *T `json:"oldObject"`
 }
 
-// subject is who wants to do what with which object.
+// subject says who wants to do what with which object.
 type subject struct {
 	UID         string `json:"uid"`
 	Kind        kind   `json:"kind"`

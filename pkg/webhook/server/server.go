@@ -29,8 +29,8 @@ const (
 	idleTimeout = 150 * time.Second
 	headerBytes = 16 << 10
 
-	// maxConnections is how many there are at the same moment; each takes some 30 KB. More wait in the kernel,
-	// unanswered, until one of them closes: the API server gives up after timeoutSeconds, and follows failurePolicy. An
+	// maxConnections is how many may be open at the same moment; each takes some 30 KB. Further ones wait in the
+	// kernel, unanswered, until one of them closes: the API server gives up after timeoutSeconds, and follows failurePolicy. An
 	// API server keeps 25 idle connections (MaxIdleConnsPerHost of its client).
 	//
 	// If connections could idle for as long as idleTimeout up to that number, a client that opens so many would shut out

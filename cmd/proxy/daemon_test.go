@@ -20,7 +20,7 @@ import (
 )
 
 // patience is how long something may take that happens at once on an idle machine.
-const patience = 20 * time.Second
+const patience = wait.Patience
 
 // asProxy is the environment variable that makes the test's program the proxy.
 const asProxy = "RUN_AS_PROXY"

@@ -96,7 +96,7 @@ func (b *bursts) flush() {
 	var dialling sync.WaitGroup
 	dialling.Go(func() {
 		for range dials {
-			if _, err := b.client.Ask("tcp", b.to.clusterIP(model.IPv4), 5*fabric.Patience); err != nil {
+			if _, err := b.client.Ask("tcp", b.to.clusterIP(model.IPv4), fabric.Patience); err != nil {
 				b.t.Errorf("beside a burst: %v", err)
 			}
 		}

@@ -46,6 +46,11 @@ func TestHeartbeatsCostNextToNothing(t *testing.T) {
 	ownOnly := follow(t, own.Of(admin()), names[0], "").started()
 	withRacks := follow(t, metadata.Of(admin()), names[0], "racks").started()
 	w.service("racks", keyed(rackLabel+", *"), proxyLabel("racks"))
+	withRacks.until("the Service is in force", hasService(w.name("racks")))
+	withRacks.until("this node is known by the labels in use", func(state *model.Cluster) bool {
+		labels, _ := state.NodeLabels(names[0])
+		return labels[rackLabel] != ""
+	})
 	withRacks.until("all nodes are known", func(state *model.Cluster) bool {
 		for _, name := range names {
 			if _, known := state.NodeLabels(name); !known {

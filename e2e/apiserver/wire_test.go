@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 )
 
 // wire is the way of a client's bytes to the API server: a forwarder on loopback that a test can cut.
@@ -26,9 +28,8 @@ type wire struct {
 // newWire returns a wire to the API server, and the configuration of a client that uses it.
 func newWire(t *testing.T, config *rest.Config) (*wire, *rest.Config) {
 	t.Helper()
-	w := &wire{t: t, conns: map[net.Conn]bool{}}
-	w.listen("127.0.0.1:0")
-	w.address = w.listener.Addr().String()
+	w := &wire{t: t, address: reserve.OnLoopback(t).String(), conns: map[net.Conn]bool{}}
+	w.listen()
 	t.Cleanup(func() { w.refuse(); w.serving.Wait() })
 	config.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
 		w.mu.Lock()
@@ -39,10 +40,10 @@ func newWire(t *testing.T, config *rest.Config) (*wire, *rest.Config) {
 	return w, config
 }
 
-// listen accepts connections at an address.
-func (w *wire) listen(address string) {
+// listen accepts connections.
+func (w *wire) listen() {
 	w.t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(w.t.Context(), "tcp", address)
+	listener, err := (&net.ListenConfig{}).Listen(w.t.Context(), "tcp", w.address)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -113,6 +114,6 @@ func (w *wire) heal(wasRefused bool) {
 	w.isCut = false
 	w.mu.Unlock()
 	if wasRefused {
-		w.listen(w.address)
+		w.listen()
 	}
 }

@@ -198,7 +198,7 @@ func (c *pretended) measure(b *testing.B, port uint16, nodes int) {
 	r := c.start(b, "one", func(o *demand.Options) { o.Every = 0 })
 	defer r.end()
 	wait.Within(b, 10*time.Minute, "the first round", func() bool { _, ended := r.last(); return ended >= 1 })
-	cpu, began, first, writes := processor(b), time.Now(), bytes.Load(), total(r.written())
+	cpu, began, first, writes := processor(b), time.Now(), bytes.Load(), total(r.toldOf())
 	wait.Within(b, 20*time.Minute, "more rounds", func() bool {
 		time.Sleep(10 * time.Millisecond)
 		_, ended := r.last()
@@ -214,7 +214,7 @@ func (c *pretended) measure(b *testing.B, port uint16, nodes int) {
 	b.ReportMetric(float64(memory.HeapAlloc)/1e6, "MB-live")
 	b.ReportMetric(float64(nodes*rounds)/took.Seconds(), "pulls/s")
 	b.ReportMetric(float64(bytes.Load()-first)/took.Hours()/1e6, "MB/h-by-proxy")
-	b.ReportMetric(float64(total(r.written())-writes)/took.Minutes(), "writes/min")
+	b.ReportMetric(float64(total(r.toldOf())-writes)/took.Minutes(), "writes/min")
 	b.ReportMetric(float64(r.waiting().Changes), "waiting")
 	b.ReportMetric(0, "ns/op")
 	if round, _ := r.last(); round.Heard != nodes || len(round.Decided) != measuredServices {

@@ -28,6 +28,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/sent"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
 )
@@ -137,7 +138,9 @@ type replica struct {
 	mutex  sync.Mutex
 	rounds []demand.Round
 	ended  int
-	writes map[string]int
+	// writes are what it sends, and told what it is said to have written.
+	writes *sent.Writes
+	told   map[string]int
 	failed int
 	waits  demand.Waiting
 }
@@ -169,14 +172,14 @@ func (r *replica) Waits(waiting demand.Waiting) {
 func (r *replica) Published(operation string) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	r.writes[operation]++
+	r.told[operation]++
 }
 
-// written returns how many objects were created, updated and deleted.
-func (r *replica) written() map[string]int {
+// toldOf returns how many objects were created, updated and deleted, as the observer is told.
+func (r *replica) toldOf() map[string]int {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	return maps.Clone(r.writes)
+	return maps.Clone(r.told)
 }
 
 // waiting returns what waits to be published.

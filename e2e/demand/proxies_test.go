@@ -28,6 +28,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/sent"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
 )
@@ -182,7 +183,7 @@ func (c *pretended) start(t testing.TB, identity string, edits ...func(*demand.O
 // startReplica starts one with the rights of the webhook's account.
 func startReplica(t testing.TB, api *site.Site, identity string, options demand.Options) *replica {
 	t.Helper()
-	r := &replica{log: logs.New(t, identity), writes: map[string]int{}}
+	r := &replica{log: logs.New(t, identity), writes: sent.Of("servicedemands"), told: map[string]int{}}
 	options.Namespace, options.Identity, options.Account = system, identity, account
 	options.Proxies = types.NamespacedName{Namespace: "kube-system", Name: "vicinity-proxy"}
 	options.Log, options.Observer = slog.New(slog.NewTextHandler(r.log, nil)), r
@@ -191,7 +192,7 @@ func startReplica(t testing.TB, api *site.Site, identity string, options demand.
 	config.ContentType, config.AcceptContentTypes = protobuf, protobuf+",application/json"
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- demand.Run(ctx, config, options) }()
+	go func() { ended <- demand.Run(ctx, r.writes.By(config), options) }()
 	r.end = sync.OnceFunc(func() {
 		cancel()
 		must.Succeed(t, <-ended)

@@ -40,7 +40,7 @@ func TestDemandIsPublishedWhereItsOwnerWantsIt(t *testing.T) {
 	}
 	one := c.start(t, "one")
 
-	first := c.await(t, func(d *servicedemand.ServiceDemand) bool { return asksOf(d, "a") > 600_000 })
+	first := c.await(t, func(d *servicedemand.ServiceDemand) bool { return asksOf(d, "a") > 600_000 && d.NodesHeard == 8 })
 	if owner := first.OwnerReferences; len(owner) != 1 || owner[0].UID != web.UID || owner[0].Controller != nil {
 		t.Errorf("it is owned by %+v, want by Service web", owner)
 	}
@@ -70,8 +70,8 @@ func TestDemandIsPublishedWhereItsOwnerWantsIt(t *testing.T) {
 	before := c.object(t, "web").ResourceVersion
 	_, began := two.last()
 	wait.Until(t, "ten more rounds", func() bool { _, rounds := two.last(); return rounds >= began+10 })
-	if after := c.object(t, "web").ResourceVersion; after != before || len(two.written()) > 0 {
-		t.Errorf("the successor writes %v: version %s after %s", two.written(), after, before)
+	if after := c.object(t, "web").ResourceVersion; after != before || two.writes.All() != "map[]" {
+		t.Errorf("the successor writes %s: version %s after %s", two.writes.All(), after, before)
 	}
 
 	c.ask("shop/web", 10, 10, 10, 900, 900, 900, 10, 10)
@@ -92,9 +92,11 @@ func TestDemandIsPublishedWhereItsOwnerWantsIt(t *testing.T) {
 	// Nothing here collects what has lost its owner.
 	c.api.Kubectl(t, "delete", "service", "--namespace", "shop", "web")
 	wait.Until(t, "the end of what has no Service", func() bool { return c.object(t, "web") == nil })
-	if got := two.written(); got["create"] != 1 || got["delete"] != 2 || got["update"] == 0 {
-		t.Errorf("the successor wrote %v, want one object created, the other one updated, and both deleted", got)
-	}
+	// It is told only when the answer is back.
+	wait.Until(t, "the successor is told that it created one object, updated the other one, and deleted both", func() bool {
+		got := two.toldOf()
+		return got["create"] == 1 && got["delete"] == 2 && got["update"] > 0
+	})
 	if one.failures()+two.failures() > 0 {
 		t.Errorf("%d and %d times something failed", one.failures(), two.failures())
 	}

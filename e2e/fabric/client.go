@@ -25,8 +25,9 @@ type Reply struct {
 	Own netip.AddrPort `json:"-"`
 }
 
-// Patience is how long Get waits for a connection and its answer.
-const Patience = 2 * time.Second
+// Patience is how long Get waits for a connection and its answer: far more than they take, for a machine may be busy with
+// other tests.
+const Patience = 30 * time.Second
 
 // The source ports that Ask uses, in turn. The kernel's own choice may come back to a port whose connection conntrack
 // still remembers, and with it to the same endpoint.

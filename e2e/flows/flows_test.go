@@ -210,8 +210,6 @@ func flowsOf(sections []section) []flow {
 }
 
 const (
-	// patience is far more than an answer takes, on a busy machine too.
-	patience = 10 * time.Second
 	// shortly is long enough for an answer to arrive, if there is one.
 	shortly = 250 * time.Millisecond
 	// Where several endpoints answer, all are seen within mostConnections; with three of them one is missed once in 10^17
@@ -225,7 +223,7 @@ func (n *network) holds(f flow) error {
 	client := n.machines[f.from]
 	switch f.outcome {
 	case "reject":
-		return failsWith(syscall.ECONNREFUSED, client, f, patience)
+		return failsWith(syscall.ECONNREFUSED, client, f, fabric.Patience)
 	case "drop":
 		return failsWith(os.ErrDeadlineExceeded, client, f, shortly)
 	case "untouched":
@@ -235,7 +233,7 @@ func (n *network) holds(f flow) error {
 	number := 0
 	for number < fewestConnections || number < mostConnections && len(seen) < len(f.endpoints) {
 		number++
-		reply, err := client.AskFrom(f.network, f.from, f.to, patience)
+		reply, err := client.AskFrom(f.network, f.from, f.to, fabric.Patience)
 		if err == nil {
 			err = n.checkReply(f, reply)
 		}

@@ -61,7 +61,7 @@ func newNetwork(t *testing.T, flows []flow, objects model.Change) *network {
 	}
 	t.Cleanup(func() { _ = n.conn.Close() })
 	for _, f := range flows {
-		reply, err := n.machines[f.from].AskFrom(f.network, f.from, f.to, patience)
+		reply, err := n.machines[f.from].AskFrom(f.network, f.from, f.to, fabric.Patience)
 		if err != nil || reply.Server != f.to || reply.Client != reply.Own {
 			t.Fatalf("without a proxy %s dials %s: %+v, %v", f.from, f.to, reply, err)
 		}

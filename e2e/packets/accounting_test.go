@@ -101,7 +101,8 @@ func sums(accounts *accounting.Accounting) map[string]accounting.Count {
 	return all
 }
 
-// expect waits until the client's node has counted something at one place, and nothing elsewhere.
+// expect waits until the client's node has counted something at one place, and nothing elsewhere; and as much of the
+// Service. What is counted between two readings of it shows in one of them only.
 func (c *counted) expect(what string, where string, fits func(accounting.Count) error) {
 	c.t.Helper()
 	wait.Success(c.t, what, func() error {
@@ -109,20 +110,20 @@ func (c *counted) expect(what string, where string, fits func(accounting.Count) 
 		if len(all) > 1 {
 			return fmt.Errorf("counted elsewhere, too: %+v", all)
 		}
+		byService := accounting.Count{}
+		c.accounts[0].Ledger.Services(func(row accounting.Row) {
+			if row.Service != web.object() {
+				c.t.Errorf("%s: counted for %s", what, row.Service)
+			}
+			byService = row.Count
+		})
+		if byService != all[where] {
+			return fmt.Errorf("%+v is counted of the Service, and %+v in all", byService, all[where])
+		}
 		return fits(all[where])
 	})
 	if other := sums(c.accounts[1]); len(other) > 0 {
 		c.t.Errorf("%s: the endpoint's node has counted, too: %+v", what, other)
-	}
-	byService := accounting.Count{}
-	c.accounts[0].Ledger.Services(func(row accounting.Row) {
-		if row.Service != web.object() {
-			c.t.Errorf("%s: counted for %s", what, row.Service)
-		}
-		byService = row.Count
-	})
-	if all := sums(c.accounts[0])[where]; byService != all {
-		c.t.Errorf("%s: %+v is counted of the Service, and %+v in all", what, byService, all)
 	}
 }
 

@@ -108,6 +108,12 @@ func dialEach(t *testing.T, clients []*fabric.Namespace, to []path, times int, s
 	return uint64(len(clients) * len(to) * times)
 }
 
+// refusedOnce expects a refusal of the only connection.
+func refusedOnce(from *fabric.Namespace, to path) error {
+	_, err := from.Ask(to.network, to.addr, fabric.Patience)
+	return wantRefusal(err)
+}
+
 var cart = app{name: "cart", number: 11}
 
 // TestWhatClientsAskCountsOnce: pods, the node and machines outside dial by every kind of frontend, protocol and family. What
@@ -136,7 +142,7 @@ func TestWhatClientsAskCountsOnce(t *testing.T) {
 	near.expect("after an answer got lost", map[string]uint64{"default/web": count})
 
 	c.apply(web.endpoints())
-	count = dialEach(t, inside, only(paths, "tcp"), 2, refused)
+	count = dialEach(t, inside, only(paths, "tcp"), 2, refusedOnce)
 	near.expect("while connections are refused", map[string]uint64{"default/web": count})
 }
 

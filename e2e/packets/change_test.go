@@ -38,7 +38,7 @@ func TestNoConnectionIsLostWhileTheNumberOfEndpointsChanges(t *testing.T) {
 	const enoughChanges, enoughDials, tooManyDials = 100, 750, 100_000
 	for dials := 0; dials < enoughDials || changes.Load() < enoughChanges && dials < tooManyDials; dials++ {
 		for _, to := range []path{paths[0], paths[3]} {
-			if _, err := client.Ask(to.network, to.addr, 2*fabric.Patience); err != nil {
+			if _, err := client.Ask(to.network, to.addr, fabric.Patience); err != nil {
 				t.Errorf("%s: %v", to, err)
 			}
 		}

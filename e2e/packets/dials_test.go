@@ -22,8 +22,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// dialPatience is how long clients wait that dial an endpoint which says nothing.
-const dialPatience = 5 * time.Second
+const (
+	// dialPatience is how long clients wait that reach an endpoint which takes over. Without one their dials hang for more
+	// than two minutes.
+	dialPatience = fabric.Patience
+	// inVain is how long those wait whose dials hang.
+	inVain = 5 * time.Second
+)
 
 // drawing counts what a node's dials do.
 type drawing struct {
@@ -54,6 +59,12 @@ func (d *drawing) note(drawn flows.Drawn, err error) {
 	if err != nil {
 		d.t.Errorf("look at dials: %v", err)
 	}
+}
+
+// await waits until so many dials are counted, or more: they are counted once a look is over, and connect before.
+func (d *drawing) await(protocol model.Protocol, dials int) {
+	d.t.Helper()
+	wait.Until(d.t, fmt.Sprintf("%d dials of %s that were drawn anew", dials, protocol), func() bool { return d.of(protocol) >= dials })
 }
 
 func (d *drawing) of(protocol model.Protocol) int {
@@ -158,21 +169,19 @@ func TestDialsUnderWayReachTheEndpointThatTakesOver(t *testing.T) {
 			if draws {
 				drawn = drawAnew(t, node)
 			}
-			began := time.Now()
 			under := dialMany(t, client.Namespace, netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), clients)
 			waitForDials(t, node, clients)
 			c.apply(endpoints(alive))
-			got := under.connected(began.Add(dialPatience))
 			if !draws {
-				if got != 0 {
+				if got := under.connected(time.Now().Add(inVain)); got != 0 {
 					t.Errorf("%d of %d clients connected, though nobody ended their flows", got, clients)
 				}
 				return
 			}
-			if anew := drawn.of(model.TCP); got != clients || anew < clients {
-				t.Errorf("%d of %d clients connected within %s, %d dials were drawn anew; want all", got, clients, dialPatience, anew)
+			if got := under.connected(time.Now().Add(dialPatience)); got != clients {
+				t.Errorf("%d of %d clients connected", got, clients)
 			}
-			t.Logf("%d of %d connected %s after they began", got, clients, time.Since(began))
+			drawn.await(model.TCP, clients)
 		})
 	}
 }
@@ -210,33 +219,28 @@ func TestDialsOfEveryKindReachTheEndpointThatTakesOver(t *testing.T) {
 			c.apply(endpoints(alive))
 			asking.Wait()
 			each := len(clients) * len(to) / 2
-			wait.Until(t, fmt.Sprintf("%d dials of TCP and as many of SCTP that were drawn anew", each), func() bool {
-				return drawn.of(model.TCP) >= each && drawn.of(model.SCTP) >= each
-			})
+			drawn.await(model.TCP, each)
+			drawn.await(model.SCTP, each)
 		})
 	}
 }
 
-// TestDialsToTheLastEndpointAreRefused at once, when it leaves and none takes over.
+// TestDialsToTheLastEndpointAreRefused, when it leaves and none takes over.
 func TestDialsToTheLastEndpointAreRefused(t *testing.T) {
 	c := newCluster(t, 1)
 	node := c.nodes[0]
 	silent, client := c.addSilent(node), c.addPod(node, "client")
 	c.apply(service().Then(endpoints(silent)))
 	drawAnew(t, node)
-	began := time.Now()
 	refusals := make(chan error)
 	go func() {
 		_, err := client.Ask("tcp", netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), dialPatience)
-		refusals <- isRefused(fabric.Reply{}, err)
+		refusals <- wantRefusal(err)
 	}()
 	waitForDials(t, node, 1)
 	c.apply(endpoints())
 	if err := <-refusals; err != nil {
 		t.Error(err)
-	}
-	if took := time.Since(began); took > dialPatience-time.Second {
-		t.Errorf("it took %s", took)
 	}
 }
 
@@ -251,11 +255,13 @@ func TestDialsThatAnotherProgramTranslatedStay(t *testing.T) {
 	intrude(t, node, []path{{"tcp", netip.AddrPortFrom(foreign, 80)}}, silent)
 	dialMany(t, client.Namespace, netip.AddrPortFrom(foreign, 80), 20)
 	ours := dialMany(t, client.Namespace, netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), 20)
+	waitForDials(t, node, 40)
 	before := idsOf(t, node, foreign)
 	c.apply(endpoints(alive))
 	if got := ours.connected(time.Now().Add(dialPatience)); got != 20 {
 		t.Errorf("%d of our 20 dials connected", got)
 	}
+	drawn.await(model.TCP, 20)
 	if after := idsOf(t, node, foreign); len(before) != 20 || !sameIDs(before, after) || drawn.of(model.TCP) != 20 {
 		t.Errorf("of %d dials that another program translated %d are left; %d were drawn anew", len(before), len(after), drawn.of(model.TCP))
 	}
@@ -303,10 +309,12 @@ func TestOpenConnectionsLiveThroughDialsThatAreDrawnAnew(t *testing.T) {
 	drawn := drawAnew(t, node)
 	c.apply(endpoints(silent))
 	under := dialMany(t, client.Namespace, to, 100)
+	waitForDials(t, node, 100)
 	c.apply(endpoints(alive))
-	if got := under.connected(time.Now().Add(dialPatience)); got != 100 || drawn.of(model.TCP) < 100 {
-		t.Errorf("%d of 100 dials connected, %d were drawn anew", got, drawn.of(model.TCP))
+	if got := under.connected(time.Now().Add(dialPatience)); got != 100 {
+		t.Errorf("%d of 100 dials connected", got)
 	}
+	drawn.await(model.TCP, 100)
 	if after := idsOf(t, node, to.Addr()); len(before) != 2000 || !sameIDs(before, after) {
 		t.Errorf("of %d entries some are gone", len(before))
 	}
@@ -316,7 +324,7 @@ func TestOpenConnectionsLiveThroughDialsThatAreDrawnAnew(t *testing.T) {
 			t.Fatal(err)
 		}
 		wait := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		if ready, err := unix.Poll(wait, 2000); err != nil || ready == 0 {
+		if ready, err := unix.Poll(wait, int(fabric.Patience.Milliseconds())); err != nil || ready == 0 {
 			continue
 		}
 		if n, err := unix.Read(fd, make([]byte, 4096)); err == nil && n > 0 {
@@ -345,6 +353,8 @@ func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
 			defer func() { _ = listener.Close() }()
 			to := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
 			c.apply(service().Then(endpoints(leaving)))
+			// The kernel itself forgets a connection that was reset after ten seconds, which are too few to tell.
+			must.Succeed(t, node.SetSysctl("net.netfilter.nf_conntrack_tcp_timeout_close", "600"))
 			if draws {
 				node.owners.Snapshot().Since = time.Now().Add(-flows.LookFor) // as long after the start
 				drawAnew(t, node)
@@ -357,16 +367,20 @@ func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
 			if err := errors.Join(conn.(*net.TCPConn).SetLinger(0), conn.Close()); err != nil { // a reset
 				t.Fatal(err)
 			}
-			if n, err := unix.Poll([]unix.PollFd{{Fd: int32(first), Events: unix.POLLIN}}, 2000); n != 1 || err != nil {
+			if n, err := unix.Poll([]unix.PollFd{{Fd: int32(first), Events: unix.POLLIN}}, int(fabric.Patience.Milliseconds())); n != 1 || err != nil {
 				t.Fatalf("the connection was not reset: %v", err)
 			}
 			_ = unix.Close(first)
 			silence(t, leaving)
 			c.apply(endpoints(alive))
-			time.Sleep(time.Second)
+			patience := inVain
+			if draws {
+				wait.Until(t, "the first connection is forgotten", func() bool { return len(idsOf(t, node, to.Addr())) == 0 })
+				patience = dialPatience
+			}
 			again := dials{dialFrom(t, client.Namespace, 20_000, to)}
 			defer func() { _ = unix.Close(again[0]) }()
-			if got := again.connected(time.Now().Add(dialPatience)); (got == 1) != draws {
+			if got := again.connected(time.Now().Add(patience)); (got == 1) != draws {
 				t.Errorf("%d connections were made from the port of the first", got)
 			}
 		})
@@ -412,11 +426,14 @@ func TestARollingRestartOfPodsThatSayNothingLosesNoDial(t *testing.T) {
 			}
 			client := c.addPod(node, "client")
 			c.apply(service().Then(endpoints(pods...)))
+			patience := inVain
 			if draws {
 				drawAnew(t, node)
+				patience = dialPatience
 			}
 			stop := make(chan struct{})
-			failed, asked := goOnAsking(client.Namespace, netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), stop)
+			to := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
+			failed, asked := goOnAsking(client.Namespace, to, patience, stop)
 			for i := range pods {
 				silence(t, pods[i])
 				time.Sleep(200 * time.Millisecond)
@@ -434,7 +451,7 @@ func TestARollingRestartOfPodsThatSayNothingLosesNoDial(t *testing.T) {
 }
 
 // goOnAsking dials two hundred times a second, whatever becomes of it, and tells how many failed, of how many.
-func goOnAsking(from *fabric.Namespace, to netip.AddrPort, stop <-chan struct{}) (failed, all <-chan int) {
+func goOnAsking(from *fabric.Namespace, to netip.AddrPort, patience time.Duration, stop <-chan struct{}) (failed, all <-chan int) {
 	failures, asked := make(chan int, 1), make(chan int, 1)
 	go func() {
 		var asking sync.WaitGroup
@@ -453,7 +470,7 @@ func goOnAsking(from *fabric.Namespace, to netip.AddrPort, stop <-chan struct{})
 			}
 			n++
 			asking.Go(func() {
-				conn, err := from.Dial("tcp", to.String(), dialPatience)
+				conn, err := from.Dial("tcp", to.String(), patience)
 				if err == nil {
 					_ = conn.Close()
 					return

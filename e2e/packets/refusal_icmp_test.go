@@ -25,7 +25,7 @@ func TestADatagramSenderGetsTheRefusal(t *testing.T) {
 	}{{r.pod, syscall.ECONNREFUSED}, {r.host, syscall.ECONNREFUSED}, {r.node, syscall.EPERM}} {
 		to := only(web.paths(r.nodes[0], allKinds...), "udp", "sctp")
 		expect(t, "no endpoint", []*fabric.Namespace{test.client}, to, func(from *fabric.Namespace, to path) error {
-			if _, err := from.Ask(to.network, to.addr, atOnce); !errors.Is(err, test.want) {
+			if _, err := from.Ask(to.network, to.addr, fabric.Patience); !errors.Is(err, test.want) {
 				return fmt.Errorf("%w, want %w", orAnswer(err), test.want)
 			}
 			return nil
@@ -48,7 +48,7 @@ func TestPingToAClusterIPIsAnsweredWithPortUnreachable(t *testing.T) {
 }
 
 func pingIsRefused(from *fabric.Namespace, addr netip.Addr) error {
-	echo, err := from.Ping(addr, atOnce)
+	echo, err := from.Ping(addr, fabric.Patience)
 	if isNode(from) && errors.Is(err, syscall.EPERM) {
 		return nil
 	}

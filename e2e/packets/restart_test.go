@@ -74,7 +74,7 @@ func dialUntil(t *testing.T, ended <-chan struct{}, client *fabric.Namespace, to
 			return
 		default:
 		}
-		conn, err := client.Dial("tcp", to.addr.String(), 2*fabric.Patience)
+		conn, err := client.Dial("tcp", to.addr.String(), fabric.Patience)
 		if err != nil {
 			t.Errorf("%s: %v", to, err)
 			return

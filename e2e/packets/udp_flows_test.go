@@ -41,12 +41,12 @@ func external(open []*conversation, wanted bool) []*conversation {
 }
 
 // expectNext asks once more over every flow, over all at the same time because some wait for nothing.
-func expectNext(t *testing.T, why string, open []*conversation, should func(fabric.Reply, error) error) {
+func expectNext(t *testing.T, why string, open []*conversation, should func(*conversation) error) {
 	t.Helper()
 	failures := make([]error, len(open))
 	var asking sync.WaitGroup
 	for i, c := range open {
-		asking.Go(func() { failures[i] = should(c.Ask(atOnce)) })
+		asking.Go(func() { failures[i] = should(c) })
 	}
 	asking.Wait()
 	for i, err := range failures {
@@ -56,8 +56,9 @@ func expectNext(t *testing.T, why string, open []*conversation, should func(fabr
 	}
 }
 
-func isAnsweredBy(name string) func(fabric.Reply, error) error {
-	return func(reply fabric.Reply, err error) error {
+func isAnsweredBy(name string) func(*conversation) error {
+	return func(c *conversation) error {
+		reply, err := c.Ask(fabric.Patience)
 		if err == nil && reply.Pod != name {
 			return fmt.Errorf("%s answered, want %s", reply.Pod, name)
 		}
@@ -65,14 +66,19 @@ func isAnsweredBy(name string) func(fabric.Reply, error) error {
 	}
 }
 
-func isUnanswered(reply fabric.Reply, err error) error {
-	if err == nil {
+func isUnanswered(c *conversation) error {
+	if reply, err := c.Ask(atOnce); err == nil {
 		return fmt.Errorf("%s answered, want no answer", reply.Pod)
 	}
 	return nil
 }
 
-func isRefused(_ fabric.Reply, err error) error {
+func isRefused(c *conversation) error {
+	_, err := c.Ask(fabric.Patience)
+	return wantRefusal(err)
+}
+
+func wantRefusal(err error) error {
 	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EPERM) {
 		return nil
 	}
@@ -138,7 +144,7 @@ func TestAUDPFlowEndsWhenAProxyStartsThatKnowsBetter(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		change model.Change
-		should func(fabric.Reply, error) error
+		should func(*conversation) error
 	}{
 		"the Service was deleted": {web.gone(), isUnanswered},
 		"the endpoint left":       {endpoints(), isRefused},

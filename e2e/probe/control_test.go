@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -15,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
@@ -95,7 +94,7 @@ func TestDiallingCountsWhoAnsweredAndHowTheySawUs(t *testing.T) {
 
 func TestDiallingDistinguishesARefusalFromSilence(t *testing.T) {
 	c := newTestControl(t)
-	closed := freeAddress(t)
+	closed := reserve.OnLoopback(t).String()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and no program answers
 	if err != nil {
 		t.Fatal(err)
@@ -141,10 +140,11 @@ func TestConnectionsThatOverlapDoNotWaitForEachOther(t *testing.T) {
 
 func TestDiallingFromAFixedPortWorksAgainAtOnce(t *testing.T) {
 	s, c := newServer(t, "web-1"), newTestControl(t)
+	const sourcePort = 9871 // below what the kernel gives to clients
 	for network, address := range map[string]string{"tcp": s.tcp, "udp": s.udp} {
 		query := url.Values{
 			"network": {network}, "address": {address}, "count": {"3"}, "timeout": {"1m"},
-			"source_port": {strconv.Itoa(int(netip.MustParseAddrPort(freeAddress(t)).Port()))},
+			"source_port": {strconv.Itoa(sourcePort)},
 		}
 		if got := c.dial(query); got.Answers["web-1"] != 3 {
 			t.Errorf("%s: %+v", network, got)
@@ -248,14 +248,4 @@ func TestAHeldConnectionThatIsEndedIsForgotten(t *testing.T) {
 			t.Errorf("%s afterwards: status %d", method, status)
 		}
 	}
-}
-
-// freeAddress is one on which no program listens.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	address, err := process.FreeAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return address
 }

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -51,6 +52,8 @@ type Site struct {
 	config  Config
 	dir     string
 	objects client.Client
+	// newcomers are how many users have waited for their roles.
+	newcomers atomic.Int64
 }
 
 // New starts a control plane, which ends with the test.

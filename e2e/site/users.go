@@ -1,9 +1,12 @@
 package site
 
 import (
+	"errors"
+	"fmt"
 	"path/filepath"
 	"testing"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // Create creates objects, and fills in what the API server makes of them.
@@ -24,6 +28,7 @@ func (s *Site) Create(t testing.TB, objects ...client.Object) {
 // Account returns the configuration of a client that is a ServiceAccount. It may do what the applied manifests say.
 func (s *Site) Account(t testing.TB, namespace, name string) *rest.Config {
 	t.Helper()
+	s.awaitRoles(t)
 	config, err := s.ServiceAccountConfig(t.Context(), namespace, name)
 	must.Succeed(t, err)
 	return config
@@ -51,6 +56,50 @@ func (s *Site) Grant(t testing.TB, user string, rules ...rbacv1.PolicyRule) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	})
+	s.awaitRoles(t)
+}
+
+// awaitRoles waits until all roles and their bindings that were written are in force. The API server's authorizer hears of
+// them by four watches, each in the order of the writes: what is written last shows that it has heard of the others.
+func (s *Site) awaitRoles(t testing.TB) {
+	t.Helper()
+	const namespace, everywhere, there = metav1.NamespaceDefault, "everywhere.example", "there.example"
+	user := fmt.Sprint("newcomer-", s.newcomers.Add(1))
+	meta := metav1.ObjectMeta{Name: user}
+	subjects := []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}}
+	rules := func(group string) []rbacv1.PolicyRule {
+		return []rbacv1.PolicyRule{{APIGroups: []string{group}, Resources: []string{"any"}, Verbs: []string{"get"}}}
+	}
+	ref := func(kind string) rbacv1.RoleRef {
+		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: user}
+	}
+	inNamespace := metav1.ObjectMeta{Name: user, Namespace: namespace}
+	newcomers := []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules(everywhere)},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: ref("ClusterRole"), Subjects: subjects},
+		&rbacv1.Role{ObjectMeta: inNamespace, Rules: rules(there)},
+		&rbacv1.RoleBinding{ObjectMeta: inNamespace, RoleRef: ref("Role"), Subjects: subjects},
+	}
+	for _, each := range newcomers { // an API server makes its first namespaces once it is ready
+		wait.Success(t, "a role that is written", func() error { return s.objects.Create(t.Context(), each) })
+	}
+	for _, group := range []string{everywhere, there} {
+		wait.Success(t, "the roles are in force", func() error {
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{
+					Namespace: namespace, Verb: "get", Group: group, Resource: "any",
+				},
+			}}
+			got, err := s.Admin.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+			if err == nil && !got.Status.Allowed {
+				err = errors.New("not those that were written last")
+			}
+			return err
+		})
+	}
+	for _, each := range newcomers {
+		must.Succeed(t, s.objects.Delete(t.Context(), each))
+	}
 }
 
 // Kubeconfig writes the configuration of a client as the file of a program, and returns its path.

@@ -56,11 +56,11 @@ func TestAConditionOfANodeEvacuatesIt(t *testing.T) {
 	awaitNodes(t, "all nodes", want)
 	account := asProxy(t)
 	heeds, others := follow(t, account, cluster.AutoTopology, withPublished), follow(t, account, cluster.AutoTopology)
-	first.seen.taken()
+	first.writes.Taken()
 
 	setConditions(t, "node-0003", corev1.NodeDrainInProgress)
 	heeds.awaitEvacuated("map[node-0003:DrainInProgress]")
-	if got := first.seen.taken(); got != "map[create:1]" {
+	if got := first.writes.Taken(); got != "map[create:1]" {
 		t.Errorf("for one evacuation: %s", got)
 	}
 	setConditions(t, "node-0003", corev1.NodeMaintenanceInProgress)
@@ -105,19 +105,15 @@ func TestAnOlderResourceDropsEvacuations(t *testing.T) {
 	publisher := start(t, config, "one", withEvacuations)
 	awaitNodes(t, "all nodes", want)
 	heeds := follow(t, asProxy(t), cluster.AutoTopology, withPublished)
-	wait.Until(t, "a failure that is counted", func() bool {
-		publisher.seen.mutex.Lock()
-		defer publisher.seen.mutex.Unlock()
-		return publisher.seen.failures > 0
-	})
-	publisher.seen.taken()
+	wait.Until(t, "a failure that is counted", func() bool { return publisher.seen.failed() > 0 })
+	publisher.writes.Taken()
 	for range 5 {
 		api.Kubectl(t, "label", "node", "node-0002", fmt.Sprint("example.com/unused=", time.Now().UnixNano()), "--overwrite")
 	}
 	api.Kubectl(t, "label", "node", "node-0002", "topology.kubernetes.io/zone=zone-z", "--overwrite")
 	want["node-0002"] = corev1.LabelTopologyZone + "=zone-z"
 	awaitNodes(t, "another zone", want)
-	if got := publisher.seen.taken(); got != "map[update:1]" {
+	if got := publisher.writes.Taken(); got != "map[update:1]" {
 		t.Errorf("for another zone: %s", got)
 	}
 	if got := publisher.log.Count("older than this webhook"); got != 1 {

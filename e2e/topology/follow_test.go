@@ -173,9 +173,7 @@ func TestAProxyChangesOverBetweenNodesAndSlices(t *testing.T) {
 	createNodes(t, fewNodes, fewNodes+1)
 	want["0030"] = "rack-3"
 	wait.Equal(t, "a node that came while nobody publishes", racksText(want), f.racks)
-	if !strings.Contains(f.log.String(), "before=topologyslices") {
-		t.Error("it does not say that it follows Nodes again")
-	}
+	f.log.Await(t, "before=topologyslices") // it follows Nodes again
 	if lost := f.lostNodes(); len(lost) > 0 {
 		t.Errorf("nodes are lost: %q", lost)
 	}

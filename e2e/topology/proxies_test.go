@@ -160,9 +160,7 @@ func TestTheProxiesThemselvesSayInWhichZonesNodesAre(t *testing.T) {
 	if got := f.labels(); got != inWords(want) {
 		t.Errorf("when it is served, the nodes are:\n%s\nwant\n%s", got, inWords(want))
 	}
-	if got := f.source(); got != model.FromProxySlices {
-		t.Fatalf("it follows %q", got)
-	}
+	wait.Equal(t, "what it follows", model.FromProxySlices, f.source) // it says so once it does
 
 	// What a node asks, from one moment to the next.
 	api.Kubectl(t, "label", "node", "node-0005", policy.DemandLabel+"=7")
@@ -198,9 +196,7 @@ func TestTheProxiesThemselvesSayInWhichZonesNodesAre(t *testing.T) {
 		}
 		return isServed
 	})
-	if got := f.source(); got != model.FromNodes {
-		t.Errorf("with racks it follows %q", got)
-	}
+	wait.Equal(t, "what it follows with racks", model.FromNodes, f.source)
 	if lost := f.lostNodes(); len(lost) > 0 {
 		t.Errorf("nodes are lost: %q", lost)
 	}
@@ -227,7 +223,5 @@ func TestTooFewProxiesSayNothing(t *testing.T) {
 	if got := f.labels(); got != inWords(inZones()) {
 		t.Errorf("the nodes are:\n%s\nwant\n%s", got, inWords(inZones()))
 	}
-	if got := f.source(); got != model.FromNodes {
-		t.Errorf("it follows %q", got)
-	}
+	wait.Equal(t, "what it follows", model.FromNodes, f.source)
 }

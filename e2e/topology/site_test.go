@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +23,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/site"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/sent"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/publish"
@@ -77,34 +77,18 @@ func apply(t testing.TB) {
 
 // publisher is a running one.
 type publisher struct {
-	end  func()
-	seen *counts
-	log  *logs.Log
+	end    func()
+	seen   *counts
+	writes *sent.Writes
+	log    *logs.Log
 }
 
-// counts is what a publisher asks of the API server, and what it tells its observer.
+// counts is what a publisher tells its observer.
 type counts struct {
 	mutex                  sync.Mutex
-	sent, told             map[string]int
+	told                   map[string]int
 	slices, nodes, leftOut int
 	failures               int
-}
-
-// counted counts the writes of TopologySlices on their way out. Whoever sees what a write did can thus see its count as
-// well, while the observer is told only once the answer is back.
-type counted struct {
-	http.RoundTripper
-	*counts
-}
-
-func (c counted) RoundTrip(request *http.Request) (*http.Response, error) {
-	operation, writes := map[string]string{"POST": "create", "PUT": "update", "PATCH": "update", "DELETE": "delete"}[request.Method]
-	if writes && strings.Contains(request.URL.Path, "/topologyslices") {
-		c.mutex.Lock()
-		c.sent[operation]++
-		c.mutex.Unlock()
-	}
-	return c.RoundTripper.RoundTrip(request)
 }
 
 func (c *counts) Published(_ time.Time, slices, nodes, leftOut int, _ time.Duration) {
@@ -127,13 +111,11 @@ func (c *counts) PublishFailed() {
 	c.failures++
 }
 
-// taken returns the writes since the last call.
-func (c *counts) taken() string {
+// failed returns how many rounds failed.
+func (c *counts) failed() int {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	text := fmt.Sprint(c.sent)
-	clear(c.sent)
-	return text
+	return c.failures
 }
 
 // toldOf returns the writes that the observer was told of.
@@ -145,9 +127,7 @@ func (c *counts) toldOf() string {
 
 func start(t testing.TB, config *rest.Config, identity string, edits ...func(*publish.Options)) publisher {
 	t.Helper()
-	seen, log := &counts{sent: map[string]int{}, told: map[string]int{}}, logs.New(t, identity)
-	config = rest.CopyConfig(config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return counted{next, seen} })
+	seen, writes, log := &counts{told: map[string]int{}}, sent.Of("topologyslices"), logs.New(t, identity)
 	options := publish.Options{
 		Namespace: namespace, Identity: identity, DefaultKeys: func() string { return "" },
 		Log: slog.New(slog.NewTextHandler(log, nil)), Observer: seen,
@@ -155,7 +135,7 @@ func start(t testing.TB, config *rest.Config, identity string, edits ...func(*pu
 	for _, edit := range edits {
 		edit(&options)
 	}
-	made := publish.New(config, options)
+	made := publish.New(writes.By(config), options)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- made.Run(ctx) }()
@@ -164,7 +144,7 @@ func start(t testing.TB, config *rest.Config, identity string, edits ...func(*pu
 		must.Succeed(t, <-ended)
 	})
 	t.Cleanup(end)
-	return publisher{end, seen, log}
+	return publisher{end, seen, writes, log}
 }
 
 func nodeOf(name, zone string, labels map[string]string) *corev1.Node {

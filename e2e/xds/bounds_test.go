@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
@@ -43,7 +44,7 @@ func TestAllClientsTogetherHaveABound(t *testing.T) {
 		}
 		must.Succeed(t, encoder.Encode(one))
 	}
-	address := freeLoopback(t)
+	address := reserve.OnLoopback(t).String()
 	must.Succeed(t, encoder.Encode(update{Listen: address}))
 	wait.Success(t, "the server listens", func() error {
 		conn, err := net.Dial("tcp", address)
@@ -127,12 +128,4 @@ func greedy(t *testing.T, server string, from netip.Addr, names []string) error 
 		}
 	}
 	return nil
-}
-
-func freeLoopback(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must.Succeed(t, err)
-	defer func() { must.Succeed(t, listener.Close()) }()
-	return listener.Addr().String()
 }

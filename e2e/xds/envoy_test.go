@@ -5,7 +5,6 @@ package xds
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -17,6 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/xds"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
@@ -30,7 +30,7 @@ func TestEnvoy(t *testing.T) {
 	here, zone, far := s.backend("node-1", "a"), s.backend("node-2", "a"), s.backend("node-3", "b")
 	s.serve([]policy.Key{policy.Zone, policy.AnyNode}, here, zone, far)
 	s.open()
-	admin, listener := freePort(t), freePort(t)
+	admin, listener := reserve.OnLoopback(t).Port(), reserve.OnLoopback(t).Port()
 	config := filepath.Join(t.TempDir(), "envoy.yaml")
 	must.Succeed(t, os.WriteFile(config, []byte(fmt.Sprintf(envoyConfig, admin, listener, strings.TrimPrefix(s.address, xds.SocketPrefix))), 0o600))
 	cmd := exec.Command(program, "--config-path", config, "--disable-hot-restart", "--concurrency", "1")
@@ -72,12 +72,4 @@ func TestEnvoy(t *testing.T) {
 	if rejected := s.counts.get("rejected EDS"); rejected > 0 {
 		t.Errorf("%d responses were rejected", rejected)
 	}
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must.Succeed(t, err)
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
 }

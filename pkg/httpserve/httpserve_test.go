@@ -13,11 +13,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 )
 
 func listen(t *testing.T) net.Listener {
 	t.Helper()
-	listener, err := Listen(t.Context(), "--health-address", "127.0.0.1:0")
+	listener, err := Listen(t.Context(), "--health-address", reserve.OnLoopback(t).String())
 	if err != nil {
 		t.Fatal(err)
 	}

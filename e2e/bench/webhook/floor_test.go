@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"strconv"
 	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 )
 
 // In a process with asFloor in its environment the program is the floor, and listens on that address.
@@ -48,7 +50,7 @@ func (s *setup) startFloor(t testing.TB) *webhook {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	address := reserve.OnLoopback(t).String()
 	command := exec.Command(self)
 	command.Env = append(os.Environ(), asFloor+"="+address, floorCertificate+"="+s.certificate, floorKey+"="+s.key)
 	return s.start(t, &webhook{name: "floor", address: address}, command)

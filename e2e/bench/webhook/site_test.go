@@ -16,6 +16,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
@@ -75,8 +76,8 @@ func (s *setup) certify(t testing.TB) {
 // startWebhook starts the webhook as it is shipped, with more variables of the environment if there are any.
 func (s *setup) startWebhook(t testing.TB, environment ...string) *webhook {
 	t.Helper()
-	webhook := &webhook{name: "webhook", address: freeAddress(t), metrics: freeAddress(t)}
-	health := freeAddress(t)
+	webhook := &webhook{name: "webhook", address: reserve.OnLoopback(t).String(), metrics: reserve.OnLoopback(t).String()}
+	health := reserve.OnLoopback(t).String()
 	command := exec.Command(site.Program(t, "webhook"), "run", "--kubeconfig", s.api.AdminKubeconfig(),
 		"--webhook-bind-address", webhook.address, "--metrics-bind-address", webhook.metrics, "--health-probe-bind-address", health,
 		"--cert-source", "files", "--tls-cert-file", s.certificate, "--tls-private-key-file", s.key, "--shutdown-delay", "0s")
@@ -120,12 +121,4 @@ func (s *webhook) await(t testing.TB, what string, condition func() error) {
 		}
 		return condition()
 	})
-}
-
-// freeAddress is one on which no program listens.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	address, err := process.FreeAddress()
-	must.Succeed(t, err)
-	return address
 }

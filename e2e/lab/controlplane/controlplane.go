@@ -54,6 +54,7 @@ func Start(ctx context.Context, config Config) (*ControlPlane, error) {
 	}
 	c := &ControlPlane{config: config, files: files{dir: config.Dir}}
 	if err := c.prepare(); err != nil {
+		c.Stop()
 		return nil, fmt.Errorf("preparing the control plane: %w", err)
 	}
 	if err := c.start(ctx); err != nil {
@@ -75,7 +76,7 @@ func (c *ControlPlane) prepare() (err error) {
 	if err := c.files.makeCertificates(c.authority, c.config.Address); err != nil {
 		return err
 	}
-	if c.ports, err = freePorts(c.config.Place); err != nil {
+	if err := c.ports.reserve(c.config.Place); err != nil {
 		return err
 	}
 	if c.admin, err = c.ClientConfig("admin", masters); err != nil {
@@ -132,11 +133,12 @@ func (c *ControlPlane) Stop() {
 		kill(other)
 	}
 	c.others = nil
+	c.ports.release()
 }
 
 // URL is where the API server is, for those in its network.
 func (c *ControlPlane) URL() string {
-	return "https://" + net.JoinHostPort(c.config.Address.String(), strconv.Itoa(c.ports.apiServer))
+	return "https://" + net.JoinHostPort(c.config.Address.String(), strconv.Itoa(int(c.ports.apiServer)))
 }
 
 // Logs is the folder of the programs' logs.

@@ -8,7 +8,7 @@ import (
 
 // The flags of the programs. Only what differs from their defaults is here.
 
-func local(port int) string { return net.JoinHostPort(loopback.String(), strconv.Itoa(port)) }
+func local(port uint16) string { return net.JoinHostPort(loopback.String(), strconv.Itoa(int(port))) }
 
 // etcdFlags run an etcd of one member that never waits for a disk: nothing in it outlives the lab.
 func (c *ControlPlane) etcdFlags() []string {

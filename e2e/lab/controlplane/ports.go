@@ -1,27 +1,38 @@
 package controlplane
 
 import (
-	"net"
+	"net/netip"
 
 	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 )
 
-// ports are where the programs listen: on ports that were free, because other control planes may run beside this one.
-type ports struct{ etcd, etcdPeer, apiServer, controllerManager, scheduler int }
+// ports are where the programs listen. They are reserved on all addresses until the control plane stops, for others may run
+// beside this one, and clients dial an API server that is stopped for a while.
+type ports struct {
+	etcd, etcdPeer, apiServer, controllerManager, scheduler uint16
 
-// freePorts finds ports that are free on all addresses. All stay taken until the last one is known, so that they differ.
-func freePorts(place process.Place) (ports, error) {
-	var p ports
-	err := place.Do(func() error {
-		for _, port := range []*int{&p.etcd, &p.etcdPeer, &p.apiServer, &p.controllerManager, &p.scheduler} {
-			listener, err := process.Listen("")
+	reserved []*reserve.Reserved
+}
+
+func (p *ports) reserve(place process.Place) error {
+	return place.Do(func() error {
+		for _, each := range []*uint16{&p.etcd, &p.etcdPeer, &p.apiServer, &p.controllerManager, &p.scheduler} {
+			reserved, err := reserve.Port(netip.IPv6Unspecified())
 			if err != nil {
 				return err
 			}
-			defer listener.Close()
-			*port = listener.Addr().(*net.TCPAddr).Port
+			p.reserved = append(p.reserved, reserved)
+			*each = reserved.Addr.Port()
 		}
 		return nil
 	})
-	return p, err
+}
+
+// release gives all back.
+func (p *ports) release() {
+	for _, reserved := range p.reserved {
+		reserved.Close()
+	}
+	p.reserved = nil
 }

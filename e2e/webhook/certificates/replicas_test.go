@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -28,7 +29,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
@@ -189,7 +189,7 @@ func (s *installation) launch(settings certs.Settings) *replica {
 // serve answers reviews. Every connection is a handshake of its own.
 func (r *replica) serve(t *testing.T) {
 	t.Helper()
-	listener, err := process.Listen("127.0.0.1")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
 	r.address = listener.Addr().String()
 	server := &http.Server{

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/netip"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
@@ -35,10 +35,7 @@ func newServed(t *testing.T) *served {
 	s := &served{t: t, table: &Table{Zone: testZone}}
 	w := world{keys: []policy.Key{policy.AnyNode}, endpoints: []string{"10.0.0.1 a"}}
 	s.table.Accept(model.ObjectName{Namespace: "shop", Name: "web"}, s.table.Digest(w.decisions()))
-	free, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
-	must.Succeed(t, err)
-	address := free.Addr().(*net.TCPAddr).AddrPort()
-	must.Succeed(t, free.Close())
+	address := reserve.OnLoopback(t)
 	s.address = address.String()
 	server := &Server{
 		Table: s.table, Log: slog.New(slog.DiscardHandler), Answered: func(Result) { s.counted.Add(1) },

@@ -22,7 +22,7 @@ import (
 )
 
 // patience is how long a test waits for what must come. No test measures time.
-const patience = 20 * time.Second
+const patience = wait.Patience
 
 // node is a network namespace with a server of node ports on loopback and some backends, which are on loopback, too.
 type node struct {

@@ -17,6 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // watched is what Watch reports, in its order.
@@ -40,16 +41,10 @@ func watch(t *testing.T, c *Conn) watched {
 	return w
 }
 
-// next returns the next report, which must come within the second that the design allows.
+// next returns the next report.
 func (w watched) next() ForeignChange {
 	w.t.Helper()
-	select {
-	case change := <-w.changes:
-		return change
-	case <-time.After(time.Second):
-		w.t.Fatal("no change was reported within a second")
-		return ForeignChange{}
-	}
+	return wait.Receive(w.t, "a report of a change", w.changes)
 }
 
 // nothing asserts that there is no report. To know that everything was heard, it makes a foreign change and expects

@@ -21,10 +21,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // patience is how long a test waits for what must happen. No test measures time.
-const patience = 20 * time.Second
+const patience = wait.Patience
 
 type (
 	checks = map[model.ObjectName]selection.HealthCheck

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"net"
 	"net/http"
 	"net/netip"
 	"testing"
@@ -17,17 +16,8 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 )
-
-func freePort(t *testing.T) uint16 {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return netip.MustParseAddrPort(listener.Addr().String()).Port()
-}
 
 func synced(addrs ...string) selection.Sync {
 	var now selection.Sync
@@ -49,7 +39,7 @@ func TestAReaderHasHealthChecksServed(t *testing.T) {
 			}
 		})
 	}()
-	port := freePort(t)
+	port := reserve.OnLoopback(t).Port()
 	t.Cleanup(func() { <-ended })
 	for _, step := range []struct {
 		says   string

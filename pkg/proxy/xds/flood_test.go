@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // TestFloodsHoldNobodyUp: one address keeps opening connections, sends what is not HTTP, opens streams, and keeps
 // asking for other names. Meanwhile a client at another address hears of all changes, and afterwards nothing is left.
 func TestFloodsHoldNobodyUp(t *testing.T) {
-	address := freeAddress(t, "127.0.0.1")
+	address := reserve.OnLoopback(t).String()
 	s := serveTown(t, address, everybody)
 	reader := open(t, s.socket(t))
 	must.Succeed(t, reader.SendMsg(requestOf(assignments, "", web)))

@@ -49,7 +49,7 @@ func (r *running) dial(t testing.TB) net.Conn {
 }
 
 func TestWhileDrainingEverybodyIsAnsweredAndAskedToLeave(t *testing.T) {
-	const delay = 500 * time.Millisecond
+	const delay = 5 * time.Second // three are answered meanwhile
 	knowledge, open := gate(t)
 	r := start(t, knowledge, DefaultLimits(), delayed(delay))
 	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
@@ -166,7 +166,7 @@ func TestAnAnswerThatNeverFinishesIsCut(t *testing.T) {
 // keep their connections and others that open one for each review. The first server drains; half-way through its delay
 // the address stops sending new connections there, as a cluster's proxies do once they know.
 func TestNoReviewIsLostWhenOneServerLeaves(t *testing.T) {
-	const delay = 1500 * time.Millisecond
+	const delay = 6 * time.Second // clients that were led there get through meanwhile
 	leaves := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), delayed(delay))
 	stays := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
 	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)

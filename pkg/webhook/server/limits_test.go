@@ -186,7 +186,7 @@ func TestSmallReviewsDoNotWaitForLargeOnes(t *testing.T) {
 			if code != http.StatusServiceUnavailable {
 				t.Errorf("a large review whose client has gone gets %d", code)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(wait.Patience):
 			t.Fatal("a large review whose client has gone waits still")
 		}
 	}

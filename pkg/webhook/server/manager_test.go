@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
@@ -23,9 +24,9 @@ import (
 // TestTheManagersPartsLastAsLongAsReviewsAreAnswered runs the server as cmd/webhook does. The manager's other parts,
 // caches among them, end only when the delay is over, and then everything ends.
 func TestTheManagersPartsLastAsLongAsReviewsAreAnswered(t *testing.T) {
-	const delay = 700 * time.Millisecond
+	const delay = 5 * time.Second // it answers once meanwhile
 	var listen net.ListenConfig
-	listener, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	listener, err := listen.Listen(t.Context(), "tcp", reserve.OnLoopback(t).String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,7 @@ import (
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
@@ -78,7 +79,7 @@ func (b *lockedBuffer) String() string {
 func start(t testing.TB, knowledge Knowledge, limits Limits, change func(*Server, *Options)) *running {
 	t.Helper()
 	var listen net.ListenConfig
-	listener, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	listener, err := listen.Listen(t.Context(), "tcp", reserve.OnLoopback(t).String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +25,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 )
 
 // longestPause is longer than client-go's longest pause between two attempts.
@@ -277,16 +277,10 @@ func TestOtherNodesAreFollowedWhileAServiceNeedsThem(t *testing.T) {
 func TestRunReturnsAtOnceDuringAnOutage(t *testing.T) {
 	for _, outage := range []time.Duration{time.Second, 20 * time.Second, 5 * time.Minute} {
 		t.Run(outage.String(), func(t *testing.T) {
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := listener.Close(); err != nil { // so that connections are refused
-				t.Fatal(err)
-			}
+			nobody := reserve.OnLoopback(t).String() // connections are refused
 			synctest.Test(t, func(t *testing.T) {
 				r := run(t, func(options Options) *Watcher {
-					c, err := New(&rest.Config{Host: listener.Addr().String()}, options)
+					c, err := New(&rest.Config{Host: nobody}, options)
 					if err != nil {
 						t.Fatal(err)
 					}

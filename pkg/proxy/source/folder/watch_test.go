@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // follower runs Manifests over a folder and applies its updates.
@@ -51,7 +52,7 @@ func (f *follower) next() {
 	case update := <-f.updates:
 		f.count++
 		f.apply(update)
-	case <-time.After(10 * time.Second):
+	case <-time.After(wait.Patience):
 		f.t.Fatalf("no update came; state %v, problems %q", f.state, f.problems)
 	}
 }

@@ -1,0 +1,70 @@
+package reserve_test
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"syscall"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
+)
+
+// TestAReservedPortIsNobodysByChance: where the kernel has two ports to choose from, servers and clients get the other one,
+// or none. A server that names the port gets it, again and again, and meanwhile connections are refused.
+func TestAReservedPortIsNobodysByChance(t *testing.T) {
+	for _, host := range []string{"127.0.0.1", "::", "::1"} {
+		t.Run(host, func(t *testing.T) {
+			netns := netns.New(t)
+			netns.Exec("sysctl", "-q", "-w", "net.ipv4.ip_local_port_range=40000 40001")
+			netns.Do(func() { expectNobodyGets(t, netip.MustParseAddr(host)) })
+		})
+	}
+}
+
+func expectNobodyGets(t *testing.T, at netip.Addr) {
+	t.Helper()
+	reserved := reserve.At(t, at)
+	dialled := netip.AddrPortFrom(reserve.Loopback, reserved.Port())
+	if at.Is6() && !at.IsUnspecified() {
+		dialled = reserved
+	}
+	if _, err := net.Dial("tcp", dialled.String()); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("while nobody listens: %v, want it refused", err)
+	}
+	for _, any := range []string{"[::]:0", "127.0.0.1:0", "[::1]:0"} {
+		for range 20 {
+			other, err := net.Listen("tcp", any)
+			if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
+				t.Fatal(err)
+			}
+			if err != nil {
+				continue
+			}
+			if got := netip.MustParseAddrPort(other.Addr().String()).Port(); got == reserved.Port() && isAt(any, at) {
+				t.Errorf("a server that listens at %s gets it", any)
+			}
+			must.Succeed(t, other.Close())
+		}
+	}
+	for range 2 {
+		server, err := net.Listen("tcp", reserved.String())
+		must.Succeed(t, err)
+		client, err := net.Dial("tcp", dialled.String())
+		must.Succeed(t, err)
+		if own := netip.MustParseAddrPort(client.LocalAddr().String()).Port(); own == reserved.Port() {
+			t.Error("a client gets it")
+		}
+		must.Succeed(t, client.(*net.TCPConn).SetLinger(0))
+		must.Succeed(t, client.Close())
+		must.Succeed(t, server.Close())
+	}
+}
+
+// isAt reports whether a server at an address, or everywhere, would meet one at another.
+func isAt(any string, at netip.Addr) bool {
+	host := netip.MustParseAddrPort(any)
+	return host.Addr().IsUnspecified() || at.IsUnspecified() || host.Addr() == at
+}

@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
@@ -32,7 +34,7 @@ func TestDialsAreDrawnAnewByADaemon(t *testing.T) {
 
 	dialled := make(chan error, 1)
 	go func() {
-		dialer, err := net.Dialer{Timeout: 5 * time.Second}, errors.New("the namespace was not entered")
+		dialer, err := net.Dialer{Timeout: patience}, errors.New("the namespace was not entered")
 		namespace.Do(func() {
 			var conn net.Conn
 			if conn, err = dialer.Dial("tcp", "10.96.0.53:80"); err == nil {
@@ -41,7 +43,9 @@ func TestDialsAreDrawnAnewByADaemon(t *testing.T) {
 		})
 		dialled <- err
 	}()
-	time.Sleep(500 * time.Millisecond)
+	wait.Until(t, "a dial that nobody answers", func() bool {
+		return d.flows(t, unix.IPPROTO_TCP, func(flow *netlink.ConntrackFlow) bool { return flow.Reverse.SrcIP.String() == "10.244.1.5" }) == 1
+	})
 	text := strings.ReplaceAll(silentState, firstEndpoint, "")
 	if err := os.WriteFile(filepath.Join(folder, "state.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)

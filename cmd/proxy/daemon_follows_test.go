@@ -125,14 +125,14 @@ func (d *daemonUnderTest) loseEndpoint(t *testing.T, folder string) {
 // flowsTo returns how many UDP flows to the Service conntrack leads to an endpoint.
 func (d *daemonUnderTest) flowsTo(t *testing.T, endpoint string) int {
 	t.Helper()
-	return d.udpFlows(t, func(flow *netlink.ConntrackFlow) bool {
+	return d.flows(t, unix.IPPROTO_UDP, func(flow *netlink.ConntrackFlow) bool {
 		to := net.JoinHostPort(flow.Forward.DstIP.String(), strconv.Itoa(int(flow.Forward.DstPort)))
 		return to == dnsService && flow.Reverse.SrcIP.String() == endpoint
 	})
 }
 
-// udpFlows counts those of the node's UDP flows over IPv4 that isMeant accepts.
-func (d *daemonUnderTest) udpFlows(t *testing.T, isMeant func(*netlink.ConntrackFlow) bool) int {
+// flows counts those of the node's flows of a protocol over IPv4 that isMeant accepts.
+func (d *daemonUnderTest) flows(t *testing.T, protocol uint8, isMeant func(*netlink.ConntrackFlow) bool) int {
 	t.Helper()
 	var flows []*netlink.ConntrackFlow
 	var err error
@@ -142,7 +142,7 @@ func (d *daemonUnderTest) udpFlows(t *testing.T, isMeant func(*netlink.Conntrack
 	}
 	count := 0
 	for _, flow := range flows {
-		if flow.Forward.Protocol == unix.IPPROTO_UDP && isMeant(flow) {
+		if flow.Forward.Protocol == protocol && isMeant(flow) {
 			count++
 		}
 	}

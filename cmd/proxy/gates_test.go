@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
@@ -94,7 +95,7 @@ func TestTheGateIsOffAfterARestart(t *testing.T) {
 // flowsFrom counts the UDP flows that were sent to an address and went to an endpoint.
 func (d *daemonUnderTest) flowsFrom(t *testing.T, dialled string) int {
 	t.Helper()
-	return d.udpFlows(t, func(flow *netlink.ConntrackFlow) bool {
+	return d.flows(t, unix.IPPROTO_UDP, func(flow *netlink.ConntrackFlow) bool {
 		return flow.Forward.DstIP.String() == dialled && flow.Reverse.SrcIP.String() != dialled
 	})
 }

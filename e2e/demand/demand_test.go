@@ -281,7 +281,7 @@ func TestWhereDemandIsNotAsAssumed(t *testing.T) {
 		return round.Heard == 3 && round.Services["shop/web"].OffBy > 2
 	})
 	expectOff(t, two)
-	must.Succeed(t, c.proxies[2].Stop(5*time.Second))
+	must.Succeed(t, c.proxies[2].Stop(wait.Patience))
 	two.log.Await(t, "some proxies do not answer")
 	expectOff(t, two)
 	if _, rounds := one.last(); one.ended != 1 {

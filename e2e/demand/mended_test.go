@@ -198,7 +198,7 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 
 	// A third of the proxies stops: their rules stay, and their nodes count as before.
 	for _, node := range []int{1, 3} {
-		must.Succeed(t, c.proxies[node].Stop(5*time.Second))
+		must.Succeed(t, c.proxies[node].Stop(wait.Patience))
 	}
 	two.log.Await(t, "some proxies do not answer")
 	_, began := two.last()
@@ -231,7 +231,7 @@ func TestANodeThatLies(t *testing.T) {
 	replica := c.start(t, "one", time.Hour)
 	wait.Until(t, "published is what is asked", func() bool { return c.asks(t, crowded) > 880_000 })
 
-	must.Succeed(t, c.proxies[4].Stop(5*time.Second))
+	must.Succeed(t, c.proxies[4].Stop(wait.Patience))
 	lie := c.lie(t, 4)
 	wait.Until(t, "the lie is published", func() bool { return c.asks(t, "zone-c") > 900_000 })
 	// By the zone alone each of the two endpoints would get 0.45 of all, 2.7 times the mean.

@@ -125,10 +125,10 @@ func namesOf(h headless) []string {
 // TestEndpointsMayBeCalledAsTheirPods: if the cluster's DNS does so, too.
 func TestEndpointsMayBeCalledAsTheirPods(t *testing.T) {
 	s := newTown(t)
-	must.Succeed(t, s.clusterDNS.Stop(10*time.Second))
+	must.Succeed(t, s.clusterDNS.Stop(wait.Patience))
 	corefile := strings.Replace(s.clusterCorefile, "ttl 5", "ttl 5\n        endpoint_pod_names", 1)
 	s.clusterDNS = s.startCoreDNS(binaries.CoreDNS, s.other, corefile)
-	must.Succeed(t, s.proxy.Stop(10*time.Second))
+	must.Succeed(t, s.proxy.Stop(wait.Patience))
 	s.args = append(s.args, "--dns-endpoint-pod-names")
 	s.startProxy()
 	h := headless{"pods", "*", []corev1.ServicePort{httpPort}, []string{"10.7.0.1 a pod=one", "10.7.0.2 b pod=two name=second", "10.7.0.3 b"}}
@@ -182,7 +182,7 @@ func TestAClientIsToldOfItsOwnZone(t *testing.T) {
 // TestACacheFollowsWithinTheTimeToLive: with the README's cache, too.
 func TestACacheFollowsWithinTheTimeToLive(t *testing.T) {
 	s := newTown(t)
-	must.Succeed(t, s.cache.Stop(10*time.Second))
+	must.Succeed(t, s.cache.Stop(wait.Patience))
 	s.startCoreDNS(binaries.NodeDNS, s.node.Namespace, cacheCorefile(t, s.other.IPv4))
 	near := headless{"near", "topology.kubernetes.io/zone, *", []corev1.ServicePort{httpPort}, []string{"10.4.0.1 a", "10.4.0.2 b"}}
 	s.create(near)

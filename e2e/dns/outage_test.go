@@ -155,7 +155,7 @@ func noLookupFails(t *testing.T, s *town) {
 		s.await("its own zone", own, s.ofCache, "A", near.full())
 	})
 	during("rolled out", func() {
-		must.Succeed(t, s.proxy.Stop(10*time.Second))
+		must.Succeed(t, s.proxy.Stop(wait.Patience))
 		s.startProxy()
 		s.await("its own zone", own, s.ofCache, "A", near.full())
 	})

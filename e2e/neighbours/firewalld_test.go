@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // healthPort is where load balancers ask the proxy whether the node serves.
@@ -40,7 +40,7 @@ func (m *machine) startFirewalld() {
 // stop ends the neighbour as a service manager does.
 func (m *machine) stop() {
 	m.town.t.Helper()
-	must.Succeed(m.town.t, m.service.Stop(30*time.Second))
+	must.Succeed(m.town.t, m.service.Stop(wait.Patience))
 }
 
 // trustTheCluster are the lines of manifests/README.md, for a firewalld that does not run.

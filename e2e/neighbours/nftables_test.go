@@ -4,9 +4,9 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // nftablesConf is a file as Debian's /etc/nftables.conf, which begins with a flush. It forwards nothing but what the
@@ -38,7 +38,7 @@ func TestNFTablesService(t *testing.T) {
 		here := newTown(t)
 		here.each((*machine).startProxy)
 		first := here.nodes[0]
-		must.Succeed(t, first.proxy.Stop(10*time.Second))
+		must.Succeed(t, first.proxy.Stop(wait.Patience))
 		here.holds("the rules of a proxy that has ended")
 		start(first)
 		for _, to := range (spec{app: nearApp}).frontends(first) {

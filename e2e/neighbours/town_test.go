@@ -13,13 +13,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
 	"github.com/vicinity-proxy/vicinity/e2e/site"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // The port that clients dial and the one on which pods serve.
@@ -126,7 +126,7 @@ func (m *machine) startProxy() {
 // restartProxy ends the proxy as kubelet does, and starts it.
 func (m *machine) restartProxy() {
 	m.town.t.Helper()
-	must.Succeed(m.town.t, m.proxy.Stop(10*time.Second))
+	must.Succeed(m.town.t, m.proxy.Stop(wait.Patience))
 	m.startProxy()
 }
 

@@ -94,15 +94,13 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		n.addRules("add table ip vicinity\nadd counter ip vicinity other\nadd chain ip vicinity of-another-version\n" +
 			"add rule ip vicinity of-another-version counter name other\n")
 		n.program = site.Program(n.t, "proxy")
-		patches := n.requests("patch")
+		n.awaitPatches(2)
 		n.startProxy(n.token)
 		n.proxy.Log.Await(n.t, "the first sync is in the kernel")
 		n.pod("upgraded")
 		n.awaitBound("upgraded")
 		n.awaitHistory("False", "True")
-		if got := n.requests("patch"); got != patches {
-			n.t.Errorf("the new proxy patches the Node %d times, and its words alone are others", got-patches)
-		}
+		n.awaitPatches(2) // the new proxy makes none: its words alone are others
 	})
 	n.step("a loss of power", func() {
 		must.Succeed(n.t, n.TurnOff(n.proxy.Kill))
@@ -116,9 +114,7 @@ func TestAPodStartsAfterTheServicesWork(t *testing.T) {
 		n.awaitHistory("False", "True", "False", "True")
 		n.isBoundAfter("third", 3)
 	})
-	if got := n.requests("patch"); got != 4 {
-		n.t.Errorf("%d patches, want one for each change", got)
-	}
+	n.awaitPatches(4)
 	n.step("a Node that is registered anew", func() {
 		must.Succeed(n.t, n.api.Admin.CoreV1().Nodes().Delete(n.t.Context(), nodeName, metav1.DeleteOptions{}))
 		n.register()
@@ -176,6 +172,13 @@ func (n *node) step(name string, step func()) {
 	}) {
 		whole.FailNow()
 	}
+}
+
+// awaitPatches waits until the audit log has one patch for each change of what the Node says. It is written after whoever
+// watches has seen the change.
+func (n *node) awaitPatches(want int) {
+	n.t.Helper()
+	wait.Equal(n.t, "patches, one for each change", want, func() int { return n.requests("patch") })
 }
 
 // register creates the Node as a kubelet that knows of the taint does.

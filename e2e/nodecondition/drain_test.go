@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -53,15 +52,14 @@ func (n *node) say(condition string) {
 	must.Succeed(n.t, err)
 }
 
-// awaitHealthz waits until load balancers are told that the node is to be spared, and why; empty: that it is not. It takes
-// a second at most.
+// awaitHealthz waits until load balancers are told that the node is to be spared, and why; empty: that it is not.
 func (n *node) awaitHealthz(why string) {
 	n.t.Helper()
 	code := http.StatusOK
 	if why != "" {
 		code = http.StatusServiceUnavailable
 	}
-	wait.Within(n.t, time.Second, fmt.Sprintf("/healthz says %d: %q", code, why), func() bool {
+	wait.Until(n.t, fmt.Sprintf("/healthz says %d: %q", code, why), func() bool {
 		got, body, err := site.Get(n.Namespace, "127.0.0.1:10256", "/healthz")
 		must.Succeed(n.t, err)
 		var page struct {

@@ -99,7 +99,7 @@ func TestWhatIsTurnedOnTheWayToAFileIsNoticedSoon(t *testing.T) {
 			if err := end(t, ended); !errors.Is(err, ErrUpdated) {
 				t.Errorf("the watch ends with %v", err)
 			}
-			if took := time.Since(began); took > 5*time.Second { // a second, on an idle machine
+			if took := time.Since(began); took > 30*time.Second { // a second, on an idle machine
 				t.Errorf("it took %s", took)
 			}
 		})

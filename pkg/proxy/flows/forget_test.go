@@ -153,7 +153,7 @@ func TestALookIsReportedByFamily(t *testing.T) {
 		t.Errorf("%v, %v; want 3 flows of IPv4 and 1 of IPv6", passes, err)
 	}
 	// The table says that it was read for a millisecond, whatever came before.
-	if took := passes[model.IPv4].Took; took < time.Millisecond || took > time.Second {
+	if took := passes[model.IPv4].Took; took < time.Millisecond || took > time.Minute {
 		t.Errorf("it took %s, want a bit more than a millisecond", took)
 	}
 	table.isInterrupted = true

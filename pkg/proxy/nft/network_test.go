@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"os"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	vishnetns "github.com/vishvananda/netns"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // The links of a router, by where they lead.
@@ -128,7 +128,7 @@ func listen(t *testing.T, namespace *netns.Namespace, addr netip.Addr) {
 func connectFrom(t *testing.T, namespace *netns.Namespace, from, to netip.Addr) {
 	t.Helper()
 	namespace.Do(func() {
-		dialer := net.Dialer{Timeout: 10 * time.Second, LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
+		dialer := net.Dialer{Timeout: wait.Patience, LocalAddr: &net.TCPAddr{IP: from.AsSlice()}}
 		connection, err := dialer.Dial("tcp", netip.AddrPortFrom(to, port).String())
 		if err != nil {
 			t.Fatalf("dialling %s from %s: %v", to, from, err)

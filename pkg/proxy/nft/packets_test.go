@@ -15,6 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
 // serve makes the endpoint an address of the namespace's loopback, routes the service's address there, and listens on
@@ -46,7 +47,7 @@ func connect(t *testing.T, namespace *netns.Namespace, family model.Family) {
 	t.Helper()
 	at := addressesOf(family)
 	namespace.Do(func() {
-		dialer := net.Dialer{Timeout: 2 * time.Second, LocalAddr: &net.TCPAddr{IP: at.endpoint.AsSlice()}}
+		dialer := net.Dialer{Timeout: wait.Patience, LocalAddr: &net.TCPAddr{IP: at.endpoint.AsSlice()}}
 		connection, err := dialer.Dial("tcp", net.JoinHostPort(at.service.String(), "80"))
 		if err != nil {
 			t.Fatalf("dialling the service: %v", err)

@@ -76,7 +76,7 @@ func TestFloodsHoldNobodyUp(t *testing.T) {
 		if got := take(t, reader); got.tiers != fmt.Sprintf("%d (a, 1)", 1+i) {
 			t.Errorf("told %+v", got)
 		}
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > 30*time.Second {
 			t.Errorf("a change took %v", took)
 		}
 		time.Sleep(10 * time.Millisecond)

@@ -308,7 +308,7 @@ func TestWhoeverSendsSlowlyIsCut(t *testing.T) {
 			if _, err := io.WriteString(connection, c.begin); err != nil {
 				t.Fatal(err)
 			}
-			if err := connection.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			if err := connection.SetReadDeadline(time.Now().Add(wait.Patience)); err != nil {
 				t.Fatal(err)
 			}
 			answer, err := io.ReadAll(connection) // until the server closes

@@ -4,7 +4,6 @@ import (
 	"net/netip"
 
 	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
-	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 )
 
 // ports are where the programs listen. They are reserved on all addresses until the control plane stops, for others may run
@@ -12,13 +11,13 @@ import (
 type ports struct {
 	etcd, etcdPeer, apiServer, controllerManager, scheduler uint16
 
-	reserved []*reserve.Reserved
+	reserved []*process.Reserved
 }
 
 func (p *ports) reserve(place process.Place) error {
 	return place.Do(func() error {
 		for _, each := range []*uint16{&p.etcd, &p.etcdPeer, &p.apiServer, &p.controllerManager, &p.scheduler} {
-			reserved, err := reserve.Port(netip.IPv6Unspecified())
+			reserved, err := process.Reserve(netip.IPv6Unspecified())
 			if err != nil {
 				return err
 			}

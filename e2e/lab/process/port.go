@@ -1,0 +1,61 @@
+package process
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Reserved is a port that nobody gets by chance. While no server listens there, connections are refused.
+type Reserved struct {
+	// Addr is where a server may listen that sets SO_REUSEADDR, as every Go program does.
+	Addr netip.AddrPort
+
+	fd int
+}
+
+// Reserve reserves a port at an address, in the network namespace of the calling thread, until it is closed. The address
+// :: stands for all, of both families.
+//
+// It binds a socket that does not listen. Linux gives the port of such a socket to nobody who leaves the choice to it,
+// and to whoever names the port and sets SO_REUSEADDR (inet_csk_get_port, __inet_hash_connect).
+func Reserve(at netip.Addr) (*Reserved, error) {
+	domain, local := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{})
+	if at.Is4() {
+		local = &unix.SockaddrInet4{Addr: at.As4()}
+	} else {
+		domain, local = unix.AF_INET6, &unix.SockaddrInet6{Addr: at.As16()}
+	}
+	fd, err := unix.Socket(domain, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("reserving a port of %s: %w", at, os.NewSyscallError("socket", err))
+	}
+	r := &Reserved{fd: fd}
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		return nil, r.failed(at, "setsockopt", err)
+	}
+	if err := unix.Bind(fd, local); err != nil {
+		return nil, r.failed(at, "bind", err)
+	}
+	bound, err := unix.Getsockname(fd)
+	if err != nil {
+		return nil, r.failed(at, "getsockname", err)
+	}
+	switch bound := bound.(type) {
+	case *unix.SockaddrInet4:
+		r.Addr = netip.AddrPortFrom(at, uint16(bound.Port))
+	case *unix.SockaddrInet6:
+		r.Addr = netip.AddrPortFrom(at, uint16(bound.Port))
+	}
+	return r, nil
+}
+
+func (r *Reserved) failed(at netip.Addr, call string, err error) error {
+	r.Close()
+	return fmt.Errorf("reserving a port of %s: %w", at, os.NewSyscallError(call, err))
+}
+
+// Close gives the port back.
+func (r *Reserved) Close() { _ = unix.Close(r.fd) } // it has nothing to write

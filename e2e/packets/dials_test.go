@@ -367,7 +367,8 @@ func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
 			if err := errors.Join(conn.(*net.TCPConn).SetLinger(0), conn.Close()); err != nil { // a reset
 				t.Fatal(err)
 			}
-			if n, err := unix.Poll([]unix.PollFd{{Fd: int32(first), Events: unix.POLLIN}}, int(fabric.Patience.Milliseconds())); n != 1 || err != nil {
+			reset := []unix.PollFd{{Fd: int32(first), Events: unix.POLLIN}}
+			if n, err := unix.Poll(reset, int(fabric.Patience.Milliseconds())); n != 1 || err != nil {
 				t.Fatalf("the connection was not reset: %v", err)
 			}
 			_ = unix.Close(first)

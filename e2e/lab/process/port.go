@@ -22,11 +22,9 @@ type Reserved struct {
 // It binds a socket that does not listen. Linux gives the port of such a socket to nobody who leaves the choice to it,
 // and to whoever names the port and sets SO_REUSEADDR (inet_csk_get_port, __inet_hash_connect).
 func Reserve(at netip.Addr) (*Reserved, error) {
-	domain, local := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{})
+	domain, local := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Addr: at.As16()})
 	if at.Is4() {
-		local = &unix.SockaddrInet4{Addr: at.As4()}
-	} else {
-		domain, local = unix.AF_INET6, &unix.SockaddrInet6{Addr: at.As16()}
+		domain, local = unix.AF_INET, &unix.SockaddrInet4{Addr: at.As4()}
 	}
 	fd, err := unix.Socket(domain, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

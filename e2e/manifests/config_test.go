@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -63,9 +64,26 @@ func TestTheConfiguration(t *testing.T) {
 				t.Errorf("got kubeconfig %q, health %s and metrics %s; want %q, %s and %s", got.Connection.Kubeconfig, got.HealthzBindAddress,
 					got.MetricsBindAddress, test.kubeconfig, test.healthz, test.metrics)
 			}
+			testNoOwnSettings(t, configMap.Data[configFile])
 			testMount(t, only(t, test.objects.DaemonSets).Spec.Template.Spec, configMap, test.kubeconfig)
 			testProbes(t, only(t, test.objects.DaemonSets).Spec.Template.Spec.Containers[0], portOf(t, got.HealthzBindAddress))
 		})
+	}
+}
+
+// testNoOwnSettings: what a document of our own sets, an earlier version may not know, and would not start with it: no update
+// could be taken back, and a proxy that restarts before its node's turn would stay away.
+func testNoOwnSettings(t *testing.T, file string) {
+	t.Helper()
+	want := map[string]any{"apiVersion": config.OwnAPIVersion, "kind": config.OwnKind}
+	for document := range strings.SplitSeq(file, "\n---\n") {
+		var fields map[string]any
+		if err := yaml.Unmarshal([]byte(document), &fields); err != nil {
+			t.Fatal(err)
+		}
+		if fields["kind"] == config.OwnKind && !cmp.Equal(want, fields) {
+			t.Errorf("the document of our own has %v, want only %v", fields, want)
+		}
 	}
 }
 

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/go-logr/logr"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/klog/v2"
 )
 
 // The times of an election: those of Kubernetes' own controllers.
@@ -37,13 +37,11 @@ type Options struct {
 
 // Run stands for election until ctx ends, and leads while elected. It returns an error only if it cannot begin.
 func Run(ctx context.Context, o Options) error {
-	var leading sync.Mutex // one term ends before the next one begins
+	var leading sync.Mutex // one lead ends before the next one begins
+	logger := klog.FromContext(ctx)
+	lock := newLock(&o)
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock: &resourcelock.LeaseLock{
-			LeaseMeta:  metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Lease},
-			Client:     o.Leases,
-			LockConfig: resourcelock.ResourceLockConfig{Identity: o.Identity},
-		},
+		Lock:          lock,
 		Name:          o.Lease,
 		LeaseDuration: term, RenewDeadline: renew, RetryPeriod: retry,
 		ReleaseOnCancel: true,
@@ -51,7 +49,7 @@ func Run(ctx context.Context, o Options) error {
 			OnStartedLeading: func(ctx context.Context) {
 				leading.Lock()
 				defer leading.Unlock()
-				o.lead(ctx)
+				o.lead(klog.NewContext(ctx, logger))
 			},
 			OnStoppedLeading: func() {},
 		},
@@ -60,7 +58,11 @@ func Run(ctx context.Context, o Options) error {
 		return fmt.Errorf("stand for election (%s): %w", o.Task, err)
 	}
 	for ctx.Err() == nil {
-		elector.Run(ctx) // until the lead is lost
+		// It would log each attempt; lock.go says why one fails, and lead who leads.
+		attempt, end := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
+		lock.begin(end)
+		elector.Run(attempt) // until the lead is lost
+		end()
 	}
 	return nil
 }

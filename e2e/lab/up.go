@@ -46,9 +46,12 @@ folder logs of --dir. After a failure they are still there, and nothing else is.
 	flags.IntVar(&options.Nodes, "nodes", 3, "how many nodes; zones a, b and c in turn, two nodes in a rack")
 	flags.StringVar(&options.Manifests, "install", "manifests",
 		"the `FOLDER` that the proxy is installed from, the file of a release, or none for nothing of Vicinity")
+	flags.StringSliceVar(&options.Components, "components", nil, "`FOLDERS` of components that --install gets, such as manifests/demand")
 	flags.StringVar(&options.Proxy, "proxy-binary", "bin/proxy", "the `FILE` of the proxy to put into the image, as make build makes it")
 	flags.StringVar(&options.WebhookManifests, "install-webhook", "manifests/webhook",
 		"the `FOLDER` that the admission webhook is installed from, the file of a release, or none")
+	flags.StringSliceVar(&options.WebhookComponents, "webhook-components", nil,
+		"`FOLDERS` of components that --install-webhook gets, such as manifests/webhook/components/demand")
 	flags.StringVar(&options.Webhook, "webhook-binary", "bin/webhook", "the `FILE` of the webhook, likewise")
 	flags.StringSliceVar(&options.Archives, "images", nil,
 		"`FILES` with images that all nodes have, as docker save makes them: nodes can pull none")
@@ -89,6 +92,13 @@ func complete(options cluster.Options, dir string) (cluster.Options, error) {
 	if options.NodeDNS && strings.HasSuffix(options.Manifests, ".yaml") {
 		return options, fmt.Errorf("--node-dns: %s is a file, and has no component to add: give --install a folder of manifests",
 			options.Manifests)
+	}
+	for flag, components := range map[string][]string{"--components": options.Components, "--webhook-components": options.WebhookComponents} {
+		for i, component := range components {
+			if components[i], err = existing(flag, component); err != nil {
+				return options, err
+			}
+		}
 	}
 	options.WebhookManifests, options.Webhook, err = part("--install-webhook", options.WebhookManifests, "--webhook-binary", options.Webhook)
 	return options, err

@@ -9,9 +9,10 @@
 // zone; leave them out with LABEL_FILTER='!six-nodes' where there are fewer. Specs labelled webhook need the admission
 // webhook, as manifests/webhook installs it; '!webhook' leaves them out. Specs labelled node-power need commands that stop
 // nodes and start them. Specs labelled thorough take long, and "make e2e" leaves them out. Specs labelled node-dns need a
-// DNS cache on each node that asks the proxy first, and those labelled topology-slices a webhook that publishes
-// TopologySlices. Specs that disturb others, because they restart the proxy or the webhook, label a node's zone
-// anew or evacuate a zone, are Serial. After the last spec no proxy may have taken a node for dead that no spec had stopped.
+// DNS cache on each node that asks the proxy first, those labelled topology-slices a webhook that publishes
+// TopologySlices, and those labelled measured-demand one that measures demand. Specs that disturb others, because they
+// restart the proxy or the webhook, label a node's zone anew or evacuate a zone, are Serial. After the last spec no proxy
+// may have taken a node for dead that no spec had stopped.
 package suites
 
 import (

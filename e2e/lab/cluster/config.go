@@ -12,10 +12,14 @@ type Options struct {
 	Nodes int
 	// Manifests is the folder, or the file of a release, that the proxy is installed from. Empty: it is not installed.
 	Manifests string
+	// Components are folders with components that the proxy is installed with.
+	Components []string
 	// Proxy is the proxy's program, for the image that it is installed with.
 	Proxy string
 	// WebhookManifests is the folder or file that the admission webhook is installed from. Empty: it is not installed.
 	WebhookManifests string
+	// WebhookComponents are folders with components that the webhook is installed with.
+	WebhookComponents []string
 	// Webhook is the webhook's program, for the image that it is installed with.
 	Webhook string
 	// Archives are files with more images for all nodes, as `docker save` makes them.

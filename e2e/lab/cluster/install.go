@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"sigs.k8s.io/yaml"
 )
@@ -23,7 +24,7 @@ func (c *Cluster) installProxy(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("adapting %s: %w", c.config.Manifests, err)
 	}
-	var components []string
+	components := slices.Clone(c.config.Components)
 	if c.config.NodeDNS {
 		components = append(components, filepath.Join(c.config.Manifests, dnsComponent))
 	}
@@ -32,7 +33,7 @@ func (c *Cluster) installProxy(ctx context.Context) error {
 
 // installWebhook installs the admission webhook. Only the image is the cluster's own.
 func (c *Cluster) installWebhook(ctx context.Context) error {
-	return c.install(ctx, webhookName, c.config.WebhookManifests, nil)
+	return c.install(ctx, webhookName, c.config.WebhookManifests, c.config.WebhookComponents)
 }
 
 // render returns the manifests of a folder, or of a file.
@@ -63,12 +64,15 @@ func (c *Cluster) install(ctx context.Context, name, manifests string, component
 	if err != nil {
 		return err
 	}
-	for i, component := range components {
-		if components[i], err = baseOf(folder, component); err != nil {
+	var added []string
+	for _, component := range components {
+		from, err := baseOf(folder, component)
+		if err != nil {
 			return err
 		}
+		added = append(added, from)
 	}
-	kustomization, err := kustomizationOf(name, base, components, patches...)
+	kustomization, err := kustomizationOf(name, base, added, patches...)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,145 @@
+//go:build e2e
+
+package suites
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// measuredDemand labels the specs for clusters whose webhook measures demand.
+const measuredDemand = "measured-demand"
+
+var _ = Describe("A bound that is planned for measured demand", Label(measuredDemand), func() {
+	It("holds while nine of ten connections come from one zone", longest, func(ctx SpecContext) {
+		gatherCrowd(ctx).expectBound(ctx, "with demand as measured")
+	})
+
+	It("outlives the publisher, which is killed", Serial, Label(thorough), func(ctx SpecContext) {
+		c := gatherCrowd(ctx)
+		c.expectBound(ctx, "with demand as measured")
+		before, leader := c.published(ctx), holderOf(ctx, "vicinity-demand-publisher")
+		now := metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}
+		Expect(kube.CoreV1().Pods(webhookNamespace).Delete(ctx, leader, now)).To(Succeed())
+		Eventually(func() string {
+			c.dial(ctx)
+			return holderOf(ctx, "vicinity-demand")
+		}).WithContext(ctx).ShouldNot(Equal(leader), "who confirms what is published")
+		c.expectBound(ctx, "with another publisher")
+		Expect(c.published(ctx).Metadata.UID).To(Equal(before.Metadata.UID), "the object that was there before")
+	})
+})
+
+// crowd is clients of a Service with a bound. Nine of ten connections come from one zone.
+type crowd struct {
+	service *corev1.Service
+	servers probes
+	zone    string
+}
+
+// gatherCrowd has a crowd overload the servers in its zone, and then has demand measured.
+func gatherCrowd(ctx context.Context) *crowd {
+	GinkgoHelper()
+	namespace := newNamespace(ctx)
+	c := &crowd{servers: kube.startPods(ctx, namespace, serversOn(kube.oneOfEachZone())...), zone: kube.zones()[0]}
+	c.service = newService(ctx, namespace, topologyKeys(corev1.LabelTopologyZone+", *"), withinBound)
+	expectAnswers(ctx, "before", podClients.inZone(c.zone), clusterIPs(c.service)[:1], c.servers.inZone(c.zone))
+	alone := c.dial(ctx)
+	Expect(alone.busiest()).To(BeNumerically(">", bound+alone.noise()), "nobody is overloaded, and nothing is shown: %s", alone)
+	c.service = changeService(ctx, c.service, func(service *corev1.Service) {
+		metav1.SetMetaDataAnnotation(&service.ObjectMeta, "vicinity.dev/clients", "measured")
+	})
+	return c
+}
+
+// dial makes some hundred connections in some seconds, and reports who got them. All must be answered.
+func (c *crowd) dial(ctx context.Context) load {
+	GinkgoHelper()
+	const takes, each = 4 * time.Second, 10 // connections of a client outside of the zone
+	near, far := podClients.inZone(c.zone), podClients.notInZone(c.zone)
+	counts := map[int]probes{each: far, 9 * each * len(far) / len(near): near}
+	got := load{service: c.service.Name, servers: c.servers, from: map[string]answers{}}
+	var mutex sync.Mutex
+	var all sync.WaitGroup
+	for count, clients := range counts {
+		all.Go(func() {
+			defer GinkgoRecover()
+			how := dialling{count: count, timeout: patient, interval: takes / time.Duration(count), overlap: true}
+			for _, one := range dialTogether(ctx, clients, clusterIPs(c.service)[:1], how) {
+				Expect(one.err).NotTo(HaveOccurred())
+				Expect(one.answered()).To(Equal(count), "connections that are answered: %s", one)
+				mutex.Lock()
+				got.from[one.client.node.zone] = got.from[one.client.node.zone].plus(one.answers)
+				mutex.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return got
+}
+
+// expectBound dials until no server gets more than the bound, in some thousand connections that were made last.
+func (c *crowd) expectBound(ctx context.Context, why string) {
+	GinkgoHelper()
+	const enough = 5
+	var last []load
+	var got load
+	Eventually(func(g Gomega) {
+		last = append(last, c.dial(ctx))
+		last = last[max(0, len(last)-enough):]
+		g.Expect(last).To(HaveLen(enough))
+		got = load{service: c.service.Name, servers: c.servers, from: map[string]answers{}}
+		for _, each := range last {
+			for zone, some := range each.from {
+				got.from[zone] = got.from[zone].plus(some)
+			}
+		}
+		g.Expect(got.busiest()).To(BeNumerically("<=", bound+got.noise()), "the busiest server, %s: %s", why, got)
+	}).WithContext(ctx).WithTimeout(2 * patience).Should(Succeed())
+	AddReportEntry(why, got)
+	Expect(c.published(ctx).asks(c.zone)).To(BeNumerically(">", 800_000), "what the zone asks, of a million")
+}
+
+// publishedDemand is a ServiceDemand.
+type publishedDemand struct {
+	Metadata struct{ UID types.UID }
+	Zones    []struct {
+		Zone string
+		Asks int
+	}
+}
+
+func (c *crowd) published(ctx context.Context) (d publishedDemand) {
+	GinkgoHelper()
+	body, err := kube.CoreV1().RESTClient().Get().
+		AbsPath("/apis/vicinity.dev/v1alpha1/namespaces", c.service.Namespace, "servicedemands", c.service.Name).DoRaw(ctx)
+	Expect(err).NotTo(HaveOccurred(), "the ServiceDemand: %s", body)
+	Expect(json.Unmarshal(body, &d)).To(Succeed())
+	return d
+}
+
+func (d publishedDemand) asks(zone string) int {
+	for _, each := range d.Zones {
+		if each.Zone == zone {
+			return each.Asks
+		}
+	}
+	return 0
+}
+
+// holderOf is who holds a Lease of the webhook.
+func holderOf(ctx context.Context, lease string) string {
+	GinkgoHelper()
+	found, err := kube.CoordinationV1().Leases(webhookNamespace).Get(ctx, lease, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	Expect(found.Spec.HolderIdentity).NotTo(BeNil())
+	return *found.Spec.HolderIdentity
+}

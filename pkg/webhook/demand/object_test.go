@@ -78,7 +78,7 @@ func service(name, uid string, annotations ...string) *corev1.Service {
 // seen returns a state with Services whose owners want publication, by name and UID.
 func seen(uids map[string]string, objects ...*servicedemand.ServiceDemand) *state {
 	s := &state{services: map[string]*corev1.Service{}, objects: map[string]*servicedemand.ServiceDemand{}}
-	s.wanted = (&Options{}).isMeasured
+	s.wanted = (&Options{}).settings().isMeasured
 	for name, uid := range uids {
 		s.services["shop/"+name] = service(name, uid, policy.ClientsAnnotation, "measured")
 	}
@@ -209,11 +209,29 @@ func TestWhoseDemandIsPublished(t *testing.T) {
 		if c.clients != "" {
 			s = service("web", "1", policy.ClientsAnnotation, c.clients)
 		}
-		byWord, byDefault := Options{}, Options{MeasuredByDefault: true}
+		byWord, byDefault := (&Options{}).settings(), (&Options{MeasuredByDefault: true}).settings()
 		got := [4]bool{byWord.isMeasured(s), byDefault.isMeasured(s), byWord.assumes(s), byDefault.assumes(s)}
 		if want := [4]bool{c.byWord, c.byDefault, c.isCompared, c.orElse}; got != want {
 			t.Errorf("%q: published, by default, compared, compared with a default: %v, want %v", c.clients, got, want)
 		}
+	}
+}
+
+func TestSettingsAreReadOnceInARound(t *testing.T) {
+	web, db := service("web", "1"), service("db", "2", policy.ClientsAnnotation, "measured")
+	settings, reads := (&Options{}).settings(), map[*corev1.Service]int{}
+	read := settings.read
+	settings.read = func(service *corev1.Service) policy.Topology {
+		reads[service]++
+		return read(service)
+	}
+	for range 2 {
+		if settings.isMeasured(web) || !settings.isMeasured(db) || !settings.assumes(web) || settings.namesNodes(db) {
+			t.Error("their settings are not theirs")
+		}
+	}
+	if reads[web] != 1 || reads[db] != 1 {
+		t.Errorf("they were read %v times", reads)
 	}
 }
 
@@ -226,7 +244,7 @@ func TestWhichServicesHaveTheirBusyNodesNamed(t *testing.T) {
 	keys := func(keys string) *corev1.Service {
 		return service("web", "1", policy.TopologyKeysAnnotation, keys, policy.ClientsAnnotation, "measured")
 	}
-	namesNodes := (&Options{}).namesNodes
+	namesNodes := (&Options{}).settings().namesNodes
 	got := map[string]bool{
 		"PreferSameNode": namesNodes(sameNode), "PreferSameZone": namesNodes(sameZone),
 		"hostname": namesNodes(keys(corev1.LabelHostname + ",*")), "zone": namesNodes(keys(corev1.LabelTopologyZone + ",*")),

@@ -231,11 +231,11 @@ func (l *leader) round(ctx context.Context) (interval time.Duration, err error) 
 	if err != nil || ctx.Err() != nil {
 		return interval, err
 	}
-	now := time.Now()
-	round, err := l.conclude(ctx, now, interval, nodes, len(targets), services)
+	now, settings := time.Now(), l.options.settings()
+	round, err := l.conclude(ctx, now, interval, nodes, len(targets), services, settings)
 	l.measured++
 	l.tellHearing(round, silence)
-	maps.DeleteFunc(round.Services, func(name string, _ Report) bool { return !l.options.assumes(services[name]) })
+	maps.DeleteFunc(round.Services, func(name string, _ Report) bool { return !settings.assumes(services[name]) })
 	l.options.Observer.Measured(round)
 	return interval, errors.Join(err, l.adviser.advise(ctx, now, round, services))
 }
@@ -263,15 +263,16 @@ func (l *leader) pull(ctx context.Context, targets []Target, interval time.Durat
 // conclude sums up what was heard, and begins to publish it.
 func (l *leader) conclude(
 	ctx context.Context, now time.Time, interval time.Duration, nodes []Node, proxies int, services map[string]*corev1.Service,
+	settings *settings,
 ) (Round, error) {
 	objects, canPublish := l.publishing.read(ctx)
-	seen := &state{services, l.options.isMeasured, objects}
+	seen := &state{services, settings.isMeasured, objects}
 	for name := range objects {
 		if seen.ours(name) != nil && seen.wanted(services[name]) {
 			l.follower.Follow(name)
 		}
 	}
-	round := l.follower.Round(now, nodes, seen.known(l.options.namesNodes))
+	round := l.follower.Round(now, nodes, seen.known(settings.namesNodes))
 	if !canPublish {
 		return round, nil
 	}

@@ -8,18 +8,37 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
+// settings are the topology settings of Services, each read once in a round.
+type settings struct {
+	read  func(*corev1.Service) policy.Topology
+	known map[*corev1.Service]policy.Topology
+}
+
+func (o *Options) settings() *settings {
+	return &settings{read: o.topologyOf, known: map[*corev1.Service]policy.Topology{}}
+}
+
+func (s *settings) of(service *corev1.Service) policy.Topology {
+	topology, isKnown := s.known[service]
+	if !isKnown {
+		topology = s.read(service)
+		s.known[service] = topology
+	}
+	return topology
+}
+
 // isMeasured reports whether the demand on a Service should be published: by its owner's word, or by default.
-func (o *Options) isMeasured(service *corev1.Service) bool { return o.topologyOf(service).Measured }
+func (s *settings) isMeasured(service *corev1.Service) bool { return s.of(service).Measured }
 
 // assumes reports whether bounds are planned for a demand that is known here, so that measurements can be compared with
 // it. The endpoints of clients that a Service names are not known here.
-func (o *Options) assumes(service *corev1.Service) bool {
-	return service.Annotations[policy.ClientsAnnotation] == "" && !o.isMeasured(service)
+func (s *settings) assumes(service *corev1.Service) bool {
+	return service.Annotations[policy.ClientsAnnotation] == "" && !s.isMeasured(service)
 }
 
 // namesNodes reports whether a Service prefers endpoints on the client's node, so that it matters which nodes are busy.
-func (o *Options) namesNodes(service *corev1.Service) bool {
-	return slices.Contains(o.topologyOf(service).Keys, policy.Hostname)
+func (s *settings) namesNodes(service *corev1.Service) bool {
+	return slices.Contains(s.of(service).Keys, policy.Hostname)
 }
 
 // topologyOf returns a Service's topology settings. Proxies do not count for Services without a bound; the cluster's

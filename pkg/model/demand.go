@@ -19,9 +19,6 @@ type Demand struct {
 	ConnectionsPerMinute uint64
 }
 
-// AllDemand is the total demand of all zones.
-const AllDemand = 1_000_000
-
 // DemandState says whether measured demand counts.
 type DemandState int
 

@@ -22,8 +22,9 @@ type Loads struct {
 // MeasuredLoads compare measured demand with what would be assumed without it.
 type MeasuredLoads struct {
 	*model.Demand
-	// Zones are the measured demand of each zone's nodes, and AssumedZones the assumed one, each as a part of its sum.
-	Zones, AssumedZones map[string]float64
+	// Zones are the measured demand of the zones that have nodes, and AssumedZones the assumed one, each as a part of its
+	// sum. NamedNodes are single nodes' parts of the measured one.
+	Zones, AssumedZones, NamedNodes map[string]float64
 	// AssumedGives is what each endpoint would get of the measured demand, per mille of the mean, if the plan were made with
 	// assumed demand: in the order of the endpoints.
 	AssumedGives []uint64
@@ -47,11 +48,27 @@ func (p *Planner) Loads(decision Decision) (loads Loads, planned bool) {
 	if loads.Source == balance.Measurement {
 		assumed := p.assumedOf(service, WithZone(service.Topology.Keys))
 		loads.Measured = &MeasuredLoads{
-			Demand: p.cluster.MeasuredDemand(service), Zones: partsOf(demand.Zones()), AssumedZones: partsOf(assumed.Zones()),
+			Demand: p.cluster.MeasuredDemand(service), AssumedZones: partsOf(assumed.Zones()),
 			AssumedGives: balance.NewPlan(assumed, part.places, limit).LoadsUnder(demand),
 		}
+		loads.Measured.setParts(demand)
 	}
 	return loads, true
+}
+
+// setParts takes the parts of the zones and nodes that there are from what was measured, because a plan rounds it.
+func (m *MeasuredLoads) setParts(demand balance.Demand) {
+	zones, all := map[string]uint64{}, uint64(0)
+	for zone := range demand.Zones() {
+		zones[zone] = uint64(m.Demand.Zones[zone])
+		all += zones[zone]
+	}
+	m.Zones, m.NamedNodes = partsOf(zones), map[string]float64{}
+	for node, asks := range m.Demand.Nodes {
+		if demand.Of(node) > 0 {
+			m.NamedNodes[node] = float64(asks) / float64(max(all, 1))
+		}
+	}
 }
 
 // AssumedBusiest returns the index of the endpoint that would get most if the plan were made with assumed demand.

@@ -90,6 +90,11 @@ func shares(chosen selection.Choice) []Share {
 			})
 		}
 	}
+	parts := make([]*float64, len(list))
+	for i := range list {
+		parts[i] = &list[i].Share
+	}
+	RoundParts(parts...)
 	return list
 }
 

@@ -19,13 +19,11 @@ func (l *Load) demand(cluster *model.Cluster, decision selection.Decision, loads
 		return
 	}
 	l.Measured = &Measured{
-		Since: m.Since, NodesHeard: m.NodesHeard, Nodes: m.NodesAll, ConnectionsPerMinute: m.ConnectionsPerMinute, Zones: m.Zones,
+		Since: m.Since, NodesHeard: m.NodesHeard, Nodes: m.NodesAll, ConnectionsPerMinute: m.ConnectionsPerMinute,
+		Zones: roundedParts(m.Zones), ByNode: map[string]float64{},
 	}
-	for node, asks := range m.Nodes {
-		if l.Measured.ByNode == nil {
-			l.Measured.ByNode = map[string]float64{}
-		}
-		l.Measured.ByNode[node] = float64(asks) / model.AllDemand
+	for node, part := range m.NamedNodes {
+		l.Measured.ByNode[node] = Rounded(part)
 	}
 	zones := slices.SortedFunc(maps.Keys(m.Zones), func(a, b string) int {
 		return cmp.Or(cmp.Compare(m.Zones[b], m.Zones[a]), strings.Compare(a, b))
@@ -36,15 +34,35 @@ func (l *Load) demand(cluster *model.Cluster, decision selection.Decision, loads
 	gives := m.AssumedGives[busiest]
 	l.AssumedWouldGive = float64(gives) / 1000
 	l.Assumed = fmt.Sprintf("%s, zones would ask %s: planned so, %s would get %s times the mean.",
-		ifAssumed(topology.Clients), parts(zones, m.AssumedZones), EndpointName(decision.Endpoints[busiest].Addr), times(gives))
+		ifAssumed(topology.Clients, loads.Clients), parts(zones, m.AssumedZones), EndpointName(decision.Endpoints[busiest].Addr), times(gives))
 }
 
-// ifAssumed says what would be assumed.
-func ifAssumed(clients []string) string {
-	if len(clients) > 0 {
-		return "If each ready endpoint of " + strings.Join(clients, " and ") + " asked alike"
+// ifAssumed says what would be assumed, of clients with a number of ready endpoints.
+func ifAssumed(clients []string, ready int) string {
+	names := strings.Join(clients, " and ")
+	switch {
+	case len(clients) == 0:
+		return "If each Node asked alike, or as its labels say"
+	case ready == 0:
+		return "No endpoint of " + names + " is ready on a Node; if each Node asked alike"
+	case ready == 1:
+		return "If only the one ready endpoint of " + names + " asked"
 	}
-	return "If each Node asked alike, or as its labels say"
+	return "If each ready endpoint of " + names + " asked alike"
+}
+
+// roundedParts rounds parts of 1.
+func roundedParts(parts map[string]float64) map[string]float64 {
+	names := slices.Sorted(maps.Keys(parts))
+	values, pointers, rounded := make([]float64, len(names)), make([]*float64, len(names)), map[string]float64{}
+	for i, name := range names {
+		values[i], pointers[i] = parts[name], &values[i]
+	}
+	RoundParts(pointers...)
+	for i, name := range names {
+		rounded[name] = values[i]
+	}
+	return rounded
 }
 
 // mostZones is how many zones a sentence names.
@@ -80,7 +98,7 @@ func whyAssumed(cluster *model.Cluster, service *model.Service) string {
 	case model.DemandStale:
 		return "What was measured is too old to count, so demand is assumed."
 	case model.DemandUnpublished:
-		return "Nobody publishes measured demand in this cluster, so demand is assumed."
+		return "Nobody publishes measured demand in this cluster, or it may not be read, so demand is assumed."
 	case model.DemandUnknown:
 	}
 	return "It is not known here what was measured, so demand is assumed."

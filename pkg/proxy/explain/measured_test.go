@@ -28,6 +28,14 @@ func shop(clients ...string) *model.Cluster {
 	}
 	change.Services = map[model.ObjectName]*model.Service{service.Name: service}
 	change.Slices = map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}
+	for name, ready := range map[string]int{"one": 1, "three": 3} {
+		of := model.ObjectName{Namespace: "default", Name: name}
+		client := &model.EndpointSlice{Name: of, Service: of, Family: model.IPv4}
+		for i := range ready {
+			client.Endpoints = append(client.Endpoints, endpoint(fmt.Sprintf("10.245.%d.%d", ready, i), "node-a", true))
+		}
+		change.Slices[of] = client
+	}
 	cluster.Apply(change)
 	return cluster
 }
@@ -39,6 +47,7 @@ func TestExplainSaysWhoseDemandItIs(t *testing.T) {
 		Zones: map[string]uint32{"zone-a": 100_000, "zone-b": 900_000}, Nodes: map[string]uint32{"node-b": 900_000},
 		Since: time.Date(2026, 11, 27, 14, 2, 3, 0, time.UTC), NodesHeard: 198, NodesAll: 200, ConnectionsPerMinute: 30_012,
 	}}
+	const measured = "Zones ask as measured at 2026-11-27 14:02 UTC, 30012 connections a minute, 198 of 200 nodes heard: zone-b 90 %, zone-a 10 %."
 	const each = " Each Node counts as one client, unless its labels say otherwise."
 	for name, c := range map[string]struct {
 		state           model.DemandState
@@ -47,20 +56,24 @@ func TestExplainSaysWhoseDemandItIs(t *testing.T) {
 		source          string
 		demand, assumed string
 	}{
-		"measured": {model.DemandCounts, demands, nil, "measured",
-			"Zones ask as measured at 2026-11-27 14:02 UTC, 30012 connections a minute, 198 of 200 nodes heard: zone-b 90.0 %, zone-a 10.0 %.",
+		"measured": {model.DemandCounts, demands, nil, "measured", measured,
 			"If each Node asked alike, or as its labels say, zones would ask zone-b 50 %, zone-a 50 %: planned so, 10.244.98.0:8080 would get " +
 				"1.80 times the mean."},
-		"measured, clients are named": {model.DemandCounts, demands, []string{"default/none"}, "measured",
-			"Zones ask as measured at 2026-11-27 14:02 UTC, 30012 connections a minute, 198 of 200 nodes heard: zone-b 90.0 %, zone-a 10.0 %.",
-			"If each ready endpoint of default/none asked alike, zones would ask zone-b 50 %, zone-a 50 %: planned so, 10.244.98.0:8080 would get " +
-				"1.80 times the mean."},
+		"measured, clients are named": {model.DemandCounts, demands, []string{"default/three"}, "measured", measured,
+			"If each ready endpoint of default/three asked alike, zones would ask zone-b 0 %, zone-a 100 %: planned so, 10.244.98.0:8080 " +
+				"would get 1.88 times the mean."},
+		"measured, one client is ready": {model.DemandCounts, demands, []string{"default/one"}, "measured", measured,
+			"If only the one ready endpoint of default/one asked, zones would ask zone-b 0 %, zone-a 100 %: planned so, 10.244.98.0:8080 " +
+				"would get 1.88 times the mean."},
+		"measured, no client is ready": {model.DemandCounts, demands, []string{"default/none"}, "measured", measured,
+			"No endpoint of default/none is ready on a Node; if each Node asked alike, zones would ask zone-b 50 %, zone-a 50 %: planned so, " +
+				"10.244.98.0:8080 would get 1.80 times the mean."},
 		"nothing of it": {model.DemandCounts, nil, nil, "labels",
 			"This Service has no ServiceDemand that can be planned with, so demand is assumed: with few connections there is none." + each, ""},
 		"old": {model.DemandStale, demands, nil, "labels",
 			"What was measured is too old to count, so demand is assumed." + each, ""},
 		"nobody": {model.DemandUnpublished, nil, nil, "labels",
-			"Nobody publishes measured demand in this cluster, so demand is assumed." + each, ""},
+			"Nobody publishes measured demand in this cluster, or it may not be read, so demand is assumed." + each, ""},
 		"not read": {model.DemandUnknown, nil, nil, "labels", "It is not known here what was measured, so demand is assumed." + each, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -72,10 +85,10 @@ func TestExplainSaysWhoseDemandItIs(t *testing.T) {
 				t.Fatalf("it says %+v, want\n%s\n%s", load, c.demand, c.assumed)
 			}
 			isMeasured := c.source == "measured"
-			if (load.Measured != nil) != isMeasured || (load.AssumedWouldGive == 1.8) != isMeasured {
+			if (load.Measured != nil) != isMeasured || (load.AssumedWouldGive >= 1.8) != isMeasured {
 				t.Errorf("measured is %+v, assumed would give %f", load.Measured, load.AssumedWouldGive)
 			}
-			if isMeasured && (load.Measured.Nodes != 200 || load.Measured.ByNode["node-b"] != 0.9 || load.Measured.Zones["zone-a"] > 0.101) {
+			if isMeasured && (load.Measured.Nodes != 200 || load.Measured.ByNode["node-b"] != 0.9 || load.Measured.Zones["zone-a"] != 0.1) {
 				t.Errorf("measured is %+v", load.Measured)
 			}
 			var page strings.Builder

@@ -1,0 +1,38 @@
+package explain
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// digits are how many there are behind the point in numbers for machines: more than any input has, and fewer than where
+// rounding errors begin.
+const digits = 1e9
+
+// Rounded rounds a number for machines.
+func Rounded(x float64) float64 { return math.Round(x*digits) / digits }
+
+// RoundParts rounds parts of a whole, so that the rounded ones sum up to the rounded sum: those that are cut off most
+// are rounded up. None may be negative.
+func RoundParts(parts ...*float64) {
+	sum, left := 0.0, 0.0
+	cuts := make([]float64, len(parts))
+	byCut := make([]int, len(parts))
+	for i, part := range parts {
+		sum += *part
+		whole := math.Floor(*part * digits)
+		cuts[i], byCut[i] = *part*digits-whole, i
+		left -= whole
+		*part = whole
+	}
+	left += math.Round(sum * digits)
+	slices.SortStableFunc(byCut, func(a, b int) int { return cmp.Compare(cuts[b], cuts[a]) })
+	for _, i := range byCut {
+		if left >= 1 && cuts[i] > 0 { // a part of 0 stays 0
+			*parts[i]++
+			left--
+		}
+		*parts[i] /= digits
+	}
+}

@@ -25,6 +25,8 @@ type decisions struct {
 	service  model.Service
 	labels   func(node string) (map[string]string, bool)
 	plan     *balance.Plan // nil without a bound
+	// plannedWith is where the plan's demand is from.
+	plannedWith Source
 
 	keys    []policy.Key
 	values  []vocabulary       // those that endpoints have of each key
@@ -80,7 +82,7 @@ func (t *target) isEvacuated(endpoints []model.PortEndpoint) bool {
 	return endpoints[t.members[0]].Avoid.IsEvacuation()
 }
 
-func (f *Fleet) decisionsOf(q Question, census *census) *decisions {
+func (f *Fleet) decisionsOf(q Question, census *census, on *demands) *decisions {
 	d := &decisions{
 		question: q, service: model.Service{Topology: policy.Topology{Keys: q.Topology.Keys}, InternalTrafficLocal: q.IsLocal},
 		labels: f.labels, keys: q.Topology.Keys, own: map[string][]int32{},
@@ -93,35 +95,34 @@ func (f *Fleet) decisionsOf(q Question, census *census) *decisions {
 	case len(d.keys) == 0: // hints
 		d.keys = []policy.Key{policy.Hostname, policy.Zone}
 	case q.Topology.MaxLoad > 0:
-		d.plan = balance.NewPlan(f.plannedWith(&q, census), balance.NewPlaces(d.keys, q.Endpoints, f.view.ValueOf), int(q.Topology.MaxLoad))
+		var demand balance.Demand
+		demand, d.plannedWith = f.plannedWith(&q, census, on)
+		d.plan = balance.NewPlan(demand, balance.NewPlaces(d.keys, q.Endpoints, f.view.ValueOf), int(q.Topology.MaxLoad))
 	}
 	d.values = make([]vocabulary, len(d.keys))
 	d.classify(f.view)
 	return d
 }
 
-// plannedWith is the demand that a bound is planned with.
-func (f *Fleet) plannedWith(q *Question, census *census) balance.Demand {
-	asked := f.asked(q)
+// plannedWith is the demand that a bound is planned with, and where it is from.
+func (f *Fleet) plannedWith(q *Question, census *census, on *demands) (balance.Demand, Source) {
 	switch {
-	case q.PlansAsked && asked != nil:
-		return census.cells.Named(f.wholeNumbers(maps.All(asked)))
+	case q.PlansAsked && on.asked != nil:
+		return census.cells.Named(f.wholeNumbers(maps.All(on.asked))), Given
 	case q.PlansAsked && f.isGiven:
 		if census.given == nil {
 			demand := census.cells.Named(f.wholeNumbers(f.all()))
 			census.given = &demand
 		}
-		return *census.given
+		return *census.given, Given
 	}
-	if q.PlansAsked || q.Topology.Measured {
-		if demand, any := f.measured(q); any {
-			return demand
-		}
+	if on.isMeasured && (q.PlansAsked || q.Topology.Measured) {
+		return on.measured, Measured
 	}
 	if len(q.Topology.Clients) > 0 {
-		return census.cells.Named(q.Clients)
+		return census.cells.Named(q.Clients), Clients
 	}
-	return census.cells.ByLabels()
+	return census.cells.ByLabels(), Labels
 }
 
 // all yields each node's demand.

@@ -42,6 +42,9 @@ type Spread struct {
 	Node, Zone, Region, OtherZones float64
 	// Refusers are the nodes that refuse. The zero value: none does.
 	Refusers Refusers
+	// Source is where the demand is from, and PlannedWith where the demand is from that a bound is planned with; without a
+	// bound that is the zero value.
+	Source, PlannedWith Source
 	// OfService: the demand is the demand on this Service: as measured, or in ready endpoints of the named clients.
 	OfService bool
 	// Keys is what goes to the endpoints that each of the topology keys matches and no earlier key does.
@@ -53,6 +56,17 @@ type Spread struct {
 	// Zones is what goes from the zone of a row to that of a column, row by row: see Fleet.Zones.
 	Zones []float64
 }
+
+// Source is where a demand is from; its zero value is nowhere.
+type Source string
+
+// The sources.
+const (
+	Labels   Source = "labels"   // of the nodes
+	Clients  Source = "clients"  // that the Service names
+	Measured Source = "measured" // Question.Measured
+	Given    Source = "file"     // the fleet's demand, or Question.Asked
+)
 
 // Refusers are nodes that refuse their connections.
 type Refusers struct {
@@ -76,7 +90,8 @@ func (f *Fleet) Spread(q Question) Spread {
 	}
 	census := f.censusOf(keys)
 	crowds, asks := slices.Clone(census.crowds), func(node int32) float64 { return f.asks[node] }
-	named := f.named(&q)
+	demands := f.demandsOn(&q)
+	named, source := f.named(&q, &demands)
 	if named != nil {
 		asks = func(node int32) float64 { return named[node] }
 		for i := range crowds {
@@ -87,9 +102,12 @@ func (f *Fleet) Spread(q Question) Spread {
 		}
 	}
 	s := spreading{
-		fleet: f, decisions: f.decisionsOf(q, census), places: f.placesOf(q.Endpoints),
-		out: Spread{Keys: make([]float64, len(keys)), Loads: make([]float64, len(q.Endpoints)), OfService: named != nil},
+		fleet: f, decisions: f.decisionsOf(q, census, &demands), places: f.placesOf(q.Endpoints),
+		out: Spread{
+			Keys: make([]float64, len(keys)), Loads: make([]float64, len(q.Endpoints)), Source: source, OfService: named != nil,
+		},
 	}
+	s.out.PlannedWith = s.decisions.plannedWith
 	sent := sent{hosts: f.hostsOf(q.Endpoints), crowds: make([]*target, len(crowds)), crowdOf: census.of}
 	for _, host := range sent.hosts {
 		crowd := &crowds[census.of[host]]
@@ -163,48 +181,50 @@ func (f *Fleet) why(q Question, node *model.Node) selection.Reason {
 	return choice.Reason
 }
 
+// demands are what is known of the nodes' demand on one Service, beside the fleet's.
+type demands struct {
+	// asked is Question.Asked of the nodes that there are; nil: none has any.
+	asked map[int32]float64
+	// measured is Question.Measured; isMeasured: some node has any.
+	measured   balance.Demand
+	isMeasured bool
+}
+
+func (f *Fleet) demandsOn(q *Question) demands {
+	d := demands{asked: known(f, q.Asked, func(asked float64) float64 { return asked })}
+	if q.Measured != nil {
+		d.measured, d.isMeasured = f.censusOf(selection.WithZone(q.Topology.Keys)).cells.Measured(q.Measured.Zones, q.Measured.Nodes)
+	}
+	return d
+}
+
 // named returns the nodes' demand on this Service, as measured, or by its clients; nil if the fleet's demand applies to
 // all.
-func (f *Fleet) named(q *Question) map[int32]float64 {
-	if asked := f.asked(q); asked != nil || f.isGiven {
-		return asked
+func (f *Fleet) named(q *Question, d *demands) (map[int32]float64, Source) {
+	if d.asked != nil || f.isGiven {
+		return d.asked, Given
 	}
-	if demand, any := f.measured(q); any {
-		return f.by(demand, q.Measured)
+	if d.isMeasured {
+		return f.by(d.measured, q.Measured), Measured
 	}
-	return known(f, q.Clients, func(clients uint32) float64 { return float64(min(clients, balance.MaxDemand)) })
+	if clients := known(f, q.Clients, func(clients uint32) float64 { return float64(min(clients, balance.MaxDemand)) }); clients != nil {
+		return clients, Clients
+	}
+	return nil, Labels
 }
 
-// asked returns the measured demand of nodes on this Service; nil if nothing was measured.
-func (f *Fleet) asked(q *Question) map[int32]float64 {
-	return known(f, q.Asked, func(asked float64) float64 { return asked })
-}
-
-// measured returns the measured demand that proxies know; false if it is zero for all nodes.
-func (f *Fleet) measured(q *Question) (demand balance.Demand, any bool) {
-	if q.Measured == nil {
-		return balance.Demand{}, false
-	}
-	return f.censusOf(selection.WithZone(q.Topology.Keys)).cells.Measured(q.Measured.Zones, q.Measured.Nodes)
-}
-
-// by returns each node's part of a demand, in the unit in which it was measured; nodes without demand are missing.
-// Demand of zones that have no nodes any more is dropped.
+// by returns each node's part of a demand, in the unit in which it was measured; nodes without demand are missing. A
+// zone's nodes have exactly what was measured of it together. Demand of zones that have no nodes any more is dropped.
 func (f *Fleet) by(demand balance.Demand, measured *model.Demand) map[int32]float64 {
-	byNode, all, there, seen := map[int32]float64{}, 0.0, 0.0, map[int32]bool{}
+	byNode, inZone := map[int32]float64{}, make([]float64, len(f.zones.list)+1)
 	for i := range f.nodes {
-		zone := f.zoneOf[i]
 		if asks := demand.Of(f.nodes[i].Name); asks > 0 {
 			byNode[int32(i)] = float64(asks)
-			all += float64(asks)
-		}
-		if !seen[zone] {
-			seen[zone] = true
-			there += float64(measured.Zones[f.nodes[i].Labels[string(policy.Zone)]])
+			inZone[f.zoneOf[i]] += float64(asks)
 		}
 	}
 	for node := range byNode {
-		byNode[node] *= there / all
+		byNode[node] *= float64(measured.Zones[f.nodes[node].Labels[string(policy.Zone)]]) / inZone[f.zoneOf[node]]
 	}
 	return byNode
 }

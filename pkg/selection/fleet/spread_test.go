@@ -207,7 +207,8 @@ func TestASpreadIsTheSumOfWhatAllNodesDecide(t *testing.T) {
 		}
 		fleet := New(w.nodes, demand)
 		got := fleet.Spread(w.question)
-		named := fleet.named(&w.question)
+		on := fleet.demandsOn(&w.question)
+		named, _ := fleet.named(&w.question, &on)
 		asks := func(node *model.Node) float64 {
 			if named != nil {
 				return named[fleet.byName[node.Name]]
@@ -215,7 +216,7 @@ func TestASpreadIsTheSumOfWhatAllNodesDecide(t *testing.T) {
 			return fleet.asks[fleet.byName[node.Name]]
 		}
 		var measured map[string]uint32
-		if isMeasured := demand != nil || fleet.asked(&w.question) != nil; isMeasured && w.question.PlansAsked {
+		if isMeasured := demand != nil || on.asked != nil; isMeasured && w.question.PlansAsked {
 			measured = fleet.wholeNumbers(func(yield func(int32, float64) bool) {
 				for i := range fleet.nodes {
 					if !yield(int32(i), asks(&fleet.nodes[i])) {

@@ -15,4 +15,5 @@ var nodePortSettings = []settingFlag{{
 
 func (f *tableFlags) register(flags *pflag.FlagSet) {
 	f.stateFlags.register(flags, orStdin, clientSettings, nodePortSettings)
+	registerPublisher(flags, &f.topology.namespace)
 }

@@ -23,12 +23,19 @@ func (f *topologyFlags) register(flags *pflag.FlagSet) {
 		"`SOURCE` of where other nodes are, if a Service asks for it: nodes, the metadata of every Node; slices, the TopologySlices that a "+
 			"webhook publishes; proxies, the EndpointSlices of --proxy-service, which know zones alone; auto, slices while they are "+
 			"published, else proxies while they are on nearly all nodes and no Service asks for more, and nodes otherwise")
-	flags.StringVar(&f.namespace, "topology-namespace", "vicinity-system", "`NAMESPACE` of the webhook that publishes TopologySlices")
+	registerPublisher(flags, &f.namespace)
 	flags.BoolVar(&f.publishedEvacuations, "published-evacuations", false,
 		"also evacuate the nodes that TopologySlices list as evacuated, by conditions of their Nodes: what a webhook publishes with "+
 			"--evacuate-by-node-conditions. On all nodes or none")
 	flags.StringVar(&f.proxies, "proxy-service", "kube-system/vicinity-proxy",
 		"`NAMESPACE/NAME` of the headless Service over the proxies' own pods; empty: there is none")
+}
+
+// registerPublisher registers the flag that says where what is published comes from. Every command that decides as
+// proxies do has it.
+func registerPublisher(flags *pflag.FlagSet, namespace *string) {
+	flags.StringVar(namespace, "topology-namespace", "vicinity-system",
+		"`NAMESPACE` of the webhook that publishes TopologySlices and ServiceDemands, where its Leases say whether they still count")
 }
 
 func (f *topologyFlags) Validate() error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -60,13 +61,14 @@ Where connections are refused, or a setting has no effect, it says why, and how 
 better, it says why, and what to write. Shares are of all connections, refused ones included.
 
 Nothing has to be installed. It works with kube-proxy or any other proxy in the cluster, reads Services, EndpointSlices,
-Nodes and ServiceDemands, and changes nothing. The hints that trafficDistribution and Auto would bring are computed by the EndpointSlice
-controller's own packages; where these leave it to chance which zone gives an endpoint to which, zones are taken by name.
+Nodes, and where they are ServiceDemands and the Lease that says whether they still count, and changes nothing. The
+hints that trafficDistribution and Auto would bring are computed by the EndpointSlice controller's own packages; where
+these leave it to chance which zone gives an endpoint to which, zones are taken by name.
 
 It is about connections inside the cluster, to ClusterIPs and to headless Services. The latter follow topology keys where
 the node's DNS cache asks the proxy. It counts connections, not bytes. Each Node counts as one client, or as its label
 ` + policy.DemandLabel + ` says; where a Service names its clients, they count, and where a ServiceDemand says what was
-measured, that (--clients). --demand takes what was measured in another way.
+measured, that (--clients), as long as proxies would plan with it. --demand takes what was measured in another way.
 
 Without NAME it is about the Services of all namespaces, or of the one of -n. NAME without NAMESPACE is in that of -n, or in
 the one of the kubeconfig's context.
@@ -124,6 +126,7 @@ type forecastFlags struct {
 	gateFlags
 	namespaceFlags
 	serviceProxyName, defaultMaxLoad, defaultClients string
+	publisher                                        string // the namespace of what publishes ServiceDemands
 	bounds                                           []string
 	demand, clients, price, output                   string
 	top                                              int
@@ -146,6 +149,7 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.defaultMaxLoad, "default-max-load", "", "`PERCENT`, as with 'run': the bound of Services that have none")
 	flags.StringVar(&f.defaultClients, "default-clients", "",
 		"`WHO`, as with 'run': "+policy.Measured+", for Services with a bound that name no clients")
+	registerPublisher(flags, &f.publisher)
 	flags.StringSliceVar(&f.bounds, "bound", []string{policy.FormatMaxLoad(policy.UsualMaxLoad)},
 		"`PERCENT` of the mean load, 100% to 1000%, to compare as a bound; several, comma-separated")
 	flags.StringVar(&f.demand, "demand", "",
@@ -153,10 +157,10 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 			"names of nodes or zones and a number each, in YAML or JSON, or the "+
 			"result of a Prometheus instant query in JSON, by node or zone; or a folder with what /metrics of each node says in "+
 			"NODE.prom, with --account. What is by Service, too, is the demand of that Service. Bounds are planned as the proxies "+
-			"plan them, and, to compare, as they would be with this demand: as '120% measured'")
+			"plan them, and, to compare, with this demand: as '120% by file'")
 	flags.StringVar(&f.clients, "clients", clientsMeasured,
 		"`WHOSE` connections count where ServiceDemands say what was measured of a Service: measured, those that are there; or assumed, as if "+
-			"nobody had measured. Bounds are compared with both plans: '120%' and '120% measured'")
+			"nobody had measured. Bounds are compared with both plans: '120%', with assumed demand, and '120% measured'")
 	flags.StringVar(&f.price, "price", "",
 		"`PRICE` of bytes between zones, such as 0.01/GB: print what each setting would cost in a month. Needs --demand in bytes a second "+
 			"(sum by (instance, namespace, service) (rate(vicinity_service_traffic_bytes_total[1d]))), or the folder")
@@ -259,7 +263,7 @@ func (f *forecastFlags) words() string {
 func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastFlags, query explain.Query) error {
 	progress := cli.NewProgress(stderr)
 	read := func(what string, objects int) { progress.Show("%s: %d objects read", what, objects) }
-	objects, unread, err := readObjects(ctx, stderr, &flags.manifestsFlag, flags.connection(), read)
+	objects, unread, err := readObjects(ctx, stderr, &flags.manifestsFlag, flags.connection(), flags.publisher, read)
 	if err != nil {
 		return unreadableError{err}
 	}
@@ -331,11 +335,25 @@ func (f *forecastFlags) state(objects convert.Objects) forecast.Cluster {
 // demandFrom says whose connections count if no file does.
 func demandFrom(state forecast.Cluster) string {
 	const assumed = "ach Node counts as one client, unless its labels or the Service say otherwise."
-	if measured := state.Measured(); measured > 0 {
-		return fmt.Sprintf("ServiceDemands say what was measured of %d of the cluster's %d Services, and Nodes ask so of those; of others e%s",
-			measured, len(state.ServiceNames()), assumed)
+	if measured := state.MeasuredServices(); len(measured) > 0 {
+		return fmt.Sprintf("Nodes ask as ServiceDemands say of %d of the cluster's %d Services (%s); of others e%s",
+			len(measured), len(state.ServiceNames()), explain.Counted(measured), assumed)
 	}
 	return "E" + assumed
+}
+
+// demandFromFile says whose connections count if a file does.
+func demandFromFile(file string, asked map[string]forecast.Weights, state forecast.Cluster) string {
+	says := "Nodes ask as " + file + " says."
+	if len(asked) > 0 {
+		says = fmt.Sprintf("Nodes ask as %s says: of %s as it says of each, and of others as of all together.",
+			file, explain.Counted(slices.Sorted(maps.Keys(asked))))
+	}
+	if len(state.MeasuredServices()) > 0 {
+		says += fmt.Sprintf(" ServiceDemands do not count for that; bounds with %s: %q are planned with them, as the proxies do.",
+			policy.ClientsAnnotation, policy.Measured)
+	}
+	return says
 }
 
 // priced says what bytes cost, if there is a price.
@@ -366,7 +384,7 @@ func (f *forecastFlags) readDemand(state forecast.Cluster, options *forecast.Opt
 		return fmt.Errorf("--demand %s: %w", f.demand, err)
 	}
 	options.Asked, f.traffic = demand.Asked, demand.Traffic
-	options.DemandFrom = "Nodes ask as " + f.demand + " says."
+	options.DemandFrom = demandFromFile(f.demand, demand.Asked, state)
 	return nil
 }
 

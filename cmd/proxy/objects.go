@@ -106,7 +106,20 @@ func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes clust
 		return convert.Update{}, err
 	}
 	f.held = folder.Inventory()
+	if why := folder.DemandLease().Sentence(); why != "" && isPlannedAsMeasured(update.Change) {
+		printable.Fprintf(stderr, "warning: %s\n", why)
+	}
 	return update, nil
+}
+
+// isPlannedAsMeasured reports whether there is measured demand, and a Service that would be planned with it.
+func isPlannedAsMeasured(change model.Change) bool {
+	for _, service := range change.Services {
+		if service != nil && service.Topology.Measured && change.Demands[service.Name] != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // warnOfSlices says that the manifests have no EndpointSlices for their Services, or some of an old version.
@@ -141,6 +154,7 @@ func (f *stateFlags) view() convert.View {
 	return convert.View{
 		Node: f.node, NodeAddress: f.settings.NodeAddress, ServiceProxyName: f.serviceProxyName, WithoutExternalIPs: !f.settings.ExternalIPs,
 		DefaultMaxLoad: f.maxLoad, DefaultMeasured: f.measured, WithHeadless: f.withHeadless,
+		DemandNamespace: f.topology.namespace,
 	}
 }
 
@@ -194,9 +208,11 @@ func incomplete(refused []model.Finding, asked explain.Query) error {
 }
 
 // readObjects reads everything once, as it is written: from manifests, or without them from the cluster. What had to be
-// left out causes a warning, and is returned. read reports progress; it may be nil.
+// left out causes a warning, and is returned. The publisher of ServiceDemands is in demandNamespace. read reports
+// progress; it may be nil.
 func readObjects(
-	ctx context.Context, stderr io.Writer, manifests *manifestsFlag, connection kube.Connection, read func(what string, objects int),
+	ctx context.Context, stderr io.Writer, manifests *manifestsFlag, connection kube.Connection, demandNamespace string,
+	read func(what string, objects int),
 ) (convert.Objects, []model.Finding, error) {
 	if manifests.manifests == "" {
 		clientLog(stderr)
@@ -204,10 +220,10 @@ func readObjects(
 		if err != nil {
 			return convert.Objects{}, nil, unreadableError{fmt.Errorf("connect to the API server: %w", err)}
 		}
-		objects, err := cluster.Objects(ctx, config, read)
+		objects, err := cluster.Objects(ctx, config, demandNamespace, read)
 		return objects, nil, err
 	}
-	objects, problems, err := manifests.objects(read)
+	objects, problems, err := manifests.objects(demandNamespace, read)
 	if err != nil {
 		return convert.Objects{}, nil, err
 	}

@@ -21,9 +21,12 @@ const (
 
 // advise recommends a setting, if one would improve anything. A setting that protects the endpoints as well as the
 // bound, and needs no proxy of ours, comes first. An owner who has a bound has chosen it, and gets no advice against
-// it. A setting without effect needs mending, not another one beside it: Causes says how.
+// it; but perhaps the one to have it planned with what was measured. A setting without effect needs mending, not another one beside it: Causes says how.
 func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Service) *Advice {
 	now, field, bounded := s.outlook(Now), s.outlook(policy.PreferSameZone), s.bounded()
+	if s.asMeasured != nil {
+		return s.adviseMeasured(object)
+	}
 	if field == nil || bounded == nil || read.InternalTrafficLocal || read.IsHeadless && len(read.Topology.Keys) == 0 ||
 		read.Topology.MaxLoad > 0 || slices.ContainsFunc(s.Causes, func(c Cause) bool { return c.Denied }) {
 		return nil
@@ -63,6 +66,28 @@ func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Serv
 		}
 	}
 	return nil
+}
+
+// adviseMeasured recommends to have the bound that there is planned with what was measured, if that improves anything.
+func (s *Service) adviseMeasured(object *corev1.Service) *Advice {
+	now, then := s.outlook(Now), s.asMeasured
+	isNearer := then.Zone-now.Zone >= worthZone && then.Busiest.Load < now.Busiest.Load+worthLoad
+	isCalmer := now.Busiest.Load-then.Busiest.Load >= worthLoad
+	if then.Refused > now.Refused || !isNearer && !isCalmer {
+		return nil
+	}
+	clients := policy.Measured
+	if named := object.Annotations[policy.ClientsAnnotation]; named != "" {
+		clients = named + ", " + clients
+	}
+	changed := *object
+	changed.Annotations = with(object.Annotations, policy.ClientsAnnotation, clients)
+	return &Advice{
+		Setting: policy.Measured,
+		Sentence: fmt.Sprintf("Planned as its ServiceDemand says, the bound keeps %s in the zone instead of %s, and the busiest endpoint "+
+			"expects %s times the mean instead of %s.", percent(then.Zone), percent(now.Zone), times(then.Busiest.Load), times(now.Busiest.Load)),
+		Set: difference(object, &changed),
+	}
 }
 
 // isDistributed reports whether a Service has a trafficDistribution that says something.

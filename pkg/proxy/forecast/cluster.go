@@ -21,8 +21,12 @@ type Cluster struct {
 	nodes    []*corev1.Node
 	services []*corev1.Service                                 // by name
 	slicesOf map[model.ObjectName][]*discoveryv1.EndpointSlice // by name of their Service
-	// demands are measured demand of Services; nil if that is not asked about.
-	demands map[model.ObjectName]*model.Demand
+	// demands are measured demand of Services that counts; nil if that is not asked about. demandNote says why there is none
+	// although it is published, or that its age is not known.
+	demands    map[model.ObjectName]*model.Demand
+	demandNote string
+	// areForbidden: ServiceDemands may not be listed. isDump: it is objects that somebody printed, which may lack some.
+	areForbidden, isDump bool
 	// refused are those that could not be read.
 	refused []model.Finding
 	view    convert.View
@@ -37,6 +41,7 @@ type Cluster struct {
 func NewCluster(objects convert.Objects, view convert.View) Cluster {
 	view.WithHeadless = true
 	c := Cluster{
+		areForbidden: objects.DemandsForbidden, isDump: objects.Held != nil,
 		nodes: objects.Nodes, slicesOf: map[model.ObjectName][]*discoveryv1.EndpointSlice{}, view: view,
 		demands: map[model.ObjectName]*model.Demand{}, virtual: model.NewCluster(""), cidrs: map[string][]netip.Prefix{},
 	}
@@ -53,9 +58,12 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 	for _, object := range objects.Demands {
 		demand, errs := convert.ServiceDemand(object)
 		c.refused = append(c.refused, problems(convert.ServiceDemands, object, errs)...)
-		if demand != nil {
+		if demand != nil && objects.DemandLease.State() == model.DemandCounts {
 			c.demands[nameOf(object)] = demand
 		}
+	}
+	if len(objects.Demands) > 0 {
+		c.demandNote = objects.DemandLease.Sentence()
 	}
 	for _, object := range objects.ServiceCIDRs {
 		if prefixes, errs := convert.ServiceCIDR(object); len(errs) == 0 {
@@ -66,19 +74,19 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 	return c
 }
 
-// Measured returns the number of Services with measured demand.
-func (c Cluster) Measured() (count int) {
-	for name := range c.demands {
-		if _, exists := c.index(name); exists {
-			count++
+// MeasuredServices returns the Services with measured demand that counts, sorted.
+func (c Cluster) MeasuredServices() (names []string) {
+	for _, service := range c.services {
+		if c.demands[nameOf(service)] != nil {
+			names = append(names, nameOf(service).String())
 		}
 	}
-	return count
+	return names
 }
 
 // AsAssumed is the cluster if nothing had been measured.
 func (c Cluster) AsAssumed() Cluster {
-	c.demands, c.refused = nil, nil
+	c.demands, c.demandNote, c.refused = nil, "", nil
 	return c
 }
 

@@ -145,13 +145,13 @@ func TestAServiceIsAskedAsItWasMeasured(t *testing.T) {
 	if got := other.outlook(Now).Zone; math.Abs(got-3./40) > 1e-6 {
 		t.Errorf("%v of shop/other stay in the zone, of all that was measured 3 of 40 are asked there", got)
 	}
-	for setting, want := range map[string]float64{Now: 3, "120%": 1.8, "120% measured": 1.2} {
+	for setting, want := range map[string]float64{Now: 3, "120%": 1.8, "120% by file": 1.2} {
 		if got := web.outlook(setting).Busiest.Load; math.Abs(got-want) > 0.01 {
 			t.Errorf("%s: the busiest endpoint expects %v times the mean, want %v", setting, got, want)
 		}
 	}
 	// Without a demand there is nothing to compare.
-	if report, _ := Make(cluster, Options{Now: time.Now(), Bounds: []uint64{120}}); report.Services[0].outlook("120% measured") != nil {
+	if report, _ := Make(cluster, Options{Now: time.Now(), Bounds: []uint64{120}}); len(report.Settings) != 6 {
 		t.Errorf("a bound is planned with what nobody measured")
 	}
 }

@@ -49,9 +49,16 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 	avoided := model.NewCluster("")
 	avoided.Apply(model.Change{Avoid: known.Avoid})
 	timed, open := avoided.Evacuated()
+	beside := ""
+	switch {
+	case options.Demand != nil:
+		beside = byFile
+	case len(cluster.MeasuredServices()) > 0:
+		beside = measured
+	}
 	f := forecaster{
 		Cluster: cluster, fleet: fleet.New(nodes, options.Demand), avoided: avoided, refused: refused,
-		controllers: newControllers(cluster.nodes), settings: settingsOf(options.Bounds, options.Demand != nil || cluster.Measured() > 0),
+		controllers: newControllers(cluster.nodes), settings: settingsOf(options.Bounds, beside),
 		asked: options.Asked, judge: options.Judge, onlyEvacuatedOn: map[string]*NodeOnlyEvacuated{},
 	}
 	if options.OnlyNow {
@@ -63,8 +70,11 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 		OnlyEvacuatedOn: []NodeOnlyEvacuated{},
 	}
 	report.note(nodes)
-	if i := slices.IndexFunc(f.settings, func(s Setting) bool { return s.isMeasured }); i >= 0 {
-		report.Notes = append(report.Notes, f.settings[i].noteMeasured(options.Demand != nil))
+	if cluster.demandNote != "" {
+		report.Notes = append(report.Notes, cluster.demandNote)
+	}
+	if i := slices.IndexFunc(f.settings, func(s Setting) bool { return s.plansAsked }); i >= 0 {
+		report.Notes = append(report.Notes, f.settings[i].noteAsked())
 	}
 	return f, report
 }
@@ -90,6 +100,9 @@ func (f *forecaster) forecast(report *Report, options Options) {
 		}
 	}
 	report.noteHints()
+	if note := f.noteUnmeasured(); note != "" {
+		report.Notes = append(report.Notes, note)
+	}
 	report.Settings = f.totals(report.Services)
 	report.OnlyEvacuated = append(report.OnlyEvacuated, f.onlyEvacuated...)
 	for _, node := range slices.Sorted(maps.Keys(f.onlyEvacuatedOn)) {
@@ -107,6 +120,8 @@ type forecaster struct {
 	asked       map[string]Weights
 	judge       Judge
 	refused     []model.Finding
+	// unmeasured are the Services that are to be planned with measured demand, but are not.
+	unmeasured []string
 
 	onlyEvacuated   []OnlyEvacuated
 	onlyEvacuatedOn map[string]*NodeOnlyEvacuated
@@ -159,6 +174,15 @@ func (f *forecaster) service(object *corev1.Service) (Service, string) {
 		}
 		s.Outlooks = append(s.Outlooks, f.outlook(setting, topology, read, portions, clients))
 		if i == 0 {
+			s.DemandSource = s.Outlooks[0].source
+			if topology.Measured && topology.MaxLoad > 0 && s.Outlooks[0].PlannedWith != string(fleet.Measured) {
+				f.unmeasured = append(f.unmeasured, s.Service)
+			}
+			if wanted := topology; len(f.settings) > 1 && wanted.MaxLoad > 0 && !wanted.Measured && f.demands[read.Name] != nil {
+				wanted.Measured = true
+				asMeasured := f.outlook(Setting{Name: policy.Measured}, wanted, read, portions, clients)
+				s.asMeasured = &asMeasured
+			}
 			s.Causes = append(s.Causes, f.causes(&s.Outlooks[0], object, read, portions)...)
 			f.noteEvacuated(read, portions, &s.Outlooks[0])
 		}
@@ -316,9 +340,10 @@ func (f *forecaster) outlook(
 	for i, portion := range portions {
 		spread := f.fleet.Spread(fleet.Question{
 			Topology: topology, IsLocal: service.InternalTrafficLocal, Endpoints: portion.endpoints, Clients: clients,
-			Asked: f.asked[service.Name.String()], Measured: f.demands[service.Name], PlansAsked: setting.isMeasured,
+			Asked: f.asked[service.Name.String()], Measured: f.demands[service.Name], PlansAsked: setting.plansAsked,
 		})
 		times := float64(len(portion.ports))
+		out.source, out.PlannedWith = string(spread.Source), string(spread.PlannedWith) // the same for all portions
 		asked += times * spread.Asked
 		answered += times * (spread.Asked - spread.Refused)
 		out.evacuated += times * spread.Evacuated
@@ -350,15 +375,16 @@ func (f *forecaster) outlook(
 		if asked == 0 {
 			return 0
 		}
-		return max(0, rounded(amount/asked)) // rounding may make a little less than 0 of 0
+		return max(0, amount/asked) // rounding errors may make a little less than 0 of 0
 	}
 	out.UnknownZones = part(answered - out.Zone - out.OtherZones)
 	out.Refused, out.evacuated = part(asked-answered), part(out.evacuated)
 	out.Node, out.Zone, out.Region, out.OtherZones = part(out.Node), part(out.Zone), part(out.Region), part(out.OtherZones)
-	out.Busiest.Load = rounded(out.Busiest.Load)
+	out.Shares.round()
+	out.evacuated, out.Busiest.Load = explain.Rounded(out.evacuated), explain.Rounded(out.Busiest.Load)
 	for k, key := range topology.Keys {
 		if !service.InternalTrafficLocal {
-			out.Keys = append(out.Keys, KeyShare{string(key), part(keys[k])})
+			out.Keys = append(out.Keys, KeyShare{string(key), explain.Rounded(part(keys[k]))})
 		}
 	}
 	for z := range out.zones {
@@ -378,13 +404,10 @@ func (o *Outlook) noteLoads(portion *portion, spread *fleet.Spread, mean float64
 			o.Used++
 		}
 		if isFirst && i < MaxListed {
-			o.Loads = append(o.Loads, rounded(notNaN(load)))
+			o.Loads = append(o.Loads, explain.Rounded(notNaN(load)))
 		}
 	}
 }
-
-// rounded removes rounding errors.
-func rounded(x float64) float64 { return math.Round(x*1e9) / 1e9 }
 
 func notNaN(x float64) float64 {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
@@ -412,11 +435,13 @@ func (f *forecaster) totals(services []Service) []Total {
 			}
 		}
 		total.round()
+		var cells []*float64
 		for row := range total.Matrix {
 			for column := range total.Matrix[row] {
-				total.Matrix[row][column] = rounded(total.Matrix[row][column])
+				cells = append(cells, &total.Matrix[row][column])
 			}
 		}
+		explain.RoundParts(cells...)
 		totals[i] = total
 	}
 	return totals

@@ -6,6 +6,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
 
 // Limits are limits for each Service: its busiest endpoint's load in multiples of the mean, the least share that stays
@@ -26,7 +28,7 @@ func (r *Report) Missed(limits Limits) []string {
 		if most := limits.MaxLoad; most != nil && now.Busiest.Load > *most {
 			say("%s expects %s times the mean, and --max-load is %g", now.Busiest.Endpoint, times(now.Busiest.Load), *most)
 		}
-		if least := limits.MinNear; least != nil && now.Zone < rounded(*least*(1-now.UnknownZones)) {
+		if least := limits.MinNear; least != nil && now.Zone < explain.Rounded(*least*(1-now.UnknownZones)) {
 			say("%s of its connections stay in the zone%s, and --min-near is %g", percent(now.Zone), besideUnknown(now.UnknownZones), *least)
 		}
 	}

@@ -1,5 +1,7 @@
 package forecast
 
+import "github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+
 // Report is where new connections go. All shares are parts of 1 of all connections that are asked for, refused ones too:
 // what stays in the zone, what goes to other zones, what has unknown zones, and what is refused make 1.
 //
@@ -76,10 +78,10 @@ func (s *Shares) add(others *Shares, part float64) {
 	}
 }
 
+// round rounds all of them, beside others that make 1 with what is refused.
 func (s *Shares) round() {
-	for _, part := range s.parts() {
-		*part = rounded(*part)
-	}
+	explain.RoundParts(&s.Zone, &s.OtherZones, &s.UnknownZones, &s.Refused)
+	s.Node, s.Region = min(explain.Rounded(s.Node), s.Zone), max(explain.Rounded(s.Region), s.Zone)
 }
 
 // hasZones reports whether it is known what stays in a zone.
@@ -97,6 +99,8 @@ type Busiest struct {
 type Service struct {
 	Service  string `json:"service"` // namespace/name
 	Headless bool   `json:"headless,omitempty"`
+	// DemandSource is whose connections are forecast: as labels of Nodes say, by named clients, as measured, or by a file.
+	DemandSource string `json:"demandSource"`
 	// EndpointsByZone counts the usable endpoints of the first port; "" are those whose zone is unknown.
 	EndpointsByZone map[string]int `json:"endpointsByZone"`
 	// Endpoints are those of the first port, at most MaxListed of them.
@@ -105,6 +109,9 @@ type Service struct {
 	// Causes are why connections are refused, and settings without effect; never null.
 	Causes []Cause `json:"causes"`
 	Advice *Advice `json:"advice"` // null where nothing would be gained
+
+	// asMeasured is the present setting, but planned with measured demand; nil if it is, or that is not known.
+	asMeasured *Outlook
 }
 
 // MaxListed is how many endpoints of a Service are listed with their loads. The forecast itself covers all.
@@ -123,6 +130,8 @@ type Endpoint struct {
 type Outlook struct {
 	Setting string `json:"setting"`
 	Shares
+	// PlannedWith is the demand that the bound is planned with: labels, clients, measured or file; empty without a bound.
+	PlannedWith string `json:"plannedWith,omitempty"`
 	// Keys is what goes to the endpoints that each topology key matches, in their order; empty without keys.
 	Keys    []KeyShare `json:"keys,omitempty"`
 	Busiest Busiest    `json:"busiest"`
@@ -134,6 +143,7 @@ type Outlook struct {
 	// Note says why the setting has no meaning here; empty if it has one.
 	Note string `json:"note,omitempty"`
 
+	source    string // see Service.DemandSource
 	zones     []float64
 	evacuated float64 // the part of all connections that still goes to evacuated Nodes
 	// onlyEvacuated are the Nodes of those clients.

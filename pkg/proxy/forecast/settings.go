@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -18,9 +19,9 @@ import (
 type Setting struct {
 	// Name is its name in the output: a value of the API, a bound such as "120%", Now or None.
 	Name string
-	// bound is the load bound in percent; 0 for none. isMeasured: it is planned with measured demand.
+	// bound is the load bound in percent; 0 for none. plansAsked: it is planned with what nodes ask.
 	bound      uint64
-	isMeasured bool
+	plansAsked bool
 }
 
 // The settings by name, beside bounds.
@@ -29,27 +30,31 @@ const (
 	None = "none" // no preference
 )
 
-// measured follows the name of a bound that is planned with measured demand.
-const measured = " measured"
+// What follows the name of a bound that is planned with what nodes ask: as ServiceDemands say, or as a file does.
+const (
+	measured = " " + policy.Measured
+	byFile   = " by file"
+)
 
-// settingsOf returns the settings to compare, in the order of the output.
-func settingsOf(bounds []uint64, isMeasured bool) []Setting {
+// settingsOf returns the settings to compare, in the order of the output. beside is what the name of a bound gets that
+// is compared with each bound, because it is planned with what nodes ask; empty: that is not known.
+func settingsOf(bounds []uint64, beside string) []Setting {
 	settings := []Setting{{Name: Now}, {Name: None}, {Name: policy.PreferSameZone}, {Name: policy.PreferSameNode}, {Name: policy.ModeAuto}}
 	for _, bound := range bounds {
 		settings = append(settings, Setting{Name: policy.FormatMaxLoad(bound), bound: bound})
-		if isMeasured {
-			settings = append(settings, Setting{policy.FormatMaxLoad(bound) + measured, bound, true})
+		if beside != "" {
+			settings = append(settings, Setting{policy.FormatMaxLoad(bound) + beside, bound, true})
 		}
 	}
 	return settings
 }
 
-// noteMeasured explains settings that are planned with measured demand: it comes from a given file, which proxies do
-// not know, or from ServiceDemands.
-func (s Setting) noteMeasured(isGiven bool) string {
-	if isGiven {
-		return fmt.Sprintf("%q is a bound that is planned with this demand. Proxies know nothing of it, except by the annotation %s of "+
-			"Services and the label %s of Nodes.", s.Name, policy.ClientsAnnotation, policy.DemandLabel)
+// noteAsked explains settings that are planned with what nodes ask. Proxies do not know what a file says.
+func (s Setting) noteAsked() string {
+	if strings.HasSuffix(s.Name, byFile) {
+		return fmt.Sprintf("%q is a bound that is planned with the demand in the file of --demand. Proxies know nothing of that file, except "+
+			"by the annotation %s of Services and the label %s of Nodes: all other bounds are planned as they plan them.",
+			s.Name, policy.ClientsAnnotation, policy.DemandLabel)
 	}
 	return fmt.Sprintf("%q is a bound that is planned with what was measured, as with %s: %q. %q is planned with assumed demand, as "+
 		"without that word.", s.Name, policy.ClientsAnnotation, policy.Measured, policy.FormatMaxLoad(s.bound))

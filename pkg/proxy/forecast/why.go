@@ -180,6 +180,9 @@ func (w *asking) decide(c Cluster) []selection.Decision {
 	}
 	change.Services = c.virtualIn(change.Slices)
 	change.Services[read.Name] = read
+	if demand := c.demands[read.Name]; demand != nil {
+		change.Demands, change.DemandState = map[model.ObjectName]*model.Demand{read.Name: demand}, new(model.DemandCounts)
+	}
 	cluster := model.NewCluster(w.node)
 	cluster.Apply(change.Then(model.Change{Avoid: c.seen}))
 	return selection.NewPlanner(cluster).Decide(read.Name, model.Families)
@@ -204,7 +207,8 @@ func (w *asking) answer(decision selection.Decision, i int) Why {
 	why.Endpoint, why.EndpointNode, why.Pod = explain.EndpointName(endpoint.Addr), endpoint.Node, w.pods[endpoint.Addr.Addr()]
 	choice, _ := decision.Selection.ClusterIP()
 	why.Reason, why.Message = string(choice.Reason.Code), choice.Reason.Sentence()
-	if why.Share = shareOf(decision, endpoint.Addr); why.Share > 0 {
+	if share := shareOf(decision, endpoint.Addr); share > 0 {
+		why.Share = explain.Rounded(share)
 		return why
 	}
 	for _, exclusion := range decision.Exclusions() {
@@ -279,7 +283,7 @@ func (w *asking) suggest(decision selection.Decision, endpoint *model.PortEndpoi
 }
 
 func suggestionOf(steps []step, share float64) Suggestion {
-	suggestion := Suggestion{Share: share, steps: steps}
+	suggestion := Suggestion{Share: explain.Rounded(share), steps: steps}
 	for i := range steps {
 		suggestion.Changes = append(suggestion.Changes, steps[i].sentence)
 		suggestion.Objects += steps[i].objects

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -85,16 +86,36 @@ func (w *Watcher) loadDemands(ctx context.Context, s *state) error {
 	if !s.needsDemands() {
 		return nil
 	}
-	if _, err := w.demandLease.read(ctx); err != nil {
-		return fmt.Errorf("reading Lease %s: %w", w.demandLease.name(), err)
+	lease, err := lookAtDemandLease(ctx, w.demandLease.leases, w.demandLease.namespace)
+	if err != nil {
+		return err
 	}
-	w.logDemand()
-	s.takeDemandLease(w.demandLease.state)
-	if w.demandLease.state == model.DemandUnpublished {
+	if why := lease.Sentence(); why != "" {
+		w.options.Log.Warn(why)
+	}
+	s.takeDemandLease(lease.State())
+	if lease.State() == model.DemandUnpublished {
 		return nil
 	}
 	s.replace(convert.ServiceDemands, nil)
 	return w.newStream(w.ask(convert.ServiceDemands, convert.ServiceDemands.Resource)).load(ctx, s)
+}
+
+// lookAtDemandLease reads the publisher's Lease for somebody who looks once, and who may have fewer rights than proxies.
+func lookAtDemandLease(ctx context.Context, leases rest.Interface, namespace string) (convert.DemandLease, error) {
+	lease, err := getLease(ctx, leases, namespace, servicedemand.LeaseName)
+	found := convert.DemandLease{Namespace: namespace}
+	switch {
+	case apierrors.IsForbidden(err):
+		found.Found = convert.LeaseForbidden
+	case apierrors.IsNotFound(err):
+		found.Found = convert.LeaseMissing
+	case err != nil:
+		return found, fmt.Errorf("reading Lease %s/%s: %w", namespace, servicedemand.LeaseName, err)
+	default:
+		return convert.ReadDemandLease(lease, time.Now()), nil
+	}
+	return found, nil
 }
 
 // demandLease is the Lease of the publisher of ServiceDemands, as one proxy sees it. It is for one goroutine.

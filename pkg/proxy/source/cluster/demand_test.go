@@ -381,14 +381,15 @@ func TestLoadReadsWhatWasMeasured(t *testing.T) {
 		lists      int64
 		err        string
 	}{
-		"no Service needs it":    {func(*measuring) {}, true, "service/web:80", 0, ""},
-		"it counts":              {func(*measuring) {}, false, "counts demand/web:1 service/web:80", 1, ""},
-		"it is too old":          {func(m *measuring) { m.renewed = anHourAgo }, false, "demand/web:1 service/web:80 stale", 1, ""},
-		"nobody publishes":       {func(m *measuring) { m.leaseErr = missing }, false, "service/web:80 unpublished", 0, ""},
-		"there is no such kind":  {func(m *measuring) { m.listErr = missing }, false, "service/web:80 unpublished", 1, ""},
-		"they may not be listed": {func(m *measuring) { m.listErr = forbidden }, false, "service/web:80 unpublished", 1, ""},
-		"the API server is away": {func(m *measuring) { m.leaseErr = errAway }, false, "", 0, "reading Lease publishers/vicinity-demand"},
-		"it fails":               {func(m *measuring) { m.listErr = errAway }, false, "", 1, "listing servicedemands"},
+		"no Service needs it":       {func(*measuring) {}, true, "service/web:80", 0, ""},
+		"it counts":                 {func(*measuring) {}, false, "counts demand/web:1 service/web:80", 1, ""},
+		"it is too old":             {func(m *measuring) { m.renewed = anHourAgo }, false, "demand/web:1 service/web:80 stale", 1, ""},
+		"nobody publishes":          {func(m *measuring) { m.leaseErr = missing }, false, "service/web:80 unpublished", 0, ""},
+		"it may not be asked about": {func(m *measuring) { m.leaseErr = forbidden }, false, "counts demand/web:1 service/web:80", 1, ""},
+		"there is no such kind":     {func(m *measuring) { m.listErr = missing }, false, "service/web:80 unpublished", 1, ""},
+		"they may not be listed":    {func(m *measuring) { m.listErr = forbidden }, false, "service/web:80 unpublished", 1, ""},
+		"the API server is away":    {func(m *measuring) { m.leaseErr = errAway }, false, "", 0, "reading Lease publishers/vicinity-demand"},
+		"it fails":                  {func(m *measuring) { m.listErr = errAway }, false, "", 1, "listing servicedemands"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMeasuring(t, measuredService(1, !test.isAsAlways))

@@ -22,8 +22,12 @@ const progressEach = 500
 // Objects lists the objects of a cluster as its API server has them, page by page. An error names what could not be
 // listed. A resource that proxies can do without may be missing, or forbidden.
 //
+// Where there are ServiceDemands, the Lease of their publisher in a namespace is read, too; it may be missing or forbidden.
+//
 // read is called after each 500 objects, with what is listed and how many of all kinds there are; it may be nil.
-func Objects(ctx context.Context, config *rest.Config, read func(resource string, objects int)) (convert.Objects, error) {
+func Objects(
+	ctx context.Context, config *rest.Config, demandNamespace string, read func(resource string, objects int),
+) (convert.Objects, error) {
 	all, err := newListWatches(config, Options{View: convert.View{WithHeadless: true}})
 	if err != nil {
 		return convert.Objects{}, err
@@ -41,12 +45,20 @@ func Objects(ctx context.Context, config *rest.Config, read func(resource string
 	for _, kind := range convert.WholeKinds {
 		for _, list := range lists[kind] {
 			err := list.into(ctx, &objects, read)
+			if kind == convert.ServiceDemands && apierrors.IsForbidden(err) {
+				objects.DemandsForbidden = true
+			}
 			if kind.Optional != nil && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
 				continue
 			}
 			if err != nil {
 				return convert.Objects{}, err
 			}
+		}
+	}
+	if len(objects.Demands) > 0 {
+		if objects.DemandLease, err = lookAtDemandLease(ctx, all.leases, demandNamespace); err != nil {
+			return convert.Objects{}, err
 		}
 	}
 	return objects, nil

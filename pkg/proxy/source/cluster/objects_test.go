@@ -6,12 +6,16 @@ import (
 	"net/http/httptest"
 	"path"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // TestObjectsWithoutOptionalKinds: a cluster may have no ServiceCIDRs and no ServiceDemands, and a user who may list
@@ -40,15 +44,72 @@ func TestObjectsWithoutOptionalKinds(t *testing.T) {
 					fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, reason, test.status)
 					return
 				}
+				if resource == "vicinity-demand" {
+					fmt.Fprint(w, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"vicinity-demand"}}`)
+					return
+				}
 				fmt.Fprint(w, listOfOne(resource, r.URL.Query().Get("labelSelector")))
 			}))
 			defer server.Close()
-			objects, err := Objects(t.Context(), &rest.Config{Host: server.URL}, nil)
+			objects, err := Objects(t.Context(), &rest.Config{Host: server.URL}, "publishers", nil)
 			if (err == nil) != (test.fails == "") || err != nil && !strings.Contains(err.Error(), test.fails) {
 				t.Fatalf("error %v, want %q", err, test.fails)
 			}
 			if test.fails == "" && objects.Len() != test.objects {
 				t.Errorf("%d objects, want %d: %+v", objects.Len(), test.objects, objects)
+			}
+		})
+	}
+}
+
+// TestWhoListsServiceDemandsReadsTheirLease, unless there are none. Whoever may not read it is told so, and gets the rest.
+func TestWhoListsServiceDemandsReadsTheirLease(t *testing.T) {
+	old := time.Now().Add(-2 * servicedemand.GoodFor).UTC().Format("2006-01-02T15:04:05.000000Z07:00")
+	for name, c := range map[string]struct {
+		code, demands int
+		body          string
+		state         model.DemandState
+		found         convert.LeaseFound
+		looks         int
+		fails         string
+	}{
+		"it is old":              {http.StatusOK, 0, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","spec":{"renewTime":"` + old + `"}}`, model.DemandStale, convert.LeaseRead, 1, ""},
+		"there is none":          {http.StatusNotFound, 0, `{"kind":"Status","apiVersion":"v1","reason":"NotFound","code":404}`, model.DemandUnpublished, convert.LeaseMissing, 1, ""},
+		"it may not be read":     {http.StatusForbidden, 0, `{"kind":"Status","apiVersion":"v1","reason":"Forbidden","code":403}`, model.DemandCounts, convert.LeaseForbidden, 1, ""},
+		"it cannot be read":      {http.StatusBadRequest, 0, `{"kind":"Status","apiVersion":"v1","reason":"BadRequest","code":400}`, 0, 0, 1, "reading Lease publishers/vicinity-demand"},
+		"there are no objects":   {http.StatusOK, http.StatusNotFound, "{}", 0, 0, 0, ""},
+		"they may not be listed": {http.StatusOK, http.StatusForbidden, "{}", 0, 0, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var looks atomic.Int32
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				switch resource := path.Base(r.URL.Path); {
+				case r.URL.Path == "/apis/coordination.k8s.io/v1/namespaces/publishers/leases/vicinity-demand":
+					looks.Add(1)
+					w.WriteHeader(c.code)
+					fmt.Fprint(w, c.body)
+				case resource == "servicedemands" && c.demands != 0:
+					w.WriteHeader(c.demands)
+					reason := map[int]string{http.StatusNotFound: "NotFound", http.StatusForbidden: "Forbidden"}[c.demands]
+					fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, reason, c.demands)
+				default:
+					fmt.Fprint(w, listOfOne(resource, r.URL.Query().Get("labelSelector")))
+				}
+			}))
+			defer server.Close()
+			objects, err := Objects(t.Context(), &rest.Config{Host: server.URL}, "publishers", nil)
+			if c.fails != "" {
+				if err == nil || !strings.Contains(err.Error(), c.fails) {
+					t.Errorf("error %v, want %q", err, c.fails)
+				}
+				return
+			}
+			if err != nil || int(looks.Load()) != c.looks || objects.DemandsForbidden != (c.demands == http.StatusForbidden) {
+				t.Fatalf("%v after %d looks at the Lease; forbidden: %t", err, looks.Load(), objects.DemandsForbidden)
+			}
+			if lease := objects.DemandLease; c.looks > 0 && (lease.State() != c.state || lease.Found != c.found) {
+				t.Errorf("%+v", lease)
 			}
 		})
 	}

@@ -91,12 +91,18 @@ func (p *publication) isLive(ctx context.Context, now time.Time) (bool, error) {
 	return now.Sub(p.changed) < p.lifetime, nil
 }
 
-// readLease returns a publisher's Lease; nil if there is none, if it was never renewed, or if it may not be read.
-func readLease(ctx context.Context, leases rest.Interface, namespace, name string) (*coordinationv1.Lease, error) {
+// getLease returns a publisher's Lease, or why there is none.
+func getLease(ctx context.Context, leases rest.Interface, namespace, name string) (*coordinationv1.Lease, error) {
 	ctx, cancel := context.WithTimeout(ctx, leasePatience)
 	defer cancel()
 	var lease coordinationv1.Lease
 	err := leases.Get().Namespace(namespace).Resource("leases").Name(name).Do(ctx).Into(&lease)
+	return &lease, err
+}
+
+// readLease returns a publisher's Lease; nil if there is none, if it was never renewed, or if it may not be read.
+func readLease(ctx context.Context, leases rest.Interface, namespace, name string) (*coordinationv1.Lease, error) {
+	lease, err := getLease(ctx, leases, namespace, name)
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		return nil, nil
@@ -105,7 +111,7 @@ func readLease(ctx context.Context, leases rest.Interface, namespace, name strin
 	case lease.Spec.RenewTime == nil:
 		return nil, nil
 	}
-	return &lease, nil
+	return lease, nil
 }
 
 // countNodes returns how many Nodes there are, by a list of one.

@@ -17,14 +17,17 @@ type Objects struct {
 	Slices   []*discoveryv1.EndpointSlice
 	// ServiceCIDRs are empty if the API server has none, or does not say.
 	ServiceCIDRs []*networkingv1.ServiceCIDR
-	// Demands are empty if nobody measures the demand on Services.
-	Demands []*servicedemand.ServiceDemand
+	// Demands are empty if nobody measures the demand on Services, or if they may not be listed.
+	Demands          []*servicedemand.ServiceDemand
+	DemandsForbidden bool
+	// DemandLease says whether they count.
+	DemandLease DemandLease
 	// Held is everything that a folder holds, including refused objects and other kinds. Nil: nothing else.
 	Held Inventory
 }
 
 // WholeKinds are the kinds of Objects.
-var WholeKinds = []*Kind{Nodes, ServiceCIDRs, Services, EndpointSlices, ServiceDemands}
+var WholeKinds = []*Kind{Nodes, ServiceCIDRs, Services, EndpointSlices, ServiceDemands, DemandLeases}
 
 // Add adds an object, without the parts that are not used: a Node of a real cluster is mostly its list of images.
 func (o *Objects) Add(object Object) {

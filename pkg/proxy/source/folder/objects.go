@@ -3,6 +3,9 @@ package folder
 import (
 	"os"
 	"path/filepath"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -16,12 +19,12 @@ var wholeTypes, _ = typesOf(convert.WholeKinds)
 // file name, then by place. What cannot be read is a finding. It fails if the folder cannot be read.
 //
 // read is called after each file, with how many objects there are; it may be nil.
-func Objects(dir string, read func(file string, objects int)) (convert.Objects, []model.Finding, error) {
+func Objects(dir, demandNamespace string, read func(file string, objects int)) (convert.Objects, []model.Finding, error) {
 	found, err := manifest.Scan(dir)
 	if err != nil {
 		return convert.Objects{}, nil, err
 	}
-	d := newObjectDecoder()
+	d := newObjectDecoder(demandNamespace)
 	for name, failure := range found.Unreadable {
 		d.problems = append(d.problems, unreadableProblem(name, failure))
 	}
@@ -33,24 +36,34 @@ func Objects(dir string, read func(file string, objects int)) (convert.Objects, 
 			read(name, d.objects.Len())
 		}
 	}
-	return d.objects, convert.SortProblems(d.problems), nil
+	return d.done(), convert.SortProblems(d.problems), nil
 }
 
 // ObjectsOf is Objects, of a stream.
-func ObjectsOf(stream *Stream) (convert.Objects, []model.Finding) {
-	d := newObjectDecoder()
+func ObjectsOf(stream *Stream, demandNamespace string) (convert.Objects, []model.Finding) {
+	d := newObjectDecoder(demandNamespace)
 	d.text(stream.Name, stream.Text)
-	return d.objects, convert.SortProblems(d.problems)
+	return d.done(), convert.SortProblems(d.problems)
 }
 
-func newObjectDecoder() objectDecoder {
-	return objectDecoder{objects: convert.Objects{Held: convert.Inventory{}}, seen: map[convert.ObjectKey]string{}}
+func newObjectDecoder(demandNamespace string) objectDecoder {
+	return objectDecoder{
+		objects: convert.Objects{Held: convert.Inventory{}}, seen: map[convert.ObjectKey]string{},
+		demand: leaseFinder{lease: convert.DemandLease{Namespace: demandNamespace, IsOfFolder: true}, isAnywhere: demandNamespace == ""},
+	}
+}
+
+// done returns the objects after the last file.
+func (d *objectDecoder) done() convert.Objects {
+	d.objects.DemandLease = d.demand.lease
+	return d.objects
 }
 
 type objectDecoder struct {
 	objects  convert.Objects
 	problems []model.Finding
 	seen     map[convert.ObjectKey]string // the file
+	demand   leaseFinder
 }
 
 func (d *objectDecoder) file(dir, name string) error {
@@ -74,7 +87,7 @@ func (d *objectDecoder) text(name string, text []byte) {
 		switch {
 		case part.Fault != nil:
 			one.faulty(&part)
-		case kindOf[part.Type] == nil:
+		case !isRead(&part):
 		case part.Name == "":
 			one.unreadable(&part, &manifest.Fault{Field: "metadata.name", Reason: "Required value"})
 		default:
@@ -102,6 +115,11 @@ func (d *objectDecoder) object(file string, part *manifest.Part) {
 	}
 	if key.Kind.Complete != nil {
 		key.Kind.Complete(object)
+	}
+	d.demand.lease.Now = later(d.demand.lease.Now, convert.ToldAt(object))
+	if lease, is := object.(*coordinationv1.Lease); is {
+		d.demand.take(lease.Namespace, convert.ReadDemandLease(lease, time.Time{}).Renewed)
+		return
 	}
 	d.objects.Add(object)
 }

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
+)
+
+// measuredState is two zones with a node each, and a Service with a bound, two endpoints in zone a and six in zone b,
+// for which a ServiceDemand says that zone a asks 0.8.
+func measuredState(annotations string, more ...string) string {
+	var endpoints []string
+	for i := range 8 {
+		endpoints = append(endpoints, fmt.Sprintf("{addresses: [10.244.1.%d], nodeName: node-%s}", i+1, []string{"a", "b"}[min(i/2, 1)]))
+	}
+	return `apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: node-a, labels: {topology.kubernetes.io/zone: zone-a}}, ` +
+		`status: {conditions: [{type: Ready, status: "True", lastHeartbeatTime: "2026-11-27T12:00:00Z"}]}}
+- {apiVersion: v1, kind: Node, metadata: {name: node-b, labels: {topology.kubernetes.io/zone: zone-b}}}
+- apiVersion: v1
+  kind: Service
+  metadata:
+    namespace: shop
+    name: web
+    annotations: {vicinity.dev/topology-keys: "topology.kubernetes.io/zone, *", vicinity.dev/max-load: 120%` + annotations + `}
+  spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}
+- apiVersion: discovery.k8s.io/v1
+  kind: EndpointSlice
+  metadata: {namespace: shop, name: web-1, labels: {kubernetes.io/service-name: web}}
+  addressType: IPv4
+  ports: [{port: 8080}]
+  endpoints: [` + strings.Join(endpoints, ", ") + "]\n" + strings.Join(more, "")
+}
+
+const (
+	wantsMeasured = `, vicinity.dev/clients: measured`
+	demandOfWeb   = `- apiVersion: vicinity.dev/v1alpha1
+  kind: ServiceDemand
+  metadata: {namespace: shop, name: web}
+  zones: [{zone: zone-a, asks: 800000}, {zone: zone-b, asks: 200000}]
+  nodesHeard: 2
+  nodesAll: 2
+  connectionsPerMinute: 7000
+  since: 2026-11-27T08:00:00Z
+`
+)
+
+// leaseOf is the publisher's Lease, renewed at an hour.
+func leaseOf(hour int) string {
+	return fmt.Sprintf("- {apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {namespace: vicinity-system, name: vicinity-demand}, "+
+		"spec: {renewTime: \"2026-11-27T%02d:00:00.000000Z\"}}\n", hour)
+}
+
+// TestADumpIsForecastAsItsProxiesDecided, and explained so: with what was measured while it counted; and it says if
+// that does not count, or how it could be known.
+func TestADumpIsForecastAsItsProxiesDecided(t *testing.T) {
+	const unknown, old = "The age of the ServiceDemands is not known, so they are taken as current",
+		"The ServiceDemands were last confirmed 2 hours before these objects were written"
+	for name, c := range map[string]struct {
+		more       string
+		isMeasured bool
+		says       string
+	}{
+		"without a Lease":       {demandOfWeb, true, unknown},
+		"with a Lease":          {demandOfWeb + leaseOf(12), true, ""},
+		"with an old Lease":     {demandOfWeb + leaseOf(10), false, old},
+		"with nothing at all":   {"", false, "There is no ServiceDemand for shop/web."},
+		"with a Lease and none": {leaseOf(10), false, "There is no ServiceDemand for shop/web."},
+	} {
+		state := writeState(t, measuredState(wantsMeasured, c.more))
+		got := proxyCommand(t, "forecast", "--manifests", state, "-o", "json")
+		var report forecast.Report
+		if err := json.Unmarshal([]byte(got.stdout), &report); err != nil || got.status != 0 || len(report.Services) != 1 {
+			t.Fatalf("%s: %v: %+v", name, err, got)
+		}
+		want, busiest := "labels", 1.2
+		if c.isMeasured {
+			want = "measured"
+		}
+		service := &report.Services[0]
+		if now := service.Outlooks[0]; service.DemandSource != want || now.PlannedWith != want || math.Abs(now.Busiest.Load-busiest) > 0.01 {
+			t.Errorf("%s: it is asked by %q and planned with %q: %+v", name, service.DemandSource, now.PlannedWith, now)
+		}
+		notes := strings.Join(report.Notes, "\n")
+		for _, sentence := range []string{unknown, old, "There is no ServiceDemand"} {
+			if strings.Contains(notes, sentence) != strings.HasPrefix(c.says, sentence) {
+				t.Errorf("%s: the notes are %q", name, report.Notes)
+			}
+		}
+		got = proxyCommand(t, "explain", "--manifests", state, "--node", "node-a", "shop/web", "-o", "json")
+		var ports []explain.Port
+		if err := json.Unmarshal([]byte(got.stdout), &ports); err != nil || got.status != 0 || ports[0].Load.DemandSource != want {
+			t.Errorf("%s: explain says %+v, %v", name, got, err)
+		}
+		if strings.HasPrefix(c.says, "The") && !strings.HasPrefix(c.says, "There") && !strings.Contains(got.stderr, "warning: "+c.says) {
+			t.Errorf("%s: explain does not say why: %s", name, got.stderr)
+		}
+		why := proxyCommand(t, "explain", "--manifests", state, "--node", "node-a", "shop/web", "--why", "10.244.1.1", "-o", "json")
+		share := 0.0
+		for _, step := range ports[0].Cluster.Shares {
+			if step.Key != "*" {
+				share = step.Share / 2
+			}
+		}
+		var answers []forecast.Why
+		if err := json.Unmarshal([]byte(why.stdout), &answers); err != nil || math.Abs(answers[0].Share-share) > 0.001 {
+			t.Errorf("%s: --why says %+v, and explain %+v", name, answers, ports[0].Cluster.Shares)
+		}
+	}
+}
+
+// TestMeasuringWhatNobodyMeasuresIsNoRiddle: "nothing is different" has its reason before it, and what to do.
+func TestMeasuringWhatNobodyMeasuresIsNoRiddle(t *testing.T) {
+	other := strings.Replace(demandOfWeb, "name: web", "name: other", 1)
+	for name, c := range map[string]struct {
+		state string
+		args  []string
+		want  []string
+	}{
+		"in a dump": {measuredState(""), nil, []string{"There is no ServiceDemand for shop/web.", "kubectl get servicedemands -A",
+			"component demand", "'forecast --demand FILE' compares"}},
+		"beside others": {measuredState("", other), nil, []string{"There is no ServiceDemand for shop/web.",
+			"Services with few connections have none", "'forecast --demand FILE' compares"}},
+		"that is too old": {measuredState("", demandOfWeb, leaseOf(10)), nil, []string{"last confirmed 2 hours before",
+			"What was measured of shop/web does not count"}},
+		"as was asked for": {measuredState("", demandOfWeb), []string{"--clients", "assumed"}, nil},
+	} {
+		args := append([]string{"forecast", "--manifests", writeState(t, c.state), "--annotate", "shop/web vicinity.dev/clients=measured"}, c.args...)
+		got := proxyCommand(t, args...)
+		before, _, isThere := strings.Cut(got.stdout, "Nothing is different for any Service.")
+		if got.status != 0 || !isThere {
+			t.Errorf("%s: %+v", name, got)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(before, want) {
+				t.Errorf("%s: it does not say %q first:\n%s", name, want, got.stdout)
+			}
+		}
+		if len(c.want) == 0 && strings.Contains(before, "ServiceDemand") {
+			t.Errorf("%s: it speaks of what does not matter:\n%s", name, got.stdout)
+		}
+	}
+}
+
+// TestEachNumberSaysWhatItIsPlannedWith: a file beside ServiceDemands is what Nodes ask, and no proxy plans with it.
+func TestEachNumberSaysWhatItIsPlannedWith(t *testing.T) {
+	state, file := writeState(t, measuredState(wantsMeasured, demandOfWeb, leaseOf(12))), filepath.Join(t.TempDir(), "demand.yaml")
+	succeed(t, os.WriteFile(file, []byte("zone-a: 1\nzone-b: 9\n"), 0o600))
+	for name, c := range map[string]struct {
+		args []string
+		want map[string]string
+		asks string
+		says string
+	}{
+		"ServiceDemands": {nil, map[string]string{"now": "measured", "120%": "labels", "120% measured": "measured"}, "measured",
+			"Nodes ask as ServiceDemands say of 1 of the cluster's 1 Services (shop/web)"},
+		"a file": {[]string{"--demand", file}, map[string]string{"now": "measured", "120%": "labels", "120% by file": "file"}, "file",
+			"Nodes ask as " + file + " says. ServiceDemands do not count for that"},
+		"neither": {[]string{"--clients", "assumed"}, map[string]string{"now": "labels", "120%": "labels"}, "labels", "Each Node counts as one client"},
+	} {
+		got := proxyCommand(t, append([]string{"forecast", "--manifests", state, "-o", "json"}, c.args...)...)
+		var report forecast.Report
+		if err := json.Unmarshal([]byte(got.stdout), &report); err != nil || got.status != 0 {
+			t.Fatalf("%s: %v: %+v", name, err, got)
+		}
+		planned := map[string]string{}
+		for _, outlook := range report.Services[0].Outlooks {
+			if outlook.PlannedWith != "" {
+				planned[outlook.Setting] = outlook.PlannedWith
+			}
+		}
+		if fmt.Sprint(planned) != fmt.Sprint(c.want) || report.Services[0].DemandSource != c.asks || !strings.HasPrefix(report.Demand, c.says) {
+			t.Errorf("%s: planned with %v, asked by %q: %s", name, planned, report.Services[0].DemandSource, report.Demand)
+		}
+	}
+}
+
+// TestABoundThatIsPlannedWithoutWhatIsKnownGetsAdvice: the word that has it planned so, beside the clients that it names.
+func TestABoundThatIsPlannedWithoutWhatIsKnownGetsAdvice(t *testing.T) {
+	for annotations, set := range map[string]string{
+		"":                                     `vicinity.dev/clients: "measured"`,
+		", vicinity.dev/clients: shop/nothing": `vicinity.dev/clients: "shop/nothing, measured"`,
+		wantsMeasured:                          "",
+	} {
+		got := proxyCommand(t, "forecast", "--manifests", writeState(t, measuredState(annotations, demandOfWeb, leaseOf(12))))
+		has := strings.Contains(got.stdout, "Planned as its ServiceDemand says, the bound keeps")
+		if got.status != 0 || has != (set != "") || !strings.Contains(got.stdout, set) {
+			t.Errorf("%q: %+v", annotations, got)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package apiserver_test
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+// person is somebody who may list what a forecast needs, with a kubeconfig.
+func person(t *testing.T, name string) (kubeconfig string) {
+	t.Helper()
+	list := func(group string, resources ...string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{Verbs: []string{"list"}, APIGroups: []string{group}, Resources: resources}
+	}
+	return site.Kubeconfig(t, api.User(t, name, list("", "services", "nodes"), list("discovery.k8s.io", "endpointslices"),
+		list("networking.k8s.io", "servicecidrs"), list(servicedemand.Group.Group, servicedemand.Resource)))
+}
+
+// answer runs a program for a person, and returns what it prints.
+func (p *publication) answer(kubeconfig string, arguments ...string) (stdout, stderr string) {
+	p.t.Helper()
+	command := exec.CommandContext(p.t.Context(), site.Program(p.t, "proxy"), append(arguments, "--kubeconfig", kubeconfig)...)
+	var out, told strings.Builder
+	command.Stdout, command.Stderr = &out, &told
+	if err := command.Run(); err != nil {
+		p.t.Fatalf("%q: %v\n%s", arguments, err, told.String())
+	}
+	return out.String(), told.String()
+}
+
+// TestPeopleGetTheAnswersThatProxiesDecide: forecast, explain and render of a cluster plan with measured demand while the
+// Lease says that it counts. That takes the right to get that one Lease; without it they say what they do not know.
+func TestPeopleGetTheAnswersThatProxiesDecide(t *testing.T) {
+	p := newPublication(t)
+	self := p.node("self", zoneLabel+"=zone-a")
+	p.node("other", zoneLabel+"=zone-b")
+	p.service("web", measured)
+	p.slice("web-1", "web", "10.0.0.1")
+	p.demand("web", 900_000)
+	web := p.name("web").String()
+	stranger, reader := person(t, "stranger"), person(t, "reader")
+	api.Grant(t, "reader", rbacv1.PolicyRule{
+		Verbs: []string{"get"}, APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"},
+		ResourceNames: []string{servicedemand.LeaseName},
+	})
+	for _, step := range []struct {
+		does       string
+		prepare    func()
+		kubeconfig string
+		want       string // where the demand is from
+		says       string // empty: nothing about the Lease
+	}{
+		{"it is published", func() {}, reader, "measured", ""},
+		{"by whoever may not read the Lease", func() {}, stranger, "measured", "may not be read, which takes the verb get"},
+		{"it is too old", func() { p.lease(time.Now().Add(-2 * time.Hour)) }, reader, "labels", "were last confirmed 2 hours ago"},
+		{"nobody publishes", p.removeLease, reader, "labels", "Nobody publishes ServiceDemands: the Lease vicinity-system/vicinity-demand"},
+	} {
+		step.prepare()
+		sayings := map[string]string{}
+		stdout, _ := p.answer(step.kubeconfig, "forecast", web, "-o", "json")
+		var report forecast.Report
+		must.Succeed(t, json.Unmarshal([]byte(stdout), &report))
+		service := &report.Services[0]
+		if service.DemandSource != step.want || service.Outlooks[0].PlannedWith != step.want {
+			t.Errorf("%s: forecast: asked by %q, planned with %q", step.does, service.DemandSource, service.Outlooks[0].PlannedWith)
+		}
+		sayings["forecast"] = strings.Join(report.Notes, "\n")
+
+		stdout, sayings["explain"] = p.answer(step.kubeconfig, "explain", web, "--node", self, "--node-topology", "nodes", "-o", "json")
+		var ports []explain.Port
+		must.Succeed(t, json.Unmarshal([]byte(stdout), &ports))
+		if ports[0].Load == nil || ports[0].Load.DemandSource != step.want {
+			t.Errorf("%s: explain: %+v", step.does, ports[0].Load)
+		}
+		_, sayings["render"] = p.answer(step.kubeconfig, "render", "--node", self)
+		for command, said := range sayings {
+			if !strings.Contains(said, step.says) || strings.Contains(said, "Lease") != (step.says != "") {
+				t.Errorf("%s: %s says %q", step.does, command, said)
+			}
+		}
+	}
+}

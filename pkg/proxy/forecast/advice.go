@@ -11,6 +11,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/fleet"
 )
 
 // What makes a change worthwhile: this much more in the zone, or this much less on the busiest endpoint.
@@ -31,11 +32,14 @@ func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Serv
 		read.Topology.MaxLoad > 0 || slices.ContainsFunc(s.Causes, func(c Cause) bool { return c.Denied }) {
 		return nil
 	}
-	limit := float64(f.boundOf(bounded.Setting)) / 100
+	limit, bound := float64(f.boundOf(bounded.Setting))/100, policy.FormatMaxLoad(f.boundOf(bounded.Setting))
+	if strings.HasSuffix(bounded.Setting, measured) {
+		bound += ", planned as its ServiceDemand says,"
+	}
 	hasOwnKeys := len(read.Topology.Keys) > 0
 	isGain := func(o *Outlook) bool { return o.Note == "" && o.Zone-now.Zone >= worthZone && o.Refused <= now.Refused }
 	set := func(setting string) string {
-		changed := Setting{Name: setting, bound: f.boundOf(setting)}.apply(object)
+		changed := f.settings[slices.IndexFunc(f.settings, func(s Setting) bool { return s.Name == setting })].apply(object)
 		return difference(object, changed)
 	}
 	switch {
@@ -51,7 +55,7 @@ func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Serv
 		}
 	case isGain(bounded) && bounded.Busiest.Load <= max(limit, now.Busiest.Load)+worthLoad:
 		sentence := fmt.Sprintf("A bound of %s keeps %s in the zone instead of %s, and no endpoint expects more than %s times the mean",
-			bounded.Setting, percent(bounded.Zone), percent(now.Zone), times(bounded.Busiest.Load))
+			bound, percent(bounded.Zone), percent(now.Zone), times(bounded.Busiest.Load))
 		if field.Note == "" && field.Busiest.Load > limit {
 			sentence += fmt.Sprintf("; %s would send %s times the mean to %s", field.Setting, times(field.Busiest.Load), field.Busiest.Endpoint)
 		}
@@ -60,7 +64,7 @@ func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Serv
 		return &Advice{
 			bounded.Setting,
 			fmt.Sprintf("%s expects %s times the mean; with a bound of %s no endpoint expects more than %s times, and %s stay in the "+
-				"zone instead of %s.", now.Busiest.Endpoint, times(now.Busiest.Load), bounded.Setting, times(bounded.Busiest.Load),
+				"zone instead of %s.", now.Busiest.Endpoint, times(now.Busiest.Load), bound, times(bounded.Busiest.Load),
 				percent(bounded.Zone), percent(now.Zone)),
 			set(bounded.Setting),
 		}
@@ -76,16 +80,12 @@ func (s *Service) adviseMeasured(object *corev1.Service) *Advice {
 	if then.Refused > now.Refused || !isNearer && !isCalmer {
 		return nil
 	}
-	clients := policy.Measured
-	if named := object.Annotations[policy.ClientsAnnotation]; named != "" {
-		clients = named + ", " + clients
-	}
 	changed := *object
-	changed.Annotations = with(object.Annotations, policy.ClientsAnnotation, clients)
+	changed.Annotations = withMeasured(object)
 	return &Advice{
 		Setting: policy.Measured,
-		Sentence: fmt.Sprintf("Planned as its ServiceDemand says, the bound keeps %s in the zone instead of %s, and the busiest endpoint "+
-			"expects %s times the mean instead of %s.", percent(then.Zone), percent(now.Zone), times(then.Busiest.Load), times(now.Busiest.Load)),
+		Sentence: fmt.Sprintf("With its bound planned as its ServiceDemand says, the busiest endpoint expects %s times the mean instead of %s, "+
+			"and %s stay in the zone instead of %s.", times(then.Busiest.Load), times(now.Busiest.Load), percent(then.Zone), percent(now.Zone)),
 		Set: difference(object, &changed),
 	}
 }
@@ -140,8 +140,16 @@ func (s *Service) outlook(setting string) *Outlook {
 	return nil
 }
 
-// bounded returns the outlook under the first bound; nil if none was asked for.
+// bounded returns the outlook under the first bound, as planned with what was measured if that is what is asked; nil if
+// none was asked for.
 func (s *Service) bounded() *Outlook {
+	if s.DemandSource == string(fleet.Measured) {
+		for i := range s.Outlooks {
+			if strings.HasSuffix(s.Outlooks[i].Setting, measured) {
+				return &s.Outlooks[i]
+			}
+		}
+	}
 	for i := range s.Outlooks {
 		if strings.HasSuffix(s.Outlooks[i].Setting, "%") {
 			return &s.Outlooks[i]

@@ -76,6 +76,9 @@ func (s Setting) apply(service *corev1.Service) *corev1.Service {
 		changed.Annotations = with(service.Annotations, policy.MaxLoadAnnotation, policy.FormatMaxLoad(s.bound))
 		delete(changed.Annotations, policy.TopologyAwareHintsAnnotation)
 		delete(changed.Annotations, policy.TopologyModeAnnotation)
+		if strings.HasSuffix(s.Name, measured) {
+			changed.Annotations = withMeasured(&changed)
+		}
 		switch {
 		case prefers(&changed):
 		case changed.Spec.ClusterIP == corev1.ClusterIPNone:
@@ -96,6 +99,19 @@ func (s Setting) apply(service *corev1.Service) *corev1.Service {
 		changed.Annotations[policy.TopologyModeAnnotation] = policy.ModeAuto
 	}
 	return &changed
+}
+
+// withMeasured returns a Service's annotations with the word that has a bound planned with measured demand, beside the
+// clients that they name.
+func withMeasured(service *corev1.Service) map[string]string {
+	named, isMeasured, err := policy.ParseClients(service.Annotations[policy.ClientsAnnotation], service.Namespace)
+	switch {
+	case isMeasured:
+		return service.Annotations
+	case err != nil: // it is ignored, or there is none
+		named = nil
+	}
+	return with(service.Annotations, policy.ClientsAnnotation, strings.Join(append(named, policy.Measured), ", "))
 }
 
 // prefers reports whether a Service, apart from its mode, prefers some endpoints.

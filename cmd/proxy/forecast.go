@@ -153,7 +153,7 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.bounds, "bound", []string{policy.FormatMaxLoad(policy.UsualMaxLoad)},
 		"`PERCENT` of the mean load, 100% to 1000%, to compare as a bound; several, comma-separated")
 	flags.StringVar(&f.demand, "demand", "",
-		"`FILE` with the demand of each node or zone (default: one client per node): "+
+		"`FILE` with the demand of each node or zone (default: as --clients says, else one client per node): "+
 			"names of nodes or zones and a number each, in YAML or JSON, or the "+
 			"result of a Prometheus instant query in JSON, by node or zone; or a folder with what /metrics of each node says in "+
 			"NODE.prom, with --account. What is by Service, too, is the demand of that Service. Bounds are planned as the proxies "+

@@ -135,8 +135,8 @@ func TestMeasuringWhatNobodyMeasuresIsNoRiddle(t *testing.T) {
 			"What was measured of shop/web does not count"}},
 		"as was asked for": {measuredState("", demandOfWeb), []string{"--clients", "assumed"}, nil},
 	} {
-		args := append([]string{"forecast", "--manifests", writeState(t, c.state), "--annotate", "shop/web vicinity.dev/clients=measured"}, c.args...)
-		got := proxyCommand(t, args...)
+		args := []string{"forecast", "--manifests", writeState(t, c.state), "--annotate", "shop/web vicinity.dev/clients=measured"}
+		got := proxyCommand(t, append(args, c.args...)...)
 		before, _, isThere := strings.Cut(got.stdout, "Nothing is different for any Service.")
 		if got.status != 0 || !isThere {
 			t.Errorf("%s: %+v", name, got)
@@ -166,7 +166,8 @@ func TestEachNumberSaysWhatItIsPlannedWith(t *testing.T) {
 			"Nodes ask as ServiceDemands say of 1 of the cluster's 1 Services (shop/web)"},
 		"a file": {[]string{"--demand", file}, map[string]string{"now": "measured", "120%": "labels", "120% by file": "file"}, "file",
 			"Nodes ask as " + file + " says. ServiceDemands do not count for that"},
-		"neither": {[]string{"--clients", "assumed"}, map[string]string{"now": "labels", "120%": "labels"}, "labels", "Each Node counts as one client"},
+		"neither": {[]string{"--clients", "assumed"}, map[string]string{"now": "labels", "120%": "labels"}, "labels",
+			"Each Node counts as one client"},
 	} {
 		got := proxyCommand(t, append([]string{"forecast", "--manifests", state, "-o", "json"}, c.args...)...)
 		var report forecast.Report
@@ -189,8 +190,8 @@ func TestEachNumberSaysWhatItIsPlannedWith(t *testing.T) {
 // it names; and a new bound is planned with it from the beginning.
 func TestWhatWasMeasuredMakesAdvice(t *testing.T) {
 	const (
-		withIt = "shop/web: With its bound planned as its ServiceDemand says, the busiest endpoint expects 1.20 times the mean instead of 1.92, " +
-			"and 50 % stay in the zone instead of 68 %."
+		withIt = "shop/web: With its bound planned as its ServiceDemand says, the busiest endpoint expects 1.20 times the mean instead of " +
+			"1.92, and 50 % stay in the zone instead of 68 %."
 		newOne = "with a bound of 120%, planned as its ServiceDemand says, no endpoint expects more than 1.20 times"
 		none   = "No other setting keeps more connections in their zone"
 	)
@@ -204,10 +205,12 @@ func TestWhatWasMeasuredMakesAdvice(t *testing.T) {
 			[]string{`vicinity.dev/clients: "measured"`}},
 		"one with clients that are nowhere": {measuredState(", vicinity.dev/clients: shop/nothing", demandOfWeb, leaseOf(12)), withIt,
 			[]string{`vicinity.dev/clients: "shop/nothing, measured"`}},
-		"one that is planned so":            {measuredState(wantsMeasured, demandOfWeb, leaseOf(12)), none, nil},
-		"one of which nothing is known":     {measuredState(""), none, nil},
-		"no bound":                          {unbounded, newOne, []string{`vicinity.dev/clients: "measured"`, `vicinity.dev/max-load: "120%"`}},
-		"no bound, and nothing is measured": {strings.Replace(unbounded, demandOfWeb, "", 1), "with a bound of 120% no endpoint expects", []string{`vicinity.dev/max-load: "120%"`}},
+		"one that is planned so":        {measuredState(wantsMeasured, demandOfWeb, leaseOf(12)), none, nil},
+		"one of which nothing is known": {measuredState(""), none, nil},
+		"no bound":                      {unbounded, newOne, []string{`vicinity.dev/clients: "measured"`, `vicinity.dev/max-load: "120%"`}},
+		"no bound, and nothing is measured": {
+			strings.Replace(unbounded, demandOfWeb, "", 1), "with a bound of 120% no endpoint expects", []string{`vicinity.dev/max-load: "120%"`},
+		},
 	} {
 		got := proxyCommand(t, "forecast", "--manifests", writeState(t, c.state))
 		if got.status != 0 || !strings.Contains(got.stdout, c.says) {

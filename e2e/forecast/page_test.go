@@ -197,7 +197,8 @@ func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
 	b.want("the panel after Escape", `document.getElementById("detail").hidden`, true)
 	b.press(kb.Enter)
 	b.want("the chosen Service", `document.querySelector("#detail h2").textContent`, "shop/cart")
-	b.want("who asks", `[...document.querySelectorAll("#detail p")].some((p) => p.textContent === "Who asks: each Node, as its labels say.")`, true)
+	b.want("who asks",
+		`[...document.querySelectorAll("#detail p")].some((p) => p.textContent === "Who asks: each Node, as its labels say.")`, true)
 	b.want("its endpoints", `document.querySelectorAll("#detail .track").length`, 8)
 	b.want("those that are overloaded", `document.querySelectorAll("#detail .hot").length`, 2)
 	b.want("what to write", `document.querySelector("#detail pre").textContent`,

@@ -47,7 +47,8 @@ func TestExplainSaysWhoseDemandItIs(t *testing.T) {
 		Zones: map[string]uint32{"zone-a": 100_000, "zone-b": 900_000}, Nodes: map[string]uint32{"node-b": 900_000},
 		Since: time.Date(2026, 11, 27, 14, 2, 3, 0, time.UTC), NodesHeard: 198, NodesAll: 200, ConnectionsPerMinute: 30_012,
 	}}
-	const measured = "Zones ask as measured at 2026-11-27 14:02 UTC, 30012 connections a minute, 198 of 200 nodes heard: zone-b 90 %, zone-a 10 %."
+	const measured = "Zones ask as measured at 2026-11-27 14:02 UTC, 30012 connections a minute, 198 of 200 nodes heard: " +
+		"zone-b 90 %, zone-a 10 %."
 	const each = " Each Node counts as one client, unless its labels say otherwise."
 	for name, c := range map[string]struct {
 		state           model.DemandState

@@ -22,7 +22,8 @@ const (
 
 // advise recommends a setting, if one would improve anything. A setting that protects the endpoints as well as the
 // bound, and needs no proxy of ours, comes first. An owner who has a bound has chosen it, and gets no advice against
-// it; but perhaps the one to have it planned with what was measured. A setting without effect needs mending, not another one beside it: Causes says how.
+// it, but perhaps the one to have it planned with what was measured. A setting without effect needs mending, not another
+// one beside it: Causes says how.
 func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Service) *Advice {
 	now, field, bounded := s.outlook(Now), s.outlook(policy.PreferSameZone), s.bounded()
 	if s.asMeasured != nil {

@@ -65,6 +65,10 @@ func TestObjectsWithoutOptionalKinds(t *testing.T) {
 // TestWhoListsServiceDemandsReadsTheirLease, unless there are none. Whoever may not read it is told so, and gets the rest.
 func TestWhoListsServiceDemandsReadsTheirLease(t *testing.T) {
 	old := time.Now().Add(-2 * servicedemand.GoodFor).UTC().Format("2006-01-02T15:04:05.000000Z07:00")
+	lease := `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","spec":{"renewTime":"` + old + `"}}`
+	status := func(reason string, code int) string {
+		return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, reason, code)
+	}
 	for name, c := range map[string]struct {
 		code, demands int
 		body          string
@@ -73,10 +77,10 @@ func TestWhoListsServiceDemandsReadsTheirLease(t *testing.T) {
 		looks         int
 		fails         string
 	}{
-		"it is old":              {http.StatusOK, 0, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","spec":{"renewTime":"` + old + `"}}`, model.DemandStale, convert.LeaseRead, 1, ""},
-		"there is none":          {http.StatusNotFound, 0, `{"kind":"Status","apiVersion":"v1","reason":"NotFound","code":404}`, model.DemandUnpublished, convert.LeaseMissing, 1, ""},
-		"it may not be read":     {http.StatusForbidden, 0, `{"kind":"Status","apiVersion":"v1","reason":"Forbidden","code":403}`, model.DemandCounts, convert.LeaseForbidden, 1, ""},
-		"it cannot be read":      {http.StatusBadRequest, 0, `{"kind":"Status","apiVersion":"v1","reason":"BadRequest","code":400}`, 0, 0, 1, "reading Lease publishers/vicinity-demand"},
+		"it is old":              {http.StatusOK, 0, lease, model.DemandStale, convert.LeaseRead, 1, ""},
+		"there is none":          {http.StatusNotFound, 0, status("NotFound", 404), model.DemandUnpublished, convert.LeaseMissing, 1, ""},
+		"it may not be read":     {http.StatusForbidden, 0, status("Forbidden", 403), model.DemandCounts, convert.LeaseForbidden, 1, ""},
+		"it cannot be read":      {http.StatusBadRequest, 0, status("BadRequest", 400), 0, 0, 1, "reading Lease publishers/vicinity-demand"},
 		"there are no objects":   {http.StatusOK, http.StatusNotFound, "{}", 0, 0, 0, ""},
 		"they may not be listed": {http.StatusOK, http.StatusForbidden, "{}", 0, 0, 0, ""},
 	} {

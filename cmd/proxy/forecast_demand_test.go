@@ -74,8 +74,8 @@ func TestADumpIsForecastAsItsProxiesDecided(t *testing.T) {
 		"without a Lease":       {demandOfWeb, true, unknown},
 		"with a Lease":          {demandOfWeb + leaseOf(12), true, ""},
 		"with an old Lease":     {demandOfWeb + leaseOf(10), false, old},
-		"with nothing at all":   {"", false, "There is no ServiceDemand for shop/web."},
-		"with a Lease and none": {leaseOf(10), false, "There is no ServiceDemand for shop/web."},
+		"with nothing at all":   {"", false, "There is no ServiceDemand that shop/web can be planned with."},
+		"with a Lease and none": {leaseOf(10), false, "There is no ServiceDemand that shop/web can be planned with."},
 	} {
 		state := writeState(t, measuredState(wantsMeasured, c.more))
 		got := proxyCommand(t, "forecast", "--manifests", state, "-o", "json")
@@ -127,12 +127,14 @@ func TestMeasuringWhatNobodyMeasuresIsNoRiddle(t *testing.T) {
 		args  []string
 		want  []string
 	}{
-		"in a dump": {measuredState(""), nil, []string{"There is no ServiceDemand for shop/web.", "kubectl get servicedemands -A",
+		"in a dump": {measuredState(""), nil, []string{"There is no ServiceDemand that shop/web can be planned with.", "kubectl get servicedemands -A",
 			"component demand", "'forecast --demand FILE' compares"}},
-		"beside others": {measuredState("", other), nil, []string{"There is no ServiceDemand for shop/web.",
+		"beside others": {measuredState("", other), nil, []string{"There is no ServiceDemand that shop/web can be planned with.",
 			"Services with few connections have none", "'forecast --demand FILE' compares"}},
 		"that is too old": {measuredState("", demandOfWeb, leaseOf(10)), nil, []string{"last confirmed 2 hours before",
 			"What was measured of shop/web does not count"}},
+		"of zones without Nodes": {measuredState("", strings.NewReplacer("zone-a, asks", "zone-x, asks", "zone-b, asks", "zone-y, asks").
+			Replace(demandOfWeb)), nil, []string{"There is no ServiceDemand that shop/web can be planned with."}},
 		"as was asked for": {measuredState("", demandOfWeb), []string{"--clients", "assumed"}, nil},
 	} {
 		args := []string{"forecast", "--manifests", writeState(t, c.state), "--annotate", "shop/web vicinity.dev/clients=measured"}

@@ -174,11 +174,14 @@ func (f *forecaster) service(object *corev1.Service) (Service, string) {
 		}
 		s.Outlooks = append(s.Outlooks, f.outlook(setting, topology, read, portions, clients))
 		if i == 0 {
-			s.DemandSource = s.Outlooks[0].source
-			if topology.Measured && topology.MaxLoad > 0 && s.Outlooks[0].PlannedWith != string(fleet.Measured) {
+			now := &s.Outlooks[0]
+			s.DemandSource = now.source
+			isAssumed := now.PlannedWith != "" && now.PlannedWith != string(fleet.Measured)
+			switch {
+			case isAssumed && topology.Measured:
 				f.unmeasured = append(f.unmeasured, s.Service)
-			}
-			if wanted := topology; len(f.settings) > 1 && wanted.MaxLoad > 0 && !wanted.Measured && f.demands[read.Name] != nil {
+			case isAssumed && len(f.settings) > 1 && f.demands[read.Name] != nil:
+				wanted := topology
 				wanted.Measured = true
 				asMeasured := f.outlook(Setting{Name: policy.Measured}, wanted, read, portions, clients)
 				s.asMeasured = &asMeasured

@@ -127,7 +127,8 @@ func TestMeasuringWhatNobodyMeasuresIsNoRiddle(t *testing.T) {
 		args  []string
 		want  []string
 	}{
-		"in a dump": {measuredState(""), nil, []string{"There is no ServiceDemand that shop/web can be planned with.", "kubectl get servicedemands -A",
+		"in a dump": {measuredState(""), nil, []string{"There is no ServiceDemand that shop/web can be planned with.",
+			"kubectl get servicedemands -A",
 			"component demand", "'forecast --demand FILE' compares"}},
 		"beside others": {measuredState("", other), nil, []string{"There is no ServiceDemand that shop/web can be planned with.",
 			"Services with few connections have none", "'forecast --demand FILE' compares"}},
@@ -219,7 +220,7 @@ func TestWhatWasMeasuredMakesAdvice(t *testing.T) {
 			t.Errorf("%s: it does not say %q: %+v", name, c.says, got)
 		}
 		_, advice, _ := strings.Cut(got.stdout, "annotations:")
-		for _, line := range strings.Split(strings.TrimSpace(advice), "\n") {
+		for line := range strings.SplitSeq(strings.TrimSpace(advice), "\n") {
 			if line := strings.TrimSpace(line); line != "" && !slices.Contains(c.set, line) {
 				t.Errorf("%s: it advises %s", name, line)
 			}

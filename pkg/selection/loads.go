@@ -64,7 +64,7 @@ func (m *MeasuredLoads) setParts(demand balance.Demand) {
 		all += zones[zone]
 	}
 	m.Zones, m.NamedNodes = partsOf(zones), map[string]float64{}
-	for node, asks := range m.Demand.Nodes {
+	for node, asks := range m.Nodes {
 		if demand.Of(node) > 0 {
 			m.NamedNodes[node] = float64(asks) / float64(max(all, 1))
 		}

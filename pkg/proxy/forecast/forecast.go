@@ -174,17 +174,9 @@ func (f *forecaster) service(object *corev1.Service) (Service, string) {
 		}
 		s.Outlooks = append(s.Outlooks, f.outlook(setting, topology, read, portions, clients))
 		if i == 0 {
-			now := &s.Outlooks[0]
-			s.DemandSource = now.source
-			isAssumed := now.PlannedWith != "" && now.PlannedWith != string(fleet.Measured)
-			switch {
-			case isAssumed && topology.Measured:
-				f.unmeasured = append(f.unmeasured, s.Service)
-			case isAssumed && len(f.settings) > 1 && f.demands[read.Name] != nil:
-				wanted := topology
-				wanted.Measured = true
-				asMeasured := f.outlook(Setting{Name: policy.Measured}, wanted, read, portions, clients)
-				s.asMeasured = &asMeasured
+			s.DemandSource = s.Outlooks[0].source
+			if planned := s.Outlooks[0].PlannedWith; planned != "" && planned != string(fleet.Measured) {
+				s.asMeasured = f.asMeasured(topology, read, portions, clients)
 			}
 			s.Causes = append(s.Causes, f.causes(&s.Outlooks[0], object, read, portions)...)
 			f.noteEvacuated(read, portions, &s.Outlooks[0])
@@ -192,6 +184,23 @@ func (f *forecaster) service(object *corev1.Service) (Service, string) {
 	}
 	s.Advice = f.advise(&s, object, read)
 	return s, ""
+}
+
+// asMeasured forecasts a Service whose bound is planned with assumed demand as if it were planned with measured demand;
+// nil if nothing was measured. It takes note of one that is to be planned so.
+func (f *forecaster) asMeasured(
+	topology policy.Topology, service *model.Service, portions []portion, clients map[string]uint32,
+) *Outlook {
+	switch {
+	case topology.Measured:
+		f.unmeasured = append(f.unmeasured, service.Name.String())
+		return nil
+	case len(f.settings) == 1 || f.demands[service.Name] == nil:
+		return nil
+	}
+	topology.Measured = true
+	outlook := f.outlook(Setting{Name: policy.Measured}, topology, service, portions, clients)
+	return &outlook
 }
 
 // read reads a Service as the proxy does, and a headless one without topology keys too: its clients find all of its
@@ -383,7 +392,7 @@ func (f *forecaster) outlook(
 	out.UnknownZones = part(answered - out.Zone - out.OtherZones)
 	out.Refused, out.evacuated = part(asked-answered), part(out.evacuated)
 	out.Node, out.Zone, out.Region, out.OtherZones = part(out.Node), part(out.Zone), part(out.Region), part(out.OtherZones)
-	out.Shares.round()
+	out.round()
 	out.evacuated, out.Busiest.Load = explain.Rounded(out.evacuated), explain.Rounded(out.Busiest.Load)
 	for k, key := range topology.Keys {
 		if !service.InternalTrafficLocal {

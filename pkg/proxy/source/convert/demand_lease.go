@@ -89,8 +89,10 @@ func (l DemandLease) Sentence() string {
 	case LeaseForbidden:
 		return fmt.Sprintf("The age of the ServiceDemands is not known, so they are taken as current: the Lease %s may not be read, "+
 			"which takes the verb get.", name)
+	case LeaseMissing, LeaseRead:
 	}
 	switch when := "ago"; l.State() {
+	case model.DemandUnknown, model.DemandCounts:
 	case model.DemandUnpublished:
 		return fmt.Sprintf("Nobody publishes ServiceDemands: the Lease %s does not exist, or was never renewed, %s", name, assumed)
 	case model.DemandStale:

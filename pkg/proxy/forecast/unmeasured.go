@@ -32,7 +32,7 @@ func (f *forecaster) noteUnmeasured() string {
 	default:
 		next = "The component demand of the webhook's manifests measures and publishes them."
 	}
-	return fmt.Sprintf("There is no ServiceDemand that %s can be planned with. Until there is one, %s, in spite of %s: %q. %s To see what "+
-		"it would be with numbers of your own: without what-ifs, 'forecast --demand FILE' compares a bound with one that is planned as FILE says.",
+	return fmt.Sprintf("There is no ServiceDemand that %s can be planned with. Until there is one, %s, in spite of %s: %q. %s To see what it "+
+		"would be with numbers of your own: without what-ifs, 'forecast --demand FILE' compares a bound with one that is planned as FILE says.",
 		services, planned, policy.ClientsAnnotation, policy.Measured, next)
 }

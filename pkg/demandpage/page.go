@@ -87,7 +87,7 @@ func (p *Page) take(word, value string) (err error) {
 		if value == "" || len(value) > 64 {
 			return fmt.Errorf("the cursor has %d bytes, want 1 to 64", len(value))
 		}
-		p.Cursor = value
+		p.Cursor = strings.Clone(value) // it is kept until the next page, which must not keep all of this one
 	case word == "seconds":
 		seconds, err := strconv.ParseFloat(value, 64)
 		if err != nil || !(seconds >= 0 && seconds <= mostSeconds) { // which refuses NaN, too

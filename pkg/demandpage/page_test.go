@@ -2,6 +2,7 @@ package demandpage_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,36 @@ func TestTheLargestPageIsRead(t *testing.T) {
 	if err != nil || len(read.Counts) != demandpage.MaxServices {
 		t.Errorf("%d Services, error %v", len(read.Counts), err)
 	}
+}
+
+// TestACursorKeepsNothingElse: a client has the cursors of thousands of pages.
+func TestACursorKeepsNothingElse(t *testing.T) {
+	const pages, services = 100, 500
+	page := demandpage.Page{Cursor: "c", Counts: map[string]uint64{}}
+	for i := range services {
+		page.Counts[fmt.Sprintf("shop/web-%03d", i)] = 10
+	}
+	text, cursors := page.Text(), make([]string, pages)
+	before := live()
+	for i := range cursors {
+		read, err := demandpage.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cursors[i] = read.Cursor
+	}
+	if grown := live() - before; grown > pages*int64(len(text))/4 {
+		t.Errorf("the cursors of %d pages of %d bytes keep %d bytes", pages, len(text), grown)
+	}
+	runtime.KeepAlive(cursors)
+}
+
+// live is how many bytes are in use.
+func live() int64 {
+	var memory runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&memory)
+	return int64(memory.HeapAlloc)
 }
 
 func TestWhatANewerProxyAddsIsPassedOver(t *testing.T) {

@@ -19,7 +19,8 @@ var Group = schema.GroupVersion{Group: "vicinity.dev", Version: "v1alpha1"}
 
 // Limits of an object that the schema in manifests/webhook/components/demand sets, too.
 const (
-	MaxZones = 64
+	// MaxZones is large enough for hundreds of sites that are a zone each.
+	MaxZones = 512
 	MaxNodes = 128
 	// Million is the most that all zones may ask together.
 	Million = 1_000_000

@@ -9,8 +9,9 @@ import (
 
 // The estimator's numbers were chosen together, by simulation: the tests say what they reach.
 const (
-	// remembered is how many connections the long average is about, whatever their rate.
-	remembered = 8000
+	// remembered is how many connections the long average is about, whatever their rate, and rememberedByZone how many for each
+	// zone, if there are many.
+	remembered, rememberedByZone = 8000, 1000
 	// shortest and longest bound the long average's half-life. With a minute as the shortest, chance alone caused 2.4
 	// publications an hour at 500 connections a second; with two minutes at most 1.6.
 	shortest, longest = 2 * time.Minute, 30 * time.Minute
@@ -20,8 +21,10 @@ const (
 	// be.
 	surprising, changeSigmas = 100, 4
 	// floor is a difference of parts that is ignored, band is one relative to the part, and sayingSigmas is one relative
-	// to chance. A change must exceed all three to be published.
+	// to chance. A change must exceed all three to be published. See ignored and ofAny for many zones.
 	floor, band, sayingSigmas = 0.002, 0.02, 3
+	// fewZones is how many zones these numbers were chosen for.
+	fewZones = 4
 	// coarseBand is band where each publication goes to very many nodes: a day of loads that follow day and night is then 130
 	// to 154 publications instead of 250, and the busiest endpoint gets up to 1.30 instead of 1.27 times the mean.
 	coarseBand = 0.05
@@ -177,7 +180,7 @@ func (e *Estimator) average(s Sample) bool {
 		e.short[i].add(s, shortHalfLives[i])
 	}
 	e.recent.add(s, longest)
-	e.long.add(s, halfLife(e.rate()))
+	e.long.add(s, halfLife(e.rate(), max(len(s.Zones), len(e.long.zones))))
 	var last average
 	last.add(s, shortest)
 	for i, newer := range []*average{&last, &e.short[0], &e.short[1]} {
@@ -194,13 +197,13 @@ func (e *Estimator) average(s Sample) bool {
 	return false
 }
 
-// halfLife returns the long average's: with it the average is as certain as one of the last remembered connections that
-// weighs them equally.
-func halfLife(rate float64) time.Duration {
+// halfLife returns the long average's, for a rate and a number of zones: with it the average is as certain as one of the last
+// remembered connections that weighs them equally.
+func halfLife(rate float64, zones int) time.Duration {
 	if rate == 0 {
 		return longest
 	}
-	seconds := min(0.35*remembered/rate, longest.Seconds())
+	seconds := min(0.35*max(remembered, rememberedByZone*float64(zones))/rate, longest.Seconds())
 	return max(time.Duration(seconds*float64(time.Second)), shortest)
 }
 
@@ -211,11 +214,12 @@ func surprises(newer, older *average) bool {
 	if size < surprising {
 		return false
 	}
-	for zone := range zonesOf(newer.zones, older.zones) {
-		part := older.part(zone)
-		difference := math.Abs(newer.part(zone) - part)
-		chance := math.Hypot(sigma(part, size), sigma(part, older.size()))
-		if difference > floor && difference > changeSigmas*chance {
+	zones := zonesOf(newer.zones, older.zones)
+	for zone := range zones {
+		was, is := older.part(zone), newer.part(zone)
+		difference, mean := math.Abs(is-was), (was+is)/2
+		chance := math.Hypot(sigma(mean, size), sigma(mean, older.size()))
+		if difference > ignored(len(zones)) && difference > ofAny(changeSigmas, len(zones))*chance {
 			return true
 		}
 	}
@@ -235,16 +239,60 @@ func (e *Estimator) parts(expected map[string]float64) map[string]float64 {
 	for zone := range zonesOf(e.long.zones, expected) {
 		parts[zone] = (e.long.part(zone)*size + expected[zone]*weight) / (size + weight)
 	}
+	return smoothed(parts, expected, size+weight)
+}
+
+// ofAny returns how many sigmas off the farthest of many zones is by chance as rarely as the farthest of a few is that many.
+func ofAny(sigmas float64, zones int) float64 {
+	return math.Sqrt(sigmas*sigmas + 2*math.Log(max(1, float64(zones)/fewZones)))
+}
+
+// ignored is a difference of parts that is ignored: the floor or, of more than ten zones, a fiftieth of what one has on average.
+func ignored(zones int) float64 { return min(floor, band/max(1, float64(zones))) }
+
+// smoothed moves parts to what is expected as far as chance may explain the difference. With hundreds of zones there is always one
+// of which far too few connections were counted; the bound would not hold for those that its clients make. What zones have that
+// are not as expected is not expected of the others: they share the rest as expected.
+func smoothed(parts, expected map[string]float64, size float64) map[string]float64 {
+	zones, chance := slices.Sorted(maps.Keys(parts)), ofAny(sayingSigmas, len(parts))
+	own := map[string]float64{} // how much of its own part each zone keeps
+	scale := 1.0                // what all others have, relative to what is expected; the first time it is not known yet
+	for range 2 {
+		rest, share := 0.0, 0.0
+		for _, zone := range zones {
+			own[zone] = sure(parts[zone], scale*expected[zone], chance, size)
+			rest += (1 - own[zone]) * parts[zone]
+			share += (1 - own[zone]) * expected[zone]
+		}
+		if share == 0 {
+			return parts
+		}
+		scale = rest / share
+	}
+	for _, zone := range zones {
+		parts[zone] = own[zone]*parts[zone] + (1-own[zone])*scale*expected[zone]
+	}
 	return parts
+}
+
+// sure returns how much of the difference between two parts is none of chance, which is so many sigmas: from 0 to nearly 1, and
+// steadily, so that a little more does not change much. This is the non-negative garrote.
+func sure(part, expected, sigmas, size float64) float64 {
+	difference, chance := math.Abs(part-expected), sigmas*sigma((part+expected)/2, size)
+	if difference <= chance {
+		return 0
+	}
+	return 1 - chance*chance/(difference*difference)
 }
 
 // differs reports whether some zone's part has changed, given the number of connections.
 func differs(now, before map[string]float64, size, band float64) bool {
-	for zone := range zonesOf(now, before) {
+	zones := zonesOf(now, before)
+	for zone := range zones {
 		difference := math.Abs(now[zone] - before[zone])
 		// The published value is an estimate, too, and about as certain as this one.
 		chance := math.Sqrt2 * sigma(now[zone], size)
-		if difference > floor && difference > band*before[zone] && difference > sayingSigmas*chance {
+		if difference > ignored(len(zones)) && difference > band*before[zone] && difference > sayingSigmas*chance {
 			return true
 		}
 	}

@@ -164,6 +164,51 @@ func TestDemandAtRest(t *testing.T) {
 	}
 }
 
+// TestManyZonesAreAsQuietAsFew: each of them has few connections, and there is always one that has fewer by chance than others.
+// Zones have as many nodes each, and one to six parts of the endpoints.
+func TestManyZonesAreAsQuietAsFew(t *testing.T) {
+	for _, zones := range []int{100, 500} {
+		endpoints, assumed, crowd, ten := map[string]float64{}, map[string]float64{}, map[string]float64{}, map[string]float64{}
+		for number := range zones {
+			zone := fmt.Sprintf("z%03d", number)
+			endpoints[zone] = []float64{1, 2, 1, 4, 1, 3, 2, 1, 1, 6}[number%10] / 2.2 / float64(zones)
+			assumed[zone], crowd[zone], ten[zone] = 1/float64(zones), 0.2/float64(zones-1), 1./3/float64(zones-10)
+			if number%(zones/10) == 4 {
+				ten[zone] = 2. / 3 / 10
+			}
+		}
+		crowd["z004"] = 0.8
+		for _, c := range []struct {
+			name string
+			asks map[string]float64
+			most map[float64]float64 // by rate: what the busiest endpoint gets
+		}{
+			{"as assumed", assumed, map[float64]float64{500: 1.21, 20: 1.21, 1: 1.21}},
+			{"one zone 80 %", crowd, map[float64]float64{500: 1.25, 20: 1.25, 1: 1.30}},
+			{"ten zones two thirds", ten, map[float64]float64{500: 1.25, 20: 1.45, 1: 1.65}},
+		} {
+			for rate, most := range c.most {
+				t.Run(fmt.Sprintf("%d zones, %s, %g a second", zones, c.name, rate), func(t *testing.T) {
+					w, highest := newWorld(1, endpoints, assumed), 0.0
+					for w.now < 2*time.Hour {
+						w.step(rate, c.asks)
+						if w.now > 10*time.Minute && rate > 2 || w.now > time.Hour {
+							highest = max(highest, w.busiest(c.asks))
+						}
+					}
+					late := w.saidSince(time.Hour)
+					early := len(w.said) - w.saidSince(40*time.Minute)
+					t.Logf("busiest %.3f; said %d times in 40 minutes, %d times in the second hour", highest, early, late)
+					if highest > most || early > 5 || late > 3 {
+						t.Errorf("busiest %.3f; said %d times in 40 minutes, %d times in the second hour; want %.2f, 5 and 3 at most",
+							highest, early, late, most)
+					}
+				})
+			}
+		}
+	}
+}
+
 func TestClientsJumpToAnotherZone(t *testing.T) {
 	for rate, intervals := range map[float64]int{500: 2, 20: 3} {
 		t.Run(fmt.Sprintf("%g a second", rate), func(t *testing.T) {

@@ -339,7 +339,7 @@ func (f *followed) decide(took time.Duration, c *cluster, asked *sum, service Se
 	decision := f.estimator.Add(f.sampleOf(took, c, asked, assumed), assumed)
 	if f.follows(c, asked, service) {
 		f.nodes.keep(c)
-		f.nodes.add(took, halfLife(f.estimator.rate()), decision.Changed)
+		f.nodes.add(took, halfLife(f.estimator.rate(), len(c.zones)), decision.Changed)
 		decision = withNodes(decision, c, f.nodes, service.Said)
 	} else if service.Said != nil && len(service.Said.Nodes) > 0 && decision.Reason == AsBefore {
 		decision.Reason = Differs // it no longer names nodes

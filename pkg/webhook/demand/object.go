@@ -54,7 +54,8 @@ func describe(
 	object.Zones = zonesAsk(found.Parts)
 	object.Nodes = nodesAsk(found.Nodes)
 	if len(object.Zones) > servicedemand.MaxZones {
-		return nil, fmt.Errorf("describe what is asked of Service %s/%s: there are %d zones, and an object has at most %d",
+		return nil, fmt.Errorf("describe what is asked of Service %s/%s: %d zones ask, and an object has at most %d; "+
+			"its demand is assumed until fewer ask: name its clients, or give several sites one zone",
 			service.Namespace, service.Name, len(object.Zones), servicedemand.MaxZones)
 	}
 	object.NodesHeard, object.NodesAll = int32(round.Heard), int32(round.Nodes) //nolint:gosec // numbers of nodes

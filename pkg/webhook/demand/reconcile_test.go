@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
@@ -141,13 +142,13 @@ func TestWhatCannotBeDescribedMakesNothingElseStale(t *testing.T) {
 		writer: &server{}, observer: &told{}, log: logs.New(t, "the publisher").Logger(), told: map[string]string{}, leases: lease,
 	}
 	many := found(First, 2)
-	for zone := range 65 {
-		many.Parts[fmt.Sprint(zone)] = 1. / 65
+	for zone := range servicedemand.MaxZones + 1 {
+		many.Parts[fmt.Sprint(zone)] = 1. / (servicedemand.MaxZones + 1)
 	}
 	s, round := seen(map[string]string{"web": "1"}), Round{Heard: 9, Nodes: 10, Decided: map[string]Report{"shop/web": many}}
 	err := r.publish(t.Context(), time.Now(), time.Minute, 10, s, round)
 	r.writing.Wait()
-	if err == nil || !strings.Contains(err.Error(), "at most 64") || lease.renewed != 1 {
+	if err == nil || !strings.Contains(err.Error(), "at most 512") || lease.renewed != 1 {
 		t.Errorf("error %v; renewed %d times, want once", err, lease.renewed)
 	}
 }

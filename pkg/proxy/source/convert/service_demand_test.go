@@ -88,7 +88,7 @@ func TestAServiceDemandThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.
 			func(d *servicedemand.ServiceDemand) {
 				d.Zones, d.Nodes = make([]servicedemand.Zone, servicedemand.MaxZones+1), make([]servicedemand.Node, servicedemand.MaxNodes+1)
 			},
-			[]string{`zones: Too many: 65: must have at most 64 items`, `nodes: Too many: 129: must have at most 128 items`},
+			[]string{`zones: Too many: 513: must have at most 512 items`, `nodes: Too many: 129: must have at most 128 items`},
 		},
 		"names that cannot be": {
 			func(d *servicedemand.ServiceDemand) { d.Zones[1].Zone, d.Nodes[0].Node = "a b", "" },

@@ -44,6 +44,14 @@ func (a *average) copied() average {
 	return other
 }
 
+// mix gives each zone the mean of its parts in this average and in another one, which has connections.
+func (a *average) mix(other *average) {
+	for zone := range zonesOf(a.zones, other.zones) {
+		a.zones[zone] = (a.zones[zone] + other.part(zone)*a.all) / 2
+	}
+	a.all = total(a.zones)
+}
+
 // size returns the number of equally weighted connections that would make the parts equally certain.
 func (a *average) size() float64 {
 	if a.squares == 0 {

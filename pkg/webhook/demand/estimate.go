@@ -20,6 +20,11 @@ const (
 	// surprising is the least number of connections that can indicate a change, and changeSigmas is how far off they must
 	// be.
 	surprising, changeSigmas = 100, 4
+	// movesAtOnce is how many changes in a row clients make that move in the middle of an interval. More of them may come from
+	// the plan: clients that ask again where endpoints are overloaded ask the more, the more the plan has sent there. Followed at
+	// once, what they ask would swing for ever; half of each such change counts. After mostChanges of them it takes 18 samples
+	// without one until all of a change counts again.
+	movesAtOnce, mostChanges = 2, 20
 	// floor is a difference of parts that is ignored, band is one relative to the part, and sayingSigmas is one relative
 	// to chance. A change must exceed all three to be published. See ignored and ofAny for many zones.
 	floor, band, sayingSigmas = 0.002, 0.02, 3
@@ -89,10 +94,11 @@ type Estimator struct {
 	// Coarse: only differences from coarseBand on are published.
 	Coarse bool
 
-	short  [2]average // by shortHalfLives
-	long   average
-	recent average            // with the longest half-life: the connections of half an hour
-	said   map[string]float64 // parts; nil: nothing
+	short   [2]average // by shortHalfLives
+	long    average
+	changes int                // samples with a change, less those without
+	recent  average            // with the longest half-life: the connections of half an hour
+	said    map[string]float64 // parts; nil: nothing
 	// inherited is what was said before the first sample. Whoever said it had heard more than this estimator has at first.
 	inherited map[string]float64
 }
@@ -187,13 +193,18 @@ func (e *Estimator) average(s Sample) bool {
 		if !surprises(newer, &e.long) {
 			continue
 		}
+		now := newer.copied()
+		if e.changes = min(e.changes+1, mostChanges); e.changes > movesAtOnce {
+			now.mix(&e.long)
+		}
 		// Longer averages still contain the time before the change. They would indicate a change back.
 		for j := i; j < len(e.short); j++ {
-			e.short[j] = newer.copied()
+			e.short[j] = now.copied()
 		}
-		e.long = newer.copied()
+		e.long = now
 		return true
 	}
+	e.changes = max(e.changes-1, 0)
 	return false
 }
 

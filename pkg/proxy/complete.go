@@ -48,7 +48,7 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 		switch _, refused := errors.AsType[*servicesRefused](err); {
 		case refused: // without these Services the tables may be good as they are
 			p.failures = 0
-		case !isShortage(err):
+		case !isUnrelated(err):
 			p.failures++
 		}
 		return Report{Complete: true}, err

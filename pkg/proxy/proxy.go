@@ -206,7 +206,10 @@ func (p *Proxy) sweep(ctx context.Context, report *Report) error {
 			break
 		}
 		if err := p.kernel.Commit(ctx, batch); err != nil {
-			if p.unswept++; p.unswept >= distrustAfter {
+			if !isUnrelated(err) {
+				p.unswept++
+			}
+			if p.unswept >= distrustAfter {
 				p.forget()
 				p.unswept, p.failures = 0, rebuildAfter
 			} else if errors.Is(err, fs.ErrNotExist) {

@@ -95,6 +95,13 @@ func TestTablesAreMadeAnewAfterTwoFailedCompleteSyncs(t *testing.T) {
 		"the kernel has no room for the batches": {func(k *scriptedKernel) {
 			k.refuse = func(ruleset.Batch) error { return errors.Join(errInjected, syscall.ENOBUFS) }
 		}, false},
+		// Nor while they belong to a predecessor that has not ended yet.
+		"another process owns the tables": {func(k *scriptedKernel) {
+			k.refuse = func(ruleset.Batch) error { return errors.Join(errInjected, syscall.EPERM) }
+		}, false},
+		"another transaction came between": {func(k *scriptedKernel) {
+			k.refuse = func(ruleset.Batch) error { return errors.Join(errInjected, syscall.ERESTART) }
+		}, false},
 		// A set that is full may be one that another program made too small.
 		"a set is full": {func(k *scriptedKernel) {
 			k.refuse = func(ruleset.Batch) error { return errors.Join(errInjected, syscall.ENFILE) }
@@ -194,6 +201,31 @@ func TestAFailingSweepKeepsServing(t *testing.T) {
 	}
 	if chains := kernel.Tables.Objects(model.IPv4).Chains; slices.Contains(chains, "lb-34") {
 		t.Errorf("chains %v, want lb-34 swept", chains)
+	}
+	likeFreshStart(t, &kernel.memoryKernel, manyServices(3, manyEndpoints))
+}
+
+// TestASweepForWhichTheKernelHasNoRoomIsNoReasonToMakeTheTablesAnew, however often it fails.
+func TestASweepForWhichTheKernelHasNoRoomIsNoReasonToMakeTheTablesAnew(t *testing.T) {
+	kernel := &scriptedKernel{}
+	p := synced(t, kernel)
+	p.Apply(manyServices(3, manyEndpoints+1))
+	mustSync(t, p)
+	kernel.refuse = func(batch ruleset.Batch) error {
+		if err := refuseSweeps(batch); err != nil {
+			return errors.Join(err, syscall.ENOBUFS)
+		}
+		return nil
+	}
+	p.Apply(manyServices(3, manyEndpoints))
+	for range 5 {
+		if report, err := p.Sync(t.Context()); err != nil || report.Unswept == nil || report.Complete {
+			t.Errorf("report %+v and error %v, want something unswept", report, err)
+		}
+	}
+	kernel.refuse, kernel.batches = nil, nil
+	if report := mustSync(t, p); report.Complete || slices.ContainsFunc(kernel.batches, rebuilds) {
+		t.Errorf("the sync after five sweeps without room reports %+v, want no more than the sweep", report)
 	}
 	likeFreshStart(t, &kernel.memoryKernel, manyServices(3, manyEndpoints))
 }

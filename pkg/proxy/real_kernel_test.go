@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
@@ -121,5 +123,46 @@ func TestTheRealKernelAgreesWithTheOneInMemory(t *testing.T) {
 			kernel.agree(t)
 		}
 		s.convergesLike(t)
+	}
+}
+
+// TestAProxyTakesOverTheTablesOfAPredecessorThatIsLate: a proxy that is killed may own its tables for a while after the
+// next one has started. They are the same tables afterwards, for they remember clients.
+func TestAProxyTakesOverTheTablesOfAPredecessorThatIsLate(t *testing.T) {
+	namespace := netns.New(t)
+	dial := func() (conn *nft.Conn) {
+		namespace.Do(func() {
+			var err error
+			conn, err = nft.Dial(nft.Options{Owned: true})
+			must.Succeed(t, err)
+		})
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	tables := func() []string {
+		listing := strings.Split(namespace.NFT("-a", "list", "ruleset"), "\n")
+		return slices.DeleteFunc(listing, func(line string) bool { return !strings.HasPrefix(line, "table ") })
+	}
+	predecessor := dial()
+	p := starting(predecessor)
+	p.Apply(stickyService(1, 2))
+	mustSync(t, p)
+	before := tables()
+	if len(before) == 0 || !strings.Contains(before[0], "# handle ") {
+		t.Fatalf("the tables are %q", before)
+	}
+
+	p = starting(dial())
+	p.Apply(stickyService(1, 2))
+	for range 5 {
+		_, err := p.Sync(t.Context())
+		if _, owned := errors.AsType[*nft.OwnedError](err); !owned {
+			t.Fatalf("while the predecessor owns the tables, a sync says %v", err)
+		}
+	}
+	must.Succeed(t, predecessor.Close())
+	mustSync(t, p)
+	if diff := cmp.Diff(before, tables()); diff != "" {
+		t.Errorf("tables (-of the predecessor, +now):\n%s", diff)
 	}
 }

@@ -71,7 +71,7 @@ func (e *servicesRefused) Unwrap() error { return e.error }
 // sync finds that out.
 func (p *Proxy) blame(plan *ruleset.Plan, err error, complete bool) error {
 	refused, ok := errors.AsType[*ruleset.RefusedError](err)
-	if !ok || isShortage(err) || errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.ERESTART) {
+	if !ok || isUnrelated(err) {
 		return err
 	}
 	if !complete && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.EBUSY)) {
@@ -259,14 +259,16 @@ func (p *Proxy) reportPending(report *Report) {
 	}
 }
 
-// shortages are what the kernel says when it lacks something for a moment, whatever our tables hold. ENFILE is not
+// unrelated are errors that come whatever our tables hold: the kernel lacks something for a moment, another transaction
+// came between, or the tables belong to another process, such as a predecessor that has not ended yet. ENFILE is not
 // among them: it says that a set is full, because another program made it too small.
-var shortages = []error{
+var unrelated = []error{
 	syscall.ENOBUFS, syscall.ENOMEM, syscall.EINTR, syscall.EAGAIN, syscall.ETIMEDOUT, os.ErrDeadlineExceeded, context.DeadlineExceeded,
+	syscall.ERESTART, syscall.EPERM,
 }
 
-// isShortage reports whether a failure says nothing about what the kernel holds. Making the tables anew would not help
-// then, and would cost every client its affinity.
-func isShortage(err error) bool {
-	return slices.ContainsFunc(shortages, func(shortage error) bool { return errors.Is(err, shortage) })
+// isUnrelated reports whether a failure says nothing about what our tables hold, nor about any Service. Making the tables
+// anew would not help then, and would cost every client its affinity.
+func isUnrelated(err error) bool {
+	return slices.ContainsFunc(unrelated, func(one error) bool { return errors.Is(err, one) })
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -151,7 +152,7 @@ func TestOurOwnSettingsAreShownAndWritten(t *testing.T) {
 	}
 }
 
-// TestTheManifestsConfigurationIsRead, with our own settings, all of which have their defaults there.
+// TestTheManifestsConfigurationIsRead as it is, with no setting of our own, and with those that it has as comments.
 func TestTheManifestsConfigurationIsRead(t *testing.T) {
 	text, err := os.ReadFile("../../manifests/configmap.yaml")
 	if err != nil {
@@ -161,11 +162,17 @@ func TestTheManifestsConfigurationIsRead(t *testing.T) {
 	if err := yaml.Unmarshal(text, &configMap); err != nil {
 		t.Fatal(err)
 	}
-	flags, err := runWith(t, configMap.Data["config.conf"])
-	if err != nil {
-		t.Fatal(err)
+	file, comments := configMap.Data["config.conf"], regexp.MustCompile(`(?m)^# ([A-Za-z]+: \S+)$`)
+	for text, want := range map[string]int{file: 0, comments.ReplaceAllString(file, "$1"): len(comments.FindAllString(file, -1))} {
+		flags, err := runWith(t, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(flags.file.Own) != want {
+			t.Errorf("the file has %v of our own, want %d of them", flags.file.Own, want)
+		}
 	}
-	if own := flags.ownValues(true); len(flags.file.Own) == 0 || len(own) > 0 {
-		t.Errorf("the file has %v of our own, of which are in force beside the defaults: %v", flags.file.Own, own)
+	if !comments.MatchString(file) {
+		t.Error("the file has no setting of our own as a comment")
 	}
 }

@@ -197,6 +197,7 @@ func testHangUp(t *testing.T, address string) {
 	silent := open(t, s.socket(t))
 	must.Succeed(t, silent.SendMsg(requestOf(assignments, "", web)))
 	wait.Equal(t, "responses", 2, func() int { return s.count("answered EDS") })
+	wait.Equal(t, "clients that have not answered", 1, func() int { return len(s.server.Table.silentSince(time.Now())) })
 	s.server.hangUp(time.Now().Add(-time.Hour))
 	if got := s.count(string(DoesNotRead)); got != 0 {
 		t.Errorf("%d are hung up on at once", got)

@@ -40,24 +40,26 @@ func Run(ctx context.Context, o Options) error {
 	var leading sync.Mutex // one lead ends before the next one begins
 	logger := klog.FromContext(ctx)
 	lock := newLock(&o)
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock:          lock,
-		Name:          o.Lease,
-		LeaseDuration: term, RenewDeadline: renew, RetryPeriod: retry,
-		ReleaseOnCancel: true,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) {
-				leading.Lock()
-				defer leading.Unlock()
-				o.lead(klog.NewContext(ctx, logger))
-			},
-			OnStoppedLeading: func() {},
-		},
-	})
-	if err != nil {
-		return fmt.Errorf("stand for election (%s): %w", o.Task, err)
-	}
 	for ctx.Err() == nil {
+		// A new one each time, which knows nothing: one that led before writes without a look while it believes that its term
+		// lasts, and the Lease's release has just read the version of another leader.
+		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+			Lock:          lock,
+			Name:          o.Lease,
+			LeaseDuration: term, RenewDeadline: renew, RetryPeriod: retry,
+			ReleaseOnCancel: true,
+			Callbacks: leaderelection.LeaderCallbacks{
+				OnStartedLeading: func(ctx context.Context) {
+					leading.Lock()
+					defer leading.Unlock()
+					o.lead(klog.NewContext(ctx, logger))
+				},
+				OnStoppedLeading: func() {},
+			},
+		})
+		if err != nil {
+			return fmt.Errorf("stand for election (%s): %w", o.Task, err)
+		}
 		// It would log each attempt; lock.go says why one fails, and lead who leads.
 		attempt, end := context.WithCancel(klog.NewContext(ctx, logr.Discard()))
 		lock.begin(end)

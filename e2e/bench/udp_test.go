@@ -13,7 +13,9 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 const (
@@ -84,7 +86,8 @@ func (m *measured) measureOne(b *testing.B, p *proxy.Proxy, change model.Change)
 func (m *measured) measureFlows(b *testing.B, machine *machine) {
 	b.Helper()
 	started := time.Now()
-	passes, err := flows.Forget(b.Context(), machine.conn, machine.routes.IsLocal, machine.flows.flows, machine.flows.scope)
+	passes, err := flows.Forget(b.Context(), conntrack.NewLooks(machine.conn, nil), machine.routes.IsLocal,
+		func() ([]selection.Flows, selection.Scope) { return machine.flows.flows, machine.flows.scope })
 	m.times = append(m.times, time.Since(started))
 	ended := 0
 	for _, pass := range passes {

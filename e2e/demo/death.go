@@ -18,8 +18,8 @@ const (
 	// after three seconds that there is no neighbour, and nobody can take that back.
 	deathFor, deathEvery = 8 * time.Second, 50 * time.Millisecond
 	// deathPatience is how long a client waits for its answer. Few programs give up sooner. With six proxies on two processors,
-	// which look through one conntrack table for all nodes, it may take five seconds until a dial that waits is drawn anew, and
-	// the client dials again after six.
+	// which look through one conntrack table for all nodes, it may take six seconds until a dial that waits is drawn anew: five
+	// until the node is judged, and a rest. The client dials again after seven.
 	deathPatience = 10 * time.Second
 	// waitedFor is a connection that lost its first packet: the kernel sends the next one after a second.
 	waitedFor = 500 * time.Millisecond

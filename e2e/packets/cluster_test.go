@@ -63,7 +63,9 @@ type flowsAtOnce struct {
 }
 
 func (f flowsAtOnce) Note(noted []selection.Flows, scope selection.Scope) {
-	if _, err := flows.Forget(f.t.Context(), f.node.flows, f.node.routes.IsLocal, noted, scope); err != nil {
+	_, err := flows.Forget(f.t.Context(), conntrack.NewLooks(f.node.flows, nil), f.node.routes.IsLocal,
+		func() ([]selection.Flows, selection.Scope) { return noted, scope })
+	if err != nil {
 		f.t.Errorf("end flows: %v", err)
 	}
 }

@@ -27,7 +27,8 @@ type echoes struct {
 
 // Note ends flows before it returns, so that a test need not wait.
 func (e *echoes) Note(noted []selection.Flows, scope selection.Scope) {
-	passes, err := flows.Forget(e.t.Context(), e.conn, e.routes.IsLocal, noted, scope)
+	passes, err := flows.Forget(e.t.Context(), conntrack.NewLooks(e.conn, nil), e.routes.IsLocal,
+		func() ([]selection.Flows, selection.Scope) { return noted, scope })
 	if err != nil {
 		e.t.Errorf("end flows: %v", err)
 	}

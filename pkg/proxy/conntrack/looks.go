@@ -9,7 +9,6 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -37,10 +36,10 @@ type Looks struct {
 	spent  func() time.Duration // the processor time of this thread
 	// turn is held by the user who looks, or rests before looking, on behalf of all who wait.
 	turn chan struct{}
-	next atomic.Int64 // when to look again, in nanoseconds since 1970; set by the holder of turn
+	next time.Time // when to look again; the holder of turn's
 
 	mutex   sync.Mutex
-	waiting []*request
+	waiting []*user
 }
 
 // Look is what one look did.
@@ -57,18 +56,20 @@ func NewLooks(table Table, looked func(Look)) *Looks {
 	return l
 }
 
-// request is a question that waits for its answer.
-type request struct {
-	Question
-	ctx  context.Context
-	over error // why it wants no more entries
-	done chan Answer
+// user waits for a look.
+type user struct {
+	ctx       context.Context
+	questions func() []Question
+	answers   chan []Answer
 }
 
 // Dump is that of Table. It waits for its turn: 2 s at most, and the looks of those who came before.
 func (l *Looks) Dump(ctx context.Context, filter Filter, each func(*Entry) bool) (took time.Duration, err error) {
-	answer := l.Ask(ctx, Question{filter, each})[0]
-	return answer.Took, answer.Err
+	answers, err := l.Ask(ctx, func() []Question { return []Question{{filter, each}} })
+	if err != nil {
+		return 0, err
+	}
+	return answers[0].Took, answers[0].Err
 }
 
 // Question is what a user asks the table for; see Table.Dump.
@@ -83,47 +84,35 @@ type Answer struct {
 	Err  error
 }
 
-// Ask asks several questions in one look.
-func (l *Looks) Ask(ctx context.Context, questions ...Question) []Answer {
-	requests := make([]*request, len(questions))
-	for i, q := range questions {
-		requests[i] = &request{Question: q, ctx: ctx, done: make(chan Answer, 1)}
-	}
+// Ask asks several questions in one look, and returns an answer to each. It calls questions once, when that look begins:
+// they may depend on what changes while it waits. The error is that of ctx if it ends before, and nothing was asked then.
+func (l *Looks) Ask(ctx context.Context, questions func() []Question) ([]Answer, error) {
+	u := &user{ctx, questions, make(chan []Answer, 1)}
 	l.mutex.Lock()
-	l.waiting = append(l.waiting, requests...)
+	l.waiting = append(l.waiting, u)
 	l.mutex.Unlock()
-	answers := make([]Answer, len(requests))
-	for i, r := range requests {
-		answers[i] = l.serve(r)
-	}
-	return answers
-}
-
-// serve waits until a request is served, and does it if nobody else does.
-func (l *Looks) serve(r *request) Answer {
 	select {
-	case answer := <-r.done:
-		return answer
-	case <-r.ctx.Done():
+	case answers := <-u.answers:
+		return answers, nil
+	case <-ctx.Done():
 	case <-l.turn:
-		if !l.isServed(r) {
-			l.Await(r.ctx)
-			if r.ctx.Err() == nil {
-				l.look(context.WithoutCancel(r.ctx))
+		if !l.isServed(u) {
+			l.rest(ctx)
+			if ctx.Err() == nil {
+				l.look(context.WithoutCancel(ctx))
 			}
 		}
 		l.turn <- struct{}{}
 	}
-	if l.withdraw(r) {
-		return Answer{Err: r.ctx.Err()}
+	if l.withdraw(u) {
+		return nil, ctx.Err()
 	}
-	return <-r.done // it is being served, and uses each
+	return <-u.answers, nil // a look has begun, and uses each
 }
 
-// Await waits until the next look is due. A user whose question keeps changing calls it before it asks, so that the
-// question is not outdated by then.
-func (l *Looks) Await(ctx context.Context) {
-	due := time.NewTimer(time.Until(time.Unix(0, l.next.Load())))
+// rest waits until the next look is due. The turn is held.
+func (l *Looks) rest(ctx context.Context) {
+	due := time.NewTimer(time.Until(l.next))
 	defer due.Stop()
 	select {
 	case <-due.C:
@@ -131,18 +120,18 @@ func (l *Looks) Await(ctx context.Context) {
 	}
 }
 
-// isServed reports whether a look has begun to serve a request.
-func (l *Looks) isServed(r *request) bool {
+// isServed reports whether a look has begun to serve a user.
+func (l *Looks) isServed(u *user) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	return !slices.Contains(l.waiting, r)
+	return !slices.Contains(l.waiting, u)
 }
 
-// withdraw takes a request back. It reports false if a look has begun to serve it.
-func (l *Looks) withdraw(r *request) bool {
+// withdraw takes a user out of those who wait. It reports false if a look has begun to serve it.
+func (l *Looks) withdraw(u *user) bool {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	i := slices.Index(l.waiting, r)
+	i := slices.Index(l.waiting, u)
 	if i < 0 {
 		return false
 	}
@@ -163,14 +152,20 @@ func processorTime() time.Duration {
 func (l *Looks) look(ctx context.Context) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	spent := l.spent()
 	l.mutex.Lock()
-	requests := l.waiting
+	users := l.waiting
 	l.waiting = nil
 	l.mutex.Unlock()
-	began := time.Now()
+	asked := make([][]*request, len(users))
+	for i, u := range users {
+		for _, question := range u.questions() {
+			asked[i] = append(asked[i], &request{Question: question, ctx: u.ctx})
+		}
+	}
+	began, spent := time.Now(), l.spent()
 	var look Look
-	for _, of := range together(requests) {
+	groups := together(slices.Concat(asked...))
+	for _, of := range groups {
 		took, err := l.Table.Dump(ctx, of.filter, func(e *Entry) bool {
 			look.Entries++
 			return of.give(e)
@@ -182,14 +177,29 @@ func (l *Looks) look(ctx context.Context) {
 			if errors.Is(r.over, ErrCutOff) {
 				look.CutOff++
 			}
-			r.done <- Answer{took, errors.Join(r.over, err)}
+			r.answer = Answer{took, errors.Join(r.over, err)}
 		}
 	}
 	look.Took = time.Since(began)
-	l.next.Store(time.Now().Add(min(restFor*(l.spent()-spent), restAtMost)).UnixNano())
-	if l.looked != nil {
+	l.next = time.Now().Add(min(restFor*(l.spent()-spent), restAtMost))
+	if l.looked != nil && len(groups) > 0 {
 		l.looked(look)
 	}
+	for i, u := range users {
+		answers := make([]Answer, len(asked[i]))
+		for k, r := range asked[i] {
+			answers[k] = r.answer
+		}
+		u.answers <- answers
+	}
+}
+
+// request is a question and its answer.
+type request struct {
+	Question
+	ctx    context.Context
+	over   error // why it wants no more entries
+	answer Answer
 }
 
 // group are requests that one dump serves.

@@ -194,16 +194,53 @@ func TestSeveralQuestionsAreOneLook(t *testing.T) {
 		table := tableOf(time.Millisecond)
 		looks := looksAt(table, func(Look) { looked++ })
 		counts := make([]int, 2)
-		for i, answer := range looks.Ask(t.Context(),
-			Question{udp, func(*Entry) bool { counts[0]++; return true }},
-			Question{unanswered, func(*Entry) bool { counts[1]++; return counts[1] < 3 }},
-		) {
+		answers, err := looks.Ask(t.Context(), func() []Question {
+			return []Question{
+				{udp, func(*Entry) bool { counts[0]++; return true }},
+				{unanswered, func(*Entry) bool { counts[1]++; return counts[1] < 3 }},
+			}
+		})
+		if len(answers) != 2 || err != nil {
+			t.Fatalf("%d answers, %v; want 2", len(answers), err)
+		}
+		for i, answer := range answers {
 			if isCutOff := errors.Is(answer.Err, ErrCutOff); isCutOff != (i == 1) {
 				t.Errorf("question %d: %v", i, answer.Err)
 			}
 		}
 		if diff := cmp.Diff([]int{4, 3}, counts); diff != "" || looked != 1 || len(table.dumps) != 2 {
 			t.Errorf("%d looks, %d dumps, entries (-want +got):\n%s", looked, len(table.dumps), diff)
+		}
+	})
+}
+
+// TestOneLookServesAllWhoWaitWhenItBegins, whoever of them makes it: nobody waits for a second rest. They say only then what
+// they want. For those who want nothing there is no look.
+func TestOneLookServesAllWhoWaitWhenItBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looked := 0
+		table := tableOf(10 * time.Millisecond) // and rests for 490
+		looks := looksAt(table, func(Look) { looked++ })
+		count(t, looks, udp)
+		var wanted []Question
+		var users sync.WaitGroup
+		for range 20 {
+			users.Go(func() {
+				asked := 0
+				answers, err := looks.Ask(t.Context(), func() []Question { asked++; return wanted })
+				if len(answers) != len(wanted) || err != nil || asked != 1 || looked != 2 {
+					t.Errorf("%d answers, %v, asked %d times, at look %d; want %d of look 2", len(answers), err, asked, looked, len(wanted))
+				}
+			})
+			synctest.Wait()
+		}
+		wanted = []Question{{unanswered, func(*Entry) bool { return true }}}
+		users.Wait()
+		if diff := cmp.Diff([]Filter{udp, unanswered}, table.dumps); diff != "" {
+			t.Errorf("dumps (-want +got):\n%s", diff)
+		}
+		if _, err := looks.Ask(t.Context(), func() []Question { return nil }); err != nil || len(table.dumps) != 2 || looked != 2 {
+			t.Errorf("%v, %d dumps, %d looks; want no third one for nothing", err, len(table.dumps), looked)
 		}
 	})
 }

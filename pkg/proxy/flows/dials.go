@@ -83,29 +83,33 @@ func (d *Dials) Run(ctx context.Context, report func(Drawn, error)) {
 
 // Look looks once.
 func (d *Dials) Look(ctx context.Context) (Drawn, error) {
-	d.looks.Await(ctx) // endpoints may leave meanwhile
 	drawn := Drawn{Anew: map[model.Protocol]int{}, Closed: map[model.Protocol]int{}}
-	w := world{now: d.now(), owners: d.owners.Snapshot(), left: d.owners.Left, isLocal: askedOnce(d.isLocal)}
-	if w.owners == nil {
-		return drawn, nil
-	}
-	asked := questions(d.addrsLeft(w.now), w.isUnsure(), !w.now.Before(d.closedDue))
-	if len(asked) == 0 {
-		return drawn, nil
-	}
+	var w world
+	var asked []question
 	var found []conntrack.Entry
-	ask := make([]conntrack.Question, len(asked))
-	for i := range asked {
-		read := 0
-		ask[i] = conntrack.Question{Filter: asked[i].filter, Each: func(e *conntrack.Entry) bool {
-			if read++; w.glance(e).Goes() {
-				found = append(found, *e)
-			}
-			return read < asked[i].atMost && len(found) < endAtMost
-		}}
+	answers, err := d.looks.Ask(ctx, func() []conntrack.Question { // endpoints may have left while it waited
+		w = world{now: d.now(), owners: d.owners.Snapshot(), left: d.owners.Left, isLocal: askedOnce(d.isLocal)}
+		if w.owners == nil {
+			return nil
+		}
+		asked = questions(d.addrsLeft(w.now), w.isUnsure(), !w.now.Before(d.closedDue))
+		ask := make([]conntrack.Question, len(asked))
+		for i := range asked {
+			read := 0
+			ask[i] = conntrack.Question{Filter: asked[i].filter, Each: func(e *conntrack.Entry) bool {
+				if read++; w.glance(e).Goes() {
+					found = append(found, *e)
+				}
+				return read < asked[i].atMost && len(found) < endAtMost
+			}}
+		}
+		return ask
+	})
+	if err != nil {
+		return drawn, fmt.Errorf("listing dials in conntrack: %w", err)
 	}
 	var failures []error
-	for i, answer := range d.looks.Ask(ctx, ask...) {
+	for i, answer := range answers {
 		if asked[i].ofAll {
 			d.closedDue = w.now.Add(max(lookLater, closedRest*answer.Took))
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -93,6 +94,60 @@ func TestAfterAnEndpointLeftLooksGoOnForTwoMinutes(t *testing.T) {
 		t.Errorf("the table was read %d times, at last after %s; want until %s", len(reads), last, LookFor)
 	}
 }
+
+// TestWhatHappensBeforeALookBeginsIsPartOfIt: endpoints leave and flows are noted while another user looks.
+func TestWhatHappensBeforeALookBeginsIsPartOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2")
+		<-w.reader.EndpointsLeft()
+		time.Sleep(LookFor + time.Second) // from now on we know which endpoints leave
+		table, looked, done := &slow{}, 0, make(chan []conntrack.Filter, 1)
+		looks := conntrack.NewLooks(table, func(conntrack.Look) {
+			if looked++; looked == 2 {
+				done <- slices.Clone(table.dumps[1:])
+			}
+		})
+		reconciler := NewReconciler(looks, isNodes)
+		var running sync.WaitGroup
+		running.Go(func() {
+			_, _ = looks.Dump(ctx, conntrack.Filter{Protocol: model.SCTP}, func(*conntrack.Entry) bool { return true })
+		})
+		synctest.Wait()
+		running.Go(func() { NewDials(looks, w.reader, isNodes).Run(ctx, func(Drawn, error) {}) })
+		running.Go(func() { reconciler.Run(ctx, func(map[model.Family]Pass, error) {}) })
+		for _, stays := range [][]string{{"here", "10.244.1.1", "there", "10.244.2.1"}, {"here", "10.244.1.1"}} {
+			w.serve(stays...)
+			reconciler.Note(list(frontend([]string{service4, service6}[len(stays)/4])), clusterScope)
+			synctest.Wait()
+		}
+		flows, dials := 0, 0
+		for _, filter := range <-done {
+			if filter.Protocol == model.UDP && filter.Family == conntrack.BothFamilies {
+				flows++
+			}
+			if filter.Protocol == 0 && len(filter.Answerers) == 2 {
+				dials++
+			}
+		}
+		if flows != 1 || dials != 1 {
+			t.Errorf("the second look was %d times for the flows of both families, and %d times for both endpoints, want once", flows, dials)
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
+// slow is an empty table that takes its time.
+type slow struct{ dumps []conntrack.Filter }
+
+func (s *slow) Dump(_ context.Context, filter conntrack.Filter, _ func(*conntrack.Entry) bool) (time.Duration, error) {
+	s.dumps = append(s.dumps, filter)
+	time.Sleep(time.Second)
+	return time.Second, nil
+}
+
+func (s *slow) Delete(*conntrack.Entry) (bool, error) { return false, nil }
 
 func TestALookThatFailsIsRepeatedSoon(t *testing.T) {
 	table := &recorded{fails: conntrack.ErrInterrupted}

@@ -22,9 +22,12 @@ type Pass struct {
 	Took  time.Duration // zero if the look failed
 }
 
-// Forget ends the UDP flows of the given frontends whose endpoint may not answer them, in the families that have some.
+// Noted returns flows to be looked at.
+type Noted func() ([]selection.Flows, selection.Scope)
+
+// Forget ends the UDP flows of the noted frontends whose endpoint may not answer them, in the families that have some.
 // Their next packet is the first of a new flow. Frontends of other protocols are ignored. Conntrack is read only if
-// there is a UDP frontend.
+// there is a UDP frontend. Noted is called when the look begins, and not at all if ctx ends before.
 //
 // The rules must have changed before. A frontend that is gone is given without endpoints that may answer. A node port
 // is given with its Service's endpoints, including those that just left: at addresses that do not serve it, only their
@@ -33,51 +36,57 @@ type Pass struct {
 //
 // After an error some flows may be left. Calling again with the same flows ends them, and does not harm flows that
 // began meanwhile.
-func Forget(
-	ctx context.Context, table conntrack.Table, isLocal selection.IsLocal, flows []selection.Flows, scope selection.Scope,
-) (map[model.Family]Pass, error) {
-	v := newVerdicts(flows, scope, askedOnce(isLocal))
-	if len(v.families) == 0 {
+func Forget(ctx context.Context, looks *conntrack.Looks, isLocal selection.IsLocal, noted Noted) (map[model.Family]Pass, error) {
+	var v verdicts
+	var stale []conntrack.Entry
+	var unknown error
+	answers, err := looks.Ask(ctx, func() []conntrack.Question {
+		flows, scope := noted()
+		if v = newVerdicts(flows, scope, askedOnce(isLocal)); len(v.families) == 0 {
+			return nil
+		}
+		return []conntrack.Question{{Filter: v.filter(), Each: func(e *conntrack.Entry) bool {
+			isStale, err := v.isStale(flowIn(e))
+			if err != nil {
+				unknown = err
+			}
+			if isStale {
+				stale = append(stale, *e)
+			}
+			return true
+		}}}
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("listing the UDP flows in conntrack: %w", err)
+	case len(answers) == 0:
 		return nil, nil
 	}
-	began := time.Now()
-	stale, waited, err := v.stale(ctx, table)
-	if err != nil {
+	if err = errors.Join(answers[0].Err, unknown); err != nil {
 		err = fmt.Errorf("listing the UDP flows in conntrack: %w", err)
 	}
+	began := time.Now()
 	ended := map[model.Family]int{}
-	err = errors.Join(err, deleteAll(ctx, table, stale, func(e *conntrack.Entry) { ended[e.Family()]++ }))
+	err = errors.Join(err, deleteAll(ctx, looks, stale, func(e *conntrack.Entry) { ended[e.Family()]++ }))
 	passes := map[model.Family]Pass{}
 	for family := range v.families {
 		passes[family] = Pass{Ended: ended[family]}
 		if err == nil {
-			passes[family] = Pass{ended[family], time.Since(began) - waited}
+			passes[family] = Pass{ended[family], answers[0].Took + time.Since(began)}
 		}
 	}
 	return passes, err
 }
 
-// stale returns the stale entries, and how long it waited until it could look. With an error they may not be all.
-func (v verdicts) stale(ctx context.Context, table conntrack.Table) (stale []conntrack.Entry, waited time.Duration, err error) {
-	var unknown error
+// filter is for the UDP flows of the families that have a frontend.
+func (v verdicts) filter() conntrack.Filter {
 	filter := conntrack.Filter{Protocol: model.UDP}
 	if len(v.families) == 1 {
 		for family := range v.families {
 			filter.Family = conntrack.Only(family)
 		}
 	}
-	began := time.Now()
-	took, err := table.Dump(ctx, filter, func(e *conntrack.Entry) bool {
-		isStale, err := v.isStale(flowIn(e))
-		if err != nil {
-			unknown = err
-		}
-		if isStale {
-			stale = append(stale, *e)
-		}
-		return true
-	})
-	return stale, time.Since(began) - took, errors.Join(err, unknown)
+	return filter
 }
 
 // askedOnce asks about each address once, so that a look costs no more than one question for each address in the table.

@@ -63,9 +63,16 @@ func entryOf(client, dialled, answerer string) conntrack.Entry {
 	}
 }
 
-// forgetIn ends stale flows of a table, and returns how many.
-func forgetIn(ctx context.Context, table conntrack.Table, isLocal selection.IsLocal, flows []selection.Flows) (ended int, err error) {
-	passes, err := Forget(ctx, table, isLocal, flows, clusterScope)
+// forgetIn ends stale flows of a table that nobody looked at lately.
+func forgetIn(
+	ctx context.Context, table conntrack.Table, isLocal selection.IsLocal, flows []selection.Flows, scope selection.Scope,
+) (map[model.Family]Pass, error) {
+	return Forget(ctx, conntrack.NewLooks(table, nil), isLocal, func() ([]selection.Flows, selection.Scope) { return flows, scope })
+}
+
+// endedIn ends stale flows of a table, and returns how many.
+func endedIn(ctx context.Context, table conntrack.Table, isLocal selection.IsLocal, flows []selection.Flows) (ended int, err error) {
+	passes, err := forgetIn(ctx, table, isLocal, flows, clusterScope)
 	for _, pass := range passes {
 		ended += pass.Ended
 	}
@@ -125,7 +132,7 @@ func TestWhatIsReadAndEndedAndReported(t *testing.T) {
 			table := staleTable()
 			table.isInterrupted, table.deleteErrors = c.isInterrupted, c.deleteErrors
 
-			ended, err := forgetIn(t.Context(), table, isNodes, c.flows)
+			ended, err := endedIn(t.Context(), table, isNodes, c.flows)
 
 			if ended != c.wantEnded {
 				t.Errorf("%d flows are said to have ended, want %d", ended, c.wantEnded)
@@ -148,7 +155,7 @@ func TestWhatIsReadAndEndedAndReported(t *testing.T) {
 
 func TestALookIsReportedByFamily(t *testing.T) {
 	table, flows := staleTable(), list(frontend(service4), frontend(service6))
-	passes, err := Forget(t.Context(), table, isNodes, flows, clusterScope)
+	passes, err := forgetIn(t.Context(), table, isNodes, flows, clusterScope)
 	if err != nil || passes[model.IPv4].Ended != 3 || passes[model.IPv6].Ended != 1 {
 		t.Errorf("%v, %v; want 3 flows of IPv4 and 1 of IPv6", passes, err)
 	}
@@ -157,7 +164,7 @@ func TestALookIsReportedByFamily(t *testing.T) {
 		t.Errorf("it took %s, want a bit more than a millisecond", took)
 	}
 	table.isInterrupted = true
-	if passes, _ := Forget(t.Context(), table, isNodes, flows, clusterScope); passes[model.IPv4].Took != 0 {
+	if passes, _ := forgetIn(t.Context(), table, isNodes, flows, clusterScope); passes[model.IPv4].Took != 0 {
 		t.Errorf("a look that failed took %s, want no duration", passes[model.IPv4].Took)
 	}
 }
@@ -172,7 +179,7 @@ func TestAKernelThatDoesNotAnswerEndsNothing(t *testing.T) {
 	isLocal := func(netip.Addr) (bool, error) { asked++; return false, unix.ENOBUFS }
 	flows := list(frontend(service4), split(vip, permitted{endpointA, endpointB}, permitted{endpointA}))
 
-	ended, err := forgetIn(t.Context(), table, isLocal, flows)
+	ended, err := endedIn(t.Context(), table, isLocal, flows)
 
 	if ended != 3 || !errors.Is(err, unix.ENOBUFS) || asked != 1 {
 		t.Errorf("ended %d flows, %v, asked %d times; want the 3 of the other frontend, the kernel's error, and one question", ended, err, asked)
@@ -184,7 +191,7 @@ func TestForgettingStopsWhenItsContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	table.afterDelete = cancel
 
-	ended, err := forgetIn(ctx, table, isNodes, list(frontend(service4)))
+	ended, err := endedIn(ctx, table, isNodes, list(frontend(service4)))
 
 	if ended != 1 || !errors.Is(err, context.Canceled) || len(table.deleted) != 1 {
 		t.Errorf("ended %d flows, asked for %d, error %v; want one and the context's error", ended, len(table.deleted), err)

@@ -165,7 +165,7 @@ func (g *ground) natRule(dialled netip.Addr, port int, endpoint netip.Addr) stri
 
 // tryForget ends stale flows, and returns how many.
 func (g *ground) tryForget(flows []selection.Flows, scope selection.Scope) (ended int, err error) {
-	passes, err := Forget(g.t.Context(), g.conn, g.routes.IsLocal, flows, scope)
+	passes, err := forgetIn(g.t.Context(), g.conn, g.routes.IsLocal, flows, scope)
 	for _, pass := range passes {
 		ended += pass.Ended
 	}

@@ -27,7 +27,6 @@ const (
 // The table that it reads makes it wait, so changing a UDP Service over and over keeps no processor busy.
 type Reconciler struct {
 	forget forget
-	await  func(context.Context)
 
 	mutex   sync.Mutex
 	pending map[model.Frontend]selection.Flows
@@ -36,17 +35,17 @@ type Reconciler struct {
 }
 
 // forget is Forget, of a table.
-type forget func(context.Context, []selection.Flows, selection.Scope) (map[model.Family]Pass, error)
+type forget func(context.Context, Noted) (map[model.Family]Pass, error)
 
 // NewReconciler returns a reconciler of a table that has nothing to do yet.
 func NewReconciler(looks *conntrack.Looks, isLocal selection.IsLocal) *Reconciler {
-	return newReconciler(func(ctx context.Context, flows []selection.Flows, scope selection.Scope) (map[model.Family]Pass, error) {
-		return Forget(ctx, looks, isLocal, flows, scope)
-	}, looks.Await)
+	return newReconciler(func(ctx context.Context, noted Noted) (map[model.Family]Pass, error) {
+		return Forget(ctx, looks, isLocal, noted)
+	})
 }
 
-func newReconciler(forget forget, await func(context.Context)) *Reconciler {
-	return &Reconciler{forget: forget, await: await, pending: map[model.Frontend]selection.Flows{}, noted: wake.NewSignal()}
+func newReconciler(forget forget) *Reconciler {
+	return &Reconciler{forget: forget, pending: map[model.Frontend]selection.Flows{}, noted: wake.NewSignal()}
 }
 
 // Note has the flows to some frontends looked at: at once, or when the pass that is going on is over. What is noted for
@@ -101,9 +100,12 @@ func (r *Reconciler) pass(ctx context.Context, report func(map[model.Family]Pass
 	if !r.isPending() {
 		return true
 	}
-	r.await(ctx) // more may be noted meanwhile
-	flows, scope := r.take()
-	passes, err := r.forget(ctx, flows, scope)
+	var flows []selection.Flows
+	passes, err := r.forget(ctx, func() ([]selection.Flows, selection.Scope) { // more may have been noted while it waited
+		var scope selection.Scope
+		flows, scope = r.take()
+		return flows, scope
+	})
 	if err != nil {
 		r.putBack(flows)
 	}

@@ -27,9 +27,6 @@ func flowsOf(frontend string, answered ...string) selection.Flows {
 	return flows
 }
 
-// atOnce does not wait.
-func atOnce(context.Context) {}
-
 var errBusy = errors.New("the table is busy")
 
 // reconciling runs a reconciler whose first passes fail, and returns what each pass was given, and how many flows of which
@@ -38,7 +35,8 @@ func reconciling(t *testing.T, failures int, during func(*Reconciler)) (given []
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		r := newReconciler(func(_ context.Context, flows []selection.Flows, _ selection.Scope) (map[model.Family]Pass, error) {
+		r := newReconciler(func(_ context.Context, noted Noted) (map[model.Family]Pass, error) {
+			flows, _ := noted()
 			var names []string
 			passes := map[model.Family]Pass{}
 			for _, of := range flows {
@@ -56,7 +54,7 @@ func reconciling(t *testing.T, failures int, during func(*Reconciler)) (given []
 				return passes, errBusy
 			}
 			return passes, nil
-		}, atOnce)
+		})
 		done := make(chan struct{})
 		go func() {
 			r.Run(ctx, func(passes map[model.Family]Pass, err error) {
@@ -142,10 +140,12 @@ func TestWhatIsNotedBeforeALookBeginsIsPartOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var looks []int
-		r := newReconciler(func(_ context.Context, flows []selection.Flows, _ selection.Scope) (map[model.Family]Pass, error) {
+		r := newReconciler(func(_ context.Context, noted Noted) (map[model.Family]Pass, error) {
+			time.Sleep(time.Second)
+			flows, _ := noted()
 			looks = append(looks, len(flows))
 			return nil, nil
-		}, func(ctx context.Context) { time.Sleep(time.Second) })
+		})
 		var running sync.WaitGroup
 		running.Go(func() { r.Run(ctx, func(map[model.Family]Pass, error) {}) })
 		for _, frontend := range []string{"10.96.0.1:53", "10.96.0.2:53", "10.96.0.3:53"} {
@@ -170,13 +170,14 @@ func TestWhoWasAnEndpointIsNotForgottenBeforeALookEnds(t *testing.T) {
 	}
 	var given []selection.Flows
 	failures := 1
-	r := newReconciler(func(_ context.Context, flows []selection.Flows, _ selection.Scope) (map[model.Family]Pass, error) {
+	r := newReconciler(func(_ context.Context, noted Noted) (map[model.Family]Pass, error) {
+		flows, _ := noted()
 		given = append(given, flows...)
 		if failures--; failures >= 0 {
 			return nil, errBusy
 		}
 		return nil, nil
-	}, atOnce)
+	})
 	look := func(noted ...selection.Flows) {
 		for _, flows := range noted {
 			r.Note([]selection.Flows{flows}, selection.Scope{})

@@ -76,6 +76,10 @@ func TestADumpIsForecastAsItsProxiesDecided(t *testing.T) {
 		"with an old Lease":     {demandOfWeb + leaseOf(10), false, old},
 		"with nothing at all":   {"", false, "There is no ServiceDemand that shop/web can be planned with."},
 		"with a Lease and none": {leaseOf(10), false, "There is no ServiceDemand that shop/web can be planned with."},
+		"of zones without Nodes": {
+			strings.ReplaceAll(demandOfWeb, "zone-", "site-") + leaseOf(12), false,
+			"There is no ServiceDemand that shop/web can be planned with.",
+		},
 	} {
 		state := writeState(t, measuredState(wantsMeasured, c.more))
 		got := proxyCommand(t, "forecast", "--manifests", state, "-o", "json")
@@ -96,6 +100,9 @@ func TestADumpIsForecastAsItsProxiesDecided(t *testing.T) {
 			if strings.Contains(notes, sentence) != strings.HasPrefix(c.says, sentence) {
 				t.Errorf("%s: the notes are %q", name, report.Notes)
 			}
+		}
+		if page := proxyCommand(t, "forecast", "--manifests", state).stdout; strings.Contains(page, "ask as ServiceDemands say") != c.isMeasured {
+			t.Errorf("%s: the heading is not about what is planned with: %s", name, page)
 		}
 		got = proxyCommand(t, "explain", "--manifests", state, "--node", "node-a", "shop/web", "-o", "json")
 		var ports []explain.Port

@@ -25,6 +25,8 @@ type Cluster struct {
 	// although it is published, or that its age is not known.
 	demands    map[model.ObjectName]*model.Demand
 	demandNote string
+	// isStale: what is published does not count, whatever it says.
+	isStale bool
 	// areForbidden: ServiceDemands may not be listed. isDump: it is objects that somebody printed, which may lack some.
 	areForbidden, isDump bool
 	// refused are those that could not be read.
@@ -55,15 +57,19 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 	for _, list := range c.slicesOf {
 		slices.SortFunc(list, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
 	}
+	zones := map[string]bool{}
+	for _, node := range c.nodes {
+		zones[node.Labels[corev1.LabelTopologyZone]] = true
+	}
 	for _, object := range objects.Demands {
 		demand, errs := convert.ServiceDemand(object)
 		c.refused = append(c.refused, problems(convert.ServiceDemands, object, errs)...)
-		if demand != nil && objects.DemandLease.State() == model.DemandCounts {
+		if demand != nil && objects.DemandLease.State() == model.DemandCounts && asksIn(zones, demand) {
 			c.demands[nameOf(object)] = demand
 		}
 	}
 	if len(objects.Demands) > 0 {
-		c.demandNote = objects.DemandLease.Sentence()
+		c.demandNote, c.isStale = objects.DemandLease.Sentence(), objects.DemandLease.State() != model.DemandCounts
 	}
 	for _, object := range objects.ServiceCIDRs {
 		if prefixes, errs := convert.ServiceCIDR(object); len(errs) == 0 {
@@ -72,6 +78,16 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 	}
 	c.virtual.Apply(model.Change{Services: c.clusterIPs(), ServiceCIDRs: c.cidrs})
 	return c
+}
+
+// asksIn reports whether some zone asks that has Nodes: other demand is none to plan with (balance.Cells.Measured).
+func asksIn(zones map[string]bool, demand *model.Demand) bool {
+	for zone, asks := range demand.Zones {
+		if asks > 0 && zones[zone] {
+			return true
+		}
+	}
+	return false
 }
 
 // MeasuredServices returns the Services with measured demand that counts, sorted.
@@ -86,7 +102,7 @@ func (c Cluster) MeasuredServices() (names []string) {
 
 // AsAssumed is the cluster if nothing had been measured.
 func (c Cluster) AsAssumed() Cluster {
-	c.demands, c.demandNote, c.refused = nil, "", nil
+	c.demands, c.demandNote, c.isStale, c.refused = nil, "", false, nil
 	return c
 }
 

@@ -20,7 +20,7 @@ func (f *forecaster) noteUnmeasured() string {
 	switch {
 	case f.areForbidden:
 		return fmt.Sprintf("ServiceDemands may not be listed, so it is not known here what was measured of %s: %s.", services, planned)
-	case len(f.demands) == 0 && f.demandNote != "": // which says the rest
+	case f.isStale: // the note about the Lease says the rest
 		return fmt.Sprintf("What was measured of %s does not count: %s.", services, planned)
 	}
 	next := "Services with few connections have none."

@@ -313,9 +313,9 @@ func differs(now, before map[string]float64, size, band float64) bool {
 // off is the largest ratio of a part to its former value, at least 1. Anything below the floor counts as the floor: an
 // unexpected zone is far off, but not infinitely.
 func off(now, before map[string]float64) float64 {
-	most := 1.0
+	most, least := 1.0, ignored(len(now))
 	for zone := range now {
-		most = max(most, max(now[zone], floor)/max(before[zone], floor))
+		most = max(most, max(now[zone], least)/max(before[zone], least))
 	}
 	return most
 }

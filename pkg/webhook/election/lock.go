@@ -57,7 +57,10 @@ func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	if err == nil {
 		l.mutex.Lock()
 		defer l.mutex.Unlock()
-		l.holder = record.HolderIdentity
+		wasOurs := l.holder == l.Identity()
+		if l.holder = record.HolderIdentity; wasOurs && l.holder != "" && l.holder != l.Identity() {
+			l.end() // a clock that stood still, as in a machine that was suspended, has not ended the term
+		}
 	}
 	return record, raw, err
 }

@@ -57,19 +57,19 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 	for _, list := range c.slicesOf {
 		slices.SortFunc(list, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
 	}
-	zones := map[string]bool{}
+	zones, counts := map[string]bool{}, objects.DemandLease.State() == model.DemandCounts
 	for _, node := range c.nodes {
 		zones[node.Labels[corev1.LabelTopologyZone]] = true
 	}
 	for _, object := range objects.Demands {
 		demand, errs := convert.ServiceDemand(object)
 		c.refused = append(c.refused, problems(convert.ServiceDemands, object, errs)...)
-		if demand != nil && objects.DemandLease.State() == model.DemandCounts && asksIn(zones, demand) {
+		if demand != nil && counts && asksIn(zones, demand) {
 			c.demands[nameOf(object)] = demand
 		}
 	}
 	if len(objects.Demands) > 0 {
-		c.demandNote, c.isStale = objects.DemandLease.Sentence(), objects.DemandLease.State() != model.DemandCounts
+		c.demandNote, c.isStale = objects.DemandLease.Sentence(), !counts
 	}
 	for _, object := range objects.ServiceCIDRs {
 		if prefixes, errs := convert.ServiceCIDR(object); len(errs) == 0 {

@@ -104,7 +104,7 @@ func demandIn(inForce map[convert.ObjectKey]entry, lease convert.DemandLease) mo
 
 // demandLeaseIn returns the Lease of the publisher of ServiceDemands, as the objects in force have it.
 func demandLeaseIn(inForce map[convert.ObjectKey]entry, files map[string]*file, namespace string) convert.DemandLease {
-	found := leaseFinder{lease: convert.DemandLease{Namespace: namespace, IsOfFolder: true}, isAnywhere: namespace == ""}
+	found := newLeaseFinder(namespace)
 	for key, current := range inForce {
 		if key.Kind == convert.DemandLeases {
 			renewed, _ := current.value.(time.Time)
@@ -121,6 +121,10 @@ func demandLeaseIn(inForce map[convert.ObjectKey]entry, files map[string]*file, 
 type leaseFinder struct {
 	lease      convert.DemandLease
 	isAnywhere bool
+}
+
+func newLeaseFinder(namespace string) leaseFinder {
+	return leaseFinder{lease: convert.DemandLease{Namespace: namespace, IsOfFolder: true}, isAnywhere: namespace == ""}
 }
 
 func (f *leaseFinder) take(namespace string, renewed time.Time) {

@@ -3,9 +3,6 @@ package folder
 import (
 	"os"
 	"path/filepath"
-	"time"
-
-	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -48,8 +45,7 @@ func ObjectsOf(stream *Stream, demandNamespace string) (convert.Objects, []model
 
 func newObjectDecoder(demandNamespace string) objectDecoder {
 	return objectDecoder{
-		objects: convert.Objects{Held: convert.Inventory{}}, seen: map[convert.ObjectKey]string{},
-		demand: leaseFinder{lease: convert.DemandLease{Namespace: demandNamespace, IsOfFolder: true}, isAnywhere: demandNamespace == ""},
+		objects: convert.Objects{Held: convert.Inventory{}}, seen: map[convert.ObjectKey]string{}, demand: newLeaseFinder(demandNamespace),
 	}
 }
 
@@ -116,9 +112,10 @@ func (d *objectDecoder) object(file string, part *manifest.Part) {
 	if key.Kind.Complete != nil {
 		key.Kind.Complete(object)
 	}
-	d.demand.lease.Now = later(d.demand.lease.Now, convert.ToldAt(object))
-	if lease, is := object.(*coordinationv1.Lease); is {
-		d.demand.take(lease.Namespace, convert.ReadDemandLease(lease, time.Time{}).Renewed)
+	told := convert.ToldAt(object)
+	d.demand.lease.Now = later(d.demand.lease.Now, told)
+	if key.Kind == convert.DemandLeases {
+		d.demand.take(object.GetNamespace(), told) // a Lease tells when it was renewed
 		return
 	}
 	d.objects.Add(object)

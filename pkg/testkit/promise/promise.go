@@ -174,6 +174,11 @@ func CheckSlice(t *testing.T, slice *model.EndpointSlice) {
 		}
 		checkPlaces(t, endpoint)
 	}
+	for _, hostname := range slice.Hostnames {
+		if hostname != "" {
+			checkLabel(t, hostname)
+		}
+	}
 	checkFindings(t, "EndpointSlice", slice.Name, slice.Findings)
 }
 

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/promise"
 )
@@ -16,11 +15,12 @@ import (
 func FuzzConvertSlice(f *testing.F) {
 	full := webSlice()
 	full.Endpoints[0].NodeName, full.Endpoints[0].Zone = new("n1"), new("zone-a")
+	full.Endpoints[0].Hostname = new("web-0")
 	full.Endpoints[0].Hints = &discoveryv1.EndpointHints{
 		ForNodes: []discoveryv1.ForNode{{Name: "n1"}}, ForZones: []discoveryv1.ForZone{{Name: "zone-a"}}}
 	seed := marshalled(f, full)
 	for _, replace := range [][2]string{
-		{"", ""}, {"8080", "70000"}, {"10.244.0.5", "::ffff:127.0.0.1"}, {`"n1"`, `""`}, {"zone-a", ""}, {"zone-a", "a b"}, {"8080", "null"},
+		{"", ""}, {"web-0", "web.0"}, {"8080", "70000"}, {"10.244.0.5", "::ffff:127.0.0.1"}, {`"n1"`, `""`}, {"zone-a", ""}, {"zone-a", "a b"}, {"8080", "null"},
 	} {
 		f.Add([]byte(strings.ReplaceAll(seed, replace[0], replace[1])))
 	}
@@ -115,17 +115,14 @@ func marshalled(f *testing.F, object any) string {
 	return string(text)
 }
 
-// FuzzPlainName: what is read without the library's rules, they accept.
-func FuzzPlainName(f *testing.F) {
+// FuzzNameRules: each rule accepts without the library only what the library accepts.
+func FuzzNameRules(f *testing.F) {
 	for _, name := range []string{"a", "-", "a.b", "a..b", "a.-b", "a-.b", ".a", "a.", "a--b", "A", "a_b", strings.Repeat("a", 64)} {
 		f.Add(name)
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		if !isPlainName(name) {
-			return
-		}
-		for _, refused := range [][]string{validation.IsDNS1123Subdomain(name), validation.IsValidLabelValue(name)} {
-			if len(refused) > 0 {
+		for _, rule := range []nameRule{subdomain, labelValue, dnsLabel} {
+			if refused := rule.check(name); rule.isPlain(name) && len(refused) > 0 {
 				t.Errorf("%q: %q", name, refused)
 			}
 		}

@@ -80,6 +80,8 @@ func TestSlicesOfHeadlessServicesHaveNames(t *testing.T) {
 			{Addresses: []string{"10.244.0.9"}, Hostname: new("web-4"), TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "pod-4"}},
 			{Addresses: []string{"10.244.0.10"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "pod-5"}},
 			{Addresses: []string{"10.244.0.11"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "pod.6"}},
+			{Addresses: []string{"10.244.0.12"}, Hostname: new("web.7")},
+			{Addresses: []string{"10.244.0.13"}, Hostname: new(""), TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "pod-8"}},
 		}
 		return slice
 	}
@@ -92,12 +94,12 @@ func TestSlicesOfHeadlessServicesHaveNames(t *testing.T) {
 		isServed  bool
 		hostnames []string
 	}{
-		"headless, wanted":             {headless, wanted, true, []string{"web-0", "", "", "web-4", "", ""}},
-		"with names of pods":           {headless, withPods, true, []string{"web-0", "", "", "web-4", "pod-5", ""}},
+		"headless, wanted":             {headless, wanted, true, []string{"web-0", "", "", "web-4", "", "", "", ""}},
+		"with names of pods":           {headless, withPods, true, []string{"web-0", "", "", "web-4", "pod-5", "", "", "pod-8"}},
 		"headless, not wanted":         {headless, View{}, false, nil},
 		"the controller's, of another": {controllers, withPods, true, nil},
-		"by hand":                      {nil, wanted, true, []string{"web-0", "", "", "web-4", "", ""}},
-		"by hand, with names of pods":  {nil, withPods, true, []string{"web-0", "", "", "web-4", "pod-5", ""}},
+		"by hand":                      {nil, wanted, true, []string{"web-0", "", "", "web-4", "", "", "", ""}},
+		"by hand, with names of pods":  {nil, withPods, true, []string{"web-0", "", "", "web-4", "pod-5", "", "", "pod-8"}},
 		"by hand, not wanted":          {nil, View{}, true, nil},
 	} {
 		t.Run(title, func(t *testing.T) {
@@ -108,7 +110,7 @@ func TestSlicesOfHeadlessServicesHaveNames(t *testing.T) {
 			if got == nil {
 				return
 			}
-			if diff := cmp.Diff(test.hostnames, got.Hostnames); diff != "" || len(got.Endpoints) != 6 {
+			if diff := cmp.Diff(test.hostnames, got.Hostnames); diff != "" || len(got.Endpoints) != 8 {
 				t.Errorf("%d endpoints, hostnames (-want +got):\n%s", len(got.Endpoints), diff)
 			}
 		})

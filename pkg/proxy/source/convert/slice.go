@@ -113,8 +113,8 @@ func namesOf(slice *discoveryv1.EndpointSlice, view View) func(*discoveryv1.Endp
 	}
 	return func(endpoint *discoveryv1.Endpoint) *string {
 		// CoreDNS gives a pod's name as it is. One with a dot, or of more than 63 characters, would be several names, or none.
-		pod := endpoint.TargetRef
-		if endpoint.Hostname == nil && view.WithPodNames && pod != nil && len(validation.IsDNS1123Label(pod.Name)) == 0 {
+		pod, isUnnamed := endpoint.TargetRef, endpoint.Hostname == nil || *endpoint.Hostname == ""
+		if isUnnamed && view.WithPodNames && pod != nil && len(validation.IsDNS1123Label(pod.Name)) == 0 {
 			return &pod.Name
 		}
 		return endpoint.Hostname

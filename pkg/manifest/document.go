@@ -6,9 +6,6 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"regexp"
-	"strconv"
-	"strings"
 
 	yamlv2 "go.yaml.in/yaml/v2"
 	"sigs.k8s.io/yaml"
@@ -41,7 +38,7 @@ func yamlDocuments(text []byte) iter.Seq[document] {
 				doc.json, doc.duplicates, err = yamlToJSON(chunk.text)
 			}
 			if err != nil {
-				doc.fault = yamlFault(err, chunk.line)
+				doc.fault = chunk.fault(err)
 			}
 			if bytes.Equal(doc.json, []byte("null")) {
 				continue
@@ -132,34 +129,4 @@ func jsonFault(text []byte, err error) *Fault {
 // lineAt returns the number of the line at an offset, counted from 1.
 func lineAt(text []byte, offset int64) int {
 	return 1 + bytes.Count(text[:min(offset, int64(len(text)))], []byte("\n"))
-}
-
-// yamlPlace is how the YAML library begins an error that has a place.
-var yamlPlace = regexp.MustCompile(`^line (\d+): `)
-
-// isEarly matches the errors of the YAML library's parser, which counts lines from 0; its scanner counts from 1.
-var isEarly = regexp.MustCompile(`^did not find expected (<document start>|node content|'-' indicator|key|',' or )`)
-
-// yamlFault reads the YAML library's error for a document that starts at a line of its file. Without a line of its own
-// the error is about the first one.
-func yamlFault(err error, firstLine int) *Fault {
-	text := err.Error()
-	if mistyped, ok := errors.AsType[*yamlv2.TypeError](err); ok && len(mistyped.Errors) > 0 {
-		text = mistyped.Errors[0]
-	}
-	reason := strings.TrimPrefix(strings.ReplaceAll(text, "\n", ""), "error converting YAML to JSON: ")
-	reason = strings.TrimPrefix(reason, "yaml: ")
-	place := yamlPlace.FindStringSubmatch(reason)
-	if place == nil {
-		return &Fault{Line: firstLine, Reason: reason}
-	}
-	reason = strings.TrimPrefix(reason, place[0])
-	line, err := strconv.Atoi(place[1])
-	if err != nil {
-		return &Fault{Line: firstLine, Reason: reason}
-	}
-	if !isEarly.MatchString(reason) {
-		line--
-	}
-	return &Fault{Line: firstLine + line, Reason: reason}
 }

@@ -27,7 +27,8 @@ type lines struct {
 // line returns the line of the field at a path in the document.
 func (l *lines) line(path string) int {
 	if !l.isRead {
-		l.isRead, l.root = true, parseNodes(l.text)
+		l.isRead = true
+		l.root, _ = parseNodes(l.text) // nil: see there
 		l.text = nil
 	}
 	line, node := 0, l.root
@@ -44,14 +45,14 @@ func (l *lines) line(path string) int {
 	return l.first + max(line-1, 0)
 }
 
-// parseNodes reads a document with the library that remembers lines. It reads the newer YAML 1.2, which makes no
-// difference for the places of fields.
-func parseNodes(text []byte) *yaml.Node {
+// parseNodes reads a document with the library that remembers lines: nil if it cannot, or there is nothing. It reads
+// the newer YAML 1.2, which makes no difference for the places of fields.
+func parseNodes(text []byte) (*yaml.Node, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(text, &document); err != nil || len(document.Content) == 0 {
-		return nil
+		return nil, err
 	}
-	return document.Content[0]
+	return document.Content[0], nil
 }
 
 // step goes one field down. It returns the node that names the field, its value, and the rest of the path; nothing if

@@ -189,7 +189,7 @@ func (w *walk) list(p Part, itemType Type, items []json.RawMessage) bool {
 		var err error
 		part.Path = p.Field(fmt.Sprintf("items[%d]", i))
 		if part.JSON, part.duplicates, err = item.read(part.Path); err != nil {
-			broken := Part{Line: p.Line, Path: part.Path, Fault: yamlFault(err, item.line)}
+			broken := Part{Line: p.Line, Path: part.Path, Fault: item.fault(err)}
 			if !w.yield(broken) {
 				return false
 			}

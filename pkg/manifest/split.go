@@ -11,6 +11,13 @@ type chunk struct {
 	text []byte
 }
 
+// fault is why the chunk cannot be read, after an error of the YAML library, with the line in the file.
+func (c chunk) fault(err error) *Fault {
+	fault := SyntaxFault(c.text, err)
+	fault.Line += c.line - 1
+	return fault
+}
+
 // splitYAML yields the documents of a YAML stream, each with the "---" that starts it.
 //
 // Splitting before parsing keeps a broken document from taking the others with it. It is safe because YAML forbids a

@@ -5,14 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
@@ -63,7 +62,8 @@ func (r *reader) document(text []byte) *yaml.Node {
 			break
 		}
 		if err != nil {
-			r.unreadable(err)
+			fault := manifest.SyntaxFault(text, err)
+			r.wrong(&yaml.Node{Line: fault.Line}, "this is not YAML: %s", fault.Reason)
 			return nil
 		}
 		content := document.Content[0]
@@ -80,25 +80,6 @@ func (r *reader) document(text []byte) *yaml.Node {
 		r.wrong(&yaml.Node{}, "the file is empty")
 	}
 	return found
-}
-
-// syntaxError is what the YAML library says about a text that is not YAML.
-var syntaxError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
-
-// parserMistakes are the errors for which the library counts lines from zero (parser.fail in its decode.go), unlike
-// those that its scanner finds.
-var parserMistakes = regexp.MustCompile(`^did not find expected (key|node content|',' or '[\]}]'|'-' indicator|<document start>)`)
-
-func (r *reader) unreadable(err error) {
-	node, text := &yaml.Node{}, err.Error()
-	if found := syntaxError.FindStringSubmatch(text); found != nil {
-		node.Line, _ = strconv.Atoi(found[1]) // without a number the error is about the whole file
-		text = found[2]
-	}
-	if node.Line > 0 && parserMistakes.MatchString(text) {
-		node.Line++
-	}
-	r.wrong(node, "this is not YAML: %s", text)
 }
 
 // each yields the fields of a mapping, except for null ones: their content is probably commented out.

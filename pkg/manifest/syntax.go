@@ -1,0 +1,127 @@
+package manifest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	yamlv2 "go.yaml.in/yaml/v2"
+)
+
+// place is how the YAML library begins an error that has a place.
+var place = regexp.MustCompile(`^line (\d+): `)
+
+// isEarly matches the errors of the YAML library's parser, which counts lines from 0; its scanner counts from 1.
+var isEarly = regexp.MustCompile(`^did not find expected (<document start>|node content|'-' indicator|key|',' or )`)
+
+// SyntaxFault says why a text is not YAML, after an error of the YAML library. Its line is counted from 1 in the text;
+// it is 1 if the library does not know the place.
+func SyntaxFault(text []byte, err error) *Fault {
+	if fault := unquoted(text); fault != nil {
+		return fault
+	}
+	fault := readError(err)
+	fault.Line = max(fault.Line, 1)
+	return fault
+}
+
+// readError reads an error of the YAML library. The line is 0 if the library does not know it.
+func readError(err error) *Fault {
+	text := err.Error()
+	if mistyped, ok := errors.AsType[*yamlv2.TypeError](err); ok && len(mistyped.Errors) > 0 {
+		text = mistyped.Errors[0]
+	}
+	reason := strings.TrimPrefix(strings.ReplaceAll(text, "\n", ""), "error converting YAML to JSON: ")
+	reason = strings.TrimPrefix(reason, "yaml: ")
+	found := place.FindStringSubmatch(reason)
+	if found == nil {
+		return &Fault{Reason: reason}
+	}
+	line, err := strconv.Atoi(found[1])
+	if reason = strings.TrimPrefix(reason, found[0]); err != nil {
+		return &Fault{Reason: reason}
+	}
+	if isEarly.MatchString(reason) {
+		line++
+	}
+	return &Fault{Line: line, Reason: reason}
+}
+
+const (
+	// indicators may not begin a text without quotes, or begin something else (YAML 1.2, rule c-indicator).
+	indicators = "*&!|>%@`{}[],?:#-\"'"
+	// mostExplained bounds the text that is parsed again, in bytes, and mostTried how often.
+	mostExplained = 1 << 20
+	mostTried     = 4
+)
+
+// unquoted finds a text without quotes, or with quotes around a part of it, that is the cause of a syntax error: with
+// another first letter the error is gone, or a later one comes to light. It returns nil if there is none.
+//
+// It asks the YAML library for version 1.2, which names the line where a bracket or a quote opens, and not the one where
+// it should have been closed.
+func unquoted(text []byte) *Fault {
+	if len(text) > mostExplained {
+		return nil
+	}
+	_, err := parseNodes(text)
+	if err == nil {
+		return nil
+	}
+	number := max(readError(err).Line, 1)
+	if alias := unknownAnchor.FindStringSubmatch(err.Error()); alias != nil {
+		number = lineAt(text, int64(bytes.Index(text, []byte("*"+alias[1]))))
+	}
+	start, line := lineOf(text, number)
+	for i, tried := len(line)-1, 0; i >= 0 && tried < mostTried; i-- {
+		if !mayBeUnquoted(line, i) {
+			continue
+		}
+		tried++
+		mended := slices.Clone(text)
+		mended[start+i] = 'x'
+		_, next := parseNodes(mended)
+		if next != nil && readError(next).Line <= number && !unknownAnchor.MatchString(err.Error()) {
+			continue
+		}
+		if line[i] == '"' || line[i] == '\'' {
+			return &Fault{Line: number, Reason: fmt.Sprintf("the quotes must enclose the whole value, from %c to %[1]c", line[i])}
+		}
+		return &Fault{Line: number, Reason: fmt.Sprintf(`the value begins with "%c", which means something else in YAML; quote it`, line[i])}
+	}
+	return nil
+}
+
+// unknownAnchor matches the error for an alias, which has no line.
+var unknownAnchor = regexp.MustCompile(`unknown anchor '(.*)' referenced`)
+
+// lineOf returns a line by its number, counted from 1, and where it starts.
+func lineOf(text []byte, number int) (start int, line []byte) {
+	for ; number > 1; number-- {
+		end := bytes.IndexByte(text[start:], '\n')
+		if end < 0 {
+			break
+		}
+		start += end + 1
+	}
+	line, _, _ = bytes.Cut(text[start:], []byte("\n"))
+	return start, line
+}
+
+// mayBeUnquoted reports whether a text may begin at a place of a line, with a letter that YAML keeps for itself. The
+// double braces of a template are no such text.
+func mayBeUnquoted(line []byte, at int) bool {
+	if strings.IndexByte(indicators, line[at]) < 0 || bytes.HasPrefix(line[at:], []byte("{{")) {
+		return false
+	}
+	before := bytes.TrimRight(line[:at], " \t")
+	if len(before) == 0 {
+		return true
+	}
+	last, isApart := before[len(before)-1], len(before) < at
+	return strings.IndexByte(",[{", last) >= 0 || isApart && (last == ':' || last == '-')
+}

@@ -13,7 +13,33 @@ func (p *Part) LineOf(field string) int {
 	if p.lines == nil {
 		return p.Line
 	}
-	return p.lines.line(p.Field(field))
+	line, _, _ := p.lines.find(p.Field(field))
+	return line
+}
+
+// Emptied says why a field is empty although something is written there: it begins with a letter that means something
+// else in YAML. Otherwise it returns "".
+func (p *Part) Emptied(field string) string {
+	if p.lines == nil {
+		return ""
+	}
+	_, key, value := p.lines.find(p.Field(field))
+	if key == nil || value == nil || value.Kind != yaml.ScalarNode || value.Value != "" {
+		return ""
+	}
+	switch {
+	case key.LineComment != "":
+		return mustBeQuoted('#')
+	case value.Anchor != "":
+		return mustBeQuoted('&')
+	case value.Style&yaml.TaggedStyle != 0:
+		return mustBeQuoted('!')
+	case value.Style&yaml.LiteralStyle != 0:
+		return mustBeQuoted('|')
+	case value.Style&yaml.FoldedStyle != 0:
+		return mustBeQuoted('>')
+	}
+	return ""
 }
 
 // lines finds the lines of fields in one document.
@@ -24,8 +50,8 @@ type lines struct {
 	root   *yaml.Node // nil if the text could not be read this way: every field is then on the first line
 }
 
-// line returns the line of the field at a path in the document.
-func (l *lines) line(path string) int {
+// find returns the line of the field at a path in the document, and its nodes: nil if there is no such field.
+func (l *lines) find(path string) (at int, key, value *yaml.Node) {
 	if !l.isRead {
 		l.isRead = true
 		l.root, _ = parseNodes(l.text) // nil: see there
@@ -36,13 +62,16 @@ func (l *lines) line(path string) int {
 		if node.Line > 0 && line == 0 {
 			line = node.Line
 		}
-		key, value, rest := step(node, path)
-		if key != nil {
-			line = key.Line
+		named, below, rest := step(node, path)
+		if named != nil {
+			line = named.Line
 		}
-		node, path = value, rest
+		if named != nil && rest == "" {
+			key, value = named, below
+		}
+		node, path = below, rest
 	}
-	return l.first + max(line-1, 0)
+	return l.first + max(line-1, 0), key, value
 }
 
 // parseNodes reads a document with the library that remembers lines: nil if it cannot, or there is nothing. It reads

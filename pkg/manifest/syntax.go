@@ -91,9 +91,13 @@ func unquoted(text []byte) *Fault {
 		if line[i] == '"' || line[i] == '\'' {
 			return &Fault{Line: number, Reason: fmt.Sprintf("the quotes must enclose the whole value, from %c to %[1]c", line[i])}
 		}
-		return &Fault{Line: number, Reason: fmt.Sprintf(`the value begins with "%c", which means something else in YAML; quote it`, line[i])}
+		return &Fault{Line: number, Reason: mustBeQuoted(line[i])}
 	}
 	return nil
+}
+
+func mustBeQuoted(begin byte) string {
+	return fmt.Sprintf(`the value begins with "%c", which means something else in YAML; quote it`, begin)
 }
 
 // unknownAnchor matches the error for an alias, which has no line.

@@ -125,7 +125,11 @@ func (r *Report) add(o *object, judgement rules.Judgement) {
 }
 
 func (p place) violation(violation rules.Violation, action rules.Action) finding {
-	finding := p.finding(violation.Error.Field, action, violation.Message())
+	message := violation.Message()
+	if why := p.part.Emptied(violation.Error.Field); why != "" {
+		message += "; " + why
+	}
+	finding := p.finding(violation.Error.Field, action, message)
 	finding.Rule = violation.Rule
 	return finding
 }

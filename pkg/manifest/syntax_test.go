@@ -1,0 +1,90 @@
+package manifest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// annotated is a Service whose annotation, on line 6, is written as given.
+func annotated(value string) string {
+	return "apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations:\n    vicinity.dev/topology-keys: " + value +
+		"\n    other: x\nspec:\n  ports:\n  - port: 80\n"
+}
+
+// TestAValueThatYAMLTakesForSyntaxIsNamed: whatever stands before and after it, in a document, a List, or braces.
+func TestAValueThatYAMLTakesForSyntaxIsNamed(t *testing.T) {
+	for _, value := range []string{
+		"*", "*, a/b", "*all", "&", "& x", "%", "%x", "@", "@x", "`", "`x`", "| x", "|x", "> x", "{", "{a", "[", "[a", "?", "? x", ":", ": x",
+		",", ", x", "- x", "]", "}",
+	} {
+		want := fmt.Sprintf(`the value begins with "%s", which means something else in YAML; quote it`, value[:1])
+		wantFault(t, annotated(value), 6, want)
+		wantFault(t, "# first\n---\n"+annotated("a")+"---\n"+annotated(value)+"---\n"+annotated("b"), 19, want)
+		list := "apiVersion: v1\nkind: List\nitems:\n"
+		for _, one := range []string{"a", value, "b"} {
+			indented := strings.ReplaceAll(strings.TrimSuffix(annotated(one), "\n"), "\n", "\n  ")
+			list += "- " + indented + "\n"
+		}
+		wantFault(t, list, 19, want)
+	}
+	for _, value := range []string{"'", `"`, "'a", `"a`, `"a" b`, "'a' b"} {
+		wantFault(t, annotated(value), 6, fmt.Sprintf("the quotes must enclose the whole value, from %s to %[1]s", value[:1]))
+	}
+	wantFault(t, "kind: Service\nmetadata: {name: web, annotations: {a: b, c: *}}\n", 2,
+		`the value begins with "*", which means something else in YAML; quote it`)
+	wantFault(t, "kind: Service\nmetadata:\n  finalizers: [*, a]\n", 3,
+		`the value begins with "*", which means something else in YAML; quote it`)
+}
+
+// TestOtherFaultsKeepTheWordsOfTheLibrary: with another first letter these would be wrong all the same.
+func TestOtherFaultsKeepTheWordsOfTheLibrary(t *testing.T) {
+	for text, want := range map[string]string{
+		annotated("a: b"):                                 "6 mapping values are not allowed in this context",
+		annotated("{{ .Values.keys }}: {"):                "6 mapping values are not allowed in this context",
+		"kind: Service\nmetadata:\n\tname: web\n":         "3 found character that cannot start any token",
+		"a: *b # " + strings.Repeat("x", mostExplained+1): "1 unknown anchor 'b' referenced",
+	} {
+		fault := faultOf(text)
+		if got := fmt.Sprintf("%d %s", fault.Line, fault.Reason); got != want {
+			t.Errorf("%.80q: got %s, want %s", text, got, want)
+		}
+	}
+}
+
+// TestAValueThatYAMLEmptiesIsNamed: such a text parses.
+func TestAValueThatYAMLEmptiesIsNamed(t *testing.T) {
+	for value, want := range map[string]string{
+		"#": "#", "# a": "#", "!a": "!", "&a": "&", "|": "|", ">": ">", "": "", "null": "", "~": "", `""`: "", "a": "", "a # b": "", "! a": "",
+	} {
+		if want != "" {
+			want = mustBeQuoted(want[0])
+		}
+		for part := range Parts(YAML, []byte(annotated(value)), serviceType) {
+			if got := part.Emptied("metadata.annotations[vicinity.dev/topology-keys]"); part.Fault != nil || got != want {
+				t.Errorf("%q: got %q, want %q; fault %v", value, got, want, part.Fault)
+			}
+		}
+	}
+}
+
+// faultOf returns the only fault of a text.
+func faultOf(text string) Fault {
+	var faults []Fault
+	for part := range Parts(YAML, []byte(text), serviceType) {
+		if part.Fault != nil {
+			faults = append(faults, *part.Fault)
+		}
+	}
+	if len(faults) != 1 {
+		return Fault{Reason: fmt.Sprintf("%d faults: %v", len(faults), faults)}
+	}
+	return faults[0]
+}
+
+func wantFault(t *testing.T, text string, line int, reason string) {
+	t.Helper()
+	if got := faultOf(text); got.Line != line || got.Reason != reason {
+		t.Errorf("line %d: %s; want line %d: %s, in:\n%s", got.Line, got.Reason, line, reason, text)
+	}
+}

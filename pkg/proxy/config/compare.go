@@ -67,7 +67,8 @@ func Compare(path string) (*Comparison, error) {
 }
 
 func compare(text []byte) *Comparison {
-	document, _, err := documents(text)
+	found, err := readDocuments(text)
+	document := found.kubeProxys
 	if document == nil {
 		err = cmp.Or(err, fmt.Errorf("the file has no document of kind %s", kind))
 	}
@@ -84,6 +85,11 @@ func compare(text []byte) *Comparison {
 		if v := &compared.Verdicts[i]; v.Value != "" {
 			v.Line = document.LineOf(v.Subject)
 		}
+	}
+	for i := range found.passedOver {
+		other := &found.passedOver[i]
+		compared.Verdicts = append(compared.Verdicts,
+			Verdict{Subject: other.Type.Kind, Line: other.LineOf("kind"), Outcome: Ignored, Here: notRead(other)})
 	}
 	slices.SortStableFunc(compared.Verdicts, func(a, b Verdict) int {
 		return cmp.Or(cmp.Compare(min(a.Line, 1), min(b.Line, 1))*-1, cmp.Compare(a.Line, b.Line))

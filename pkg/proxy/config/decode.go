@@ -3,7 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
 )
@@ -11,33 +11,68 @@ import (
 // wanted is the type of kube-proxy's document.
 var wanted = manifest.Type{APIVersion: APIVersion, Kind: kind}
 
-// documents returns kube-proxy's document and our own. A file may lack either one. It refuses any other document.
-func documents(text []byte) (kubeProxys, own *manifest.Part, err error) {
-	parts := slices.Collect(manifest.Parts(manifest.YAML, text, wanted, ownType))
-	at := slices.IndexFunc(parts, func(part manifest.Part) bool { return part.Type == ownType && part.Fault == nil })
-	if at >= 0 {
-		own = &parts[at]
-		if parts = slices.Delete(slices.Clone(parts), at, at+1); len(parts) == 0 {
-			return nil, own, nil
-		}
-	}
-	if len(parts) != 1 {
-		return nil, nil, fmt.Errorf("the file holds %d documents, and must hold one", len(parts))
-	}
-	part := &parts[0]
-	switch fault := part.Fault; {
-	case fault != nil && fault.Line > 0:
-		return nil, nil, fmt.Errorf("line %d: %s", fault.Line, fault.Reason)
-	case part.Type.Kind == "ConfigMap":
-		return nil, nil, errors.New("the file is a ConfigMap; what is needed is the text under its key config.conf, as a pod sees it " +
-			"that mounts it")
-	case part.Type != wanted:
-		return nil, nil, fmt.Errorf("apiVersion %q and kind %q are not %s and %s", part.Type.APIVersion, part.Type.Kind, APIVersion, kind)
-	case fault != nil:
-		return nil, nil, fmt.Errorf("%s: %s", fault.Field, fault.Reason)
-	}
-	return part, own, nil
+// otherGroups are the API groups whose documents kubeadm keeps in one file with kube-proxy's, by who reads them.
+var otherGroups = map[string]string{"kubeadm.k8s.io": "kubeadm", "kubelet.config.k8s.io": "the kubelet"}
+
+// documents are those of a file.
+type documents struct {
+	kubeProxys, own *manifest.Part // nil: the file has none
+	// passedOver are those that other programs read.
+	passedOver []manifest.Part
 }
+
+// readDocuments finds kube-proxy's document and our own, of which a file may lack one, and passes over those of kubeadm
+// and the kubelet. It refuses any other document.
+func readDocuments(text []byte) (documents, error) {
+	var found documents
+	for part := range manifest.Parts(manifest.YAML, text, wanted, ownType) {
+		place := &found.kubeProxys
+		switch fault := part.Fault; {
+		case fault != nil && fault.Line > 0:
+			return documents{}, fmt.Errorf("line %d: %s", fault.Line, fault.Reason)
+		case readerOf(&part) != "":
+			found.passedOver = append(found.passedOver, part)
+			continue
+		case part.Type.Kind == "ConfigMap":
+			return documents{}, errors.New("the file is a ConfigMap; what is needed is the text under its key config.conf, " +
+				"as a pod sees it that mounts it")
+		case part.Type == ownType:
+			place = &found.own
+		case part.Type != wanted:
+			return documents{}, fmt.Errorf("line %d: apiVersion %q and kind %q are not %s and %s",
+				part.LineOf("kind"), part.Type.APIVersion, part.Type.Kind, APIVersion, kind)
+		}
+		if fault := part.Fault; fault != nil {
+			return documents{}, fmt.Errorf("%s: %s", fault.Field, fault.Reason)
+		}
+		if *place != nil {
+			return documents{}, fmt.Errorf("lines %d and %d: the file holds two documents of kind %s, and may hold one",
+				(*place).LineOf("kind"), part.LineOf("kind"), part.Type.Kind)
+		}
+		*place = &part
+	}
+	return found, found.lack()
+}
+
+// lack returns why a file has nothing to read.
+func (d *documents) lack() error {
+	switch {
+	case d.kubeProxys != nil || d.own != nil:
+		return nil
+	case len(d.passedOver) > 0:
+		return fmt.Errorf("the file has no document of kind %s, but %s", kind, d.passedOver[0].Type.Kind)
+	}
+	return fmt.Errorf("the file is empty, and must hold a document of kind %s", kind)
+}
+
+// readerOf names the program that reads a document instead of kube-proxy; empty if it is none of those.
+func readerOf(document *manifest.Part) string {
+	group, _, _ := strings.Cut(document.Type.APIVersion, "/")
+	return otherGroups[group]
+}
+
+// notRead says why a document is passed over.
+func notRead(document *manifest.Part) string { return "a document of " + readerOf(document) + "; it is not read" }
 
 // decode reads a document, and returns a note for each field that no kube-proxy has, or that is set twice, if nothing
 // here depends on it. Everything else that is unknown, set twice or of the wrong type is an error.

@@ -22,7 +22,8 @@ type File struct {
 	// Configuration is what it says, without defaults. Whatever its mode, what has meaning here is in the section
 	// nftables.
 	Configuration *Configuration
-	// Notes are a line for each setting that has no meaning here: its field, and why.
+	// Notes are a line for each setting that has no meaning here, and each document of another program: its field or
+	// kind, and why.
 	Notes []string
 	// Own are the settings of our own that the file has, by field.
 	Own map[string]string
@@ -55,17 +56,20 @@ func (f *File) Watched() filewatch.File {
 
 // parse reads the text of a file.
 func (f *File) parse(text []byte) error {
-	document, own, err := documents(text)
+	found, err := readDocuments(text)
 	if err != nil {
 		return err
 	}
 	var errs [2]error
 	f.Configuration = &Configuration{}
-	if document != nil {
-		f.Configuration, f.Notes, errs[0] = kubeProxys(document, f.own)
+	if found.kubeProxys != nil {
+		f.Configuration, f.Notes, errs[0] = kubeProxys(found.kubeProxys, f.own)
 	}
-	if own != nil {
-		if f.Own, errs[1] = f.own.decode(own); errs[1] != nil {
+	for i := range found.passedOver {
+		f.Notes = append(f.Notes, found.passedOver[i].Type.Kind+": "+notRead(&found.passedOver[i]))
+	}
+	if found.own != nil {
+		if f.Own, errs[1] = f.own.decode(found.own); errs[1] != nil {
 			errs[1] = fmt.Errorf("document of kind %s: %w", OwnKind, errs[1])
 		}
 	}

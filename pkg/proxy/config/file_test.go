@@ -196,12 +196,12 @@ func TestAWrongFileIsRefusedWithEveryMistake(t *testing.T) {
 		text string
 		want string // the error, its lines joined by |
 	}{
-		"nothing":       {"# nothing\n", "the file holds 0 documents, and must hold one"},
-		"two documents": {header + "---\n" + header, "the file holds 2 documents, and must hold one"},
-		"a list":        {"[]", `apiVersion "" and kind "" are not ` + APIVersion + " and " + kind},
+		"nothing":       {"# nothing\n", "the file is empty, and must hold a document of kind " + kind},
+		"two documents": {header + "---\n" + header, "lines 2 and 5: the file holds two documents of kind " + kind + ", and may hold one"},
+		"a list":        {"[]", `line 1: apiVersion "" and kind "" are not ` + APIVersion + " and " + kind},
 		"not YAML":      {header + "mode: [\n", "line 4: did not find expected node content"},
 		"an unknown version": {
-			"apiVersion: v1\nkind: Pod\n", `apiVersion "v1" and kind "Pod" are not ` + APIVersion + " and " + kind,
+			"apiVersion: v1\nkind: Pod\n", `line 2: apiVersion "v1" and kind "Pod" are not ` + APIVersion + " and " + kind,
 		},
 		"the ConfigMap": {
 			"apiVersion: v1\nkind: ConfigMap\ndata: {config.conf: ''}\n",

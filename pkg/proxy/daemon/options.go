@@ -33,7 +33,7 @@ type Options struct {
 	Configz       map[string]any
 	// ConfigFile is the file that the configuration was read from; nil without one.
 	ConfigFile *config.File
-	// Notes are a line for each setting that has no meaning here.
+	// Notes are a line for each setting that has no meaning here, and each document of another program.
 	Notes []string
 	// Flags are the values of all flags, as /flagz shows them.
 	Flags map[string]string

@@ -1,0 +1,111 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/filewatch"
+)
+
+// kubeadms is the file that 'kubeadm init --config' takes, with kube-proxy's document as given.
+func kubeadms(kubeProxys string) string {
+	return `apiVersion: kubeadm.k8s.io/v1beta4
+kind: InitConfiguration
+nodeRegistration: {kubeletExtraArgs: [{name: node-ip, value: 192.0.2.1}]}
+---
+apiVersion: kubeadm.k8s.io/v1beta4
+kind: ClusterConfiguration
+networking: {podSubnet: 10.244.0.0/16}
+---
+` + kubeProxys + `---
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cgroupDriver: systemd
+`
+}
+
+// TestOfKubeadmsFileKubeProxysDocumentIsTaken, and the others are named.
+func TestOfKubeadmsFileKubeProxysDocumentIsTaken(t *testing.T) {
+	file := File{own: Own{Fields: map[string]bool{"dnsTTL": false}}}
+	text := kubeadms(header + "mode: nftables\nclusterCIDR: 10.244.0.0/16\n---\n" + ownHeader + "dnsTTL: 7s\n")
+	if err := file.parse([]byte(text)); err != nil || file.Configuration.ClusterCIDR != "10.244.0.0/16" || file.Own["dnsTTL"] != "7s" {
+		t.Fatalf("%v, clusterCIDR %q, own %v", err, file.Configuration.ClusterCIDR, file.Own)
+	}
+	want := []string{
+		"InitConfiguration: a document of kubeadm; it is not read", "ClusterConfiguration: a document of kubeadm; it is not read",
+		"KubeletConfiguration: a document of the kubelet; it is not read",
+	}
+	if diff := cmp.Diff(want, file.Notes); diff != "" {
+		t.Errorf("notes (-want +got):\n%s", diff)
+	}
+	compared := compare([]byte(text))
+	var got []string
+	for _, v := range compared.Verdicts {
+		if strings.HasSuffix(v.Subject, "Configuration") || v.Subject == "clusterCIDR" {
+			got = append(got, fmt.Sprintf("%d %s %s: %s", v.Line, v.Subject, v.Outcome, v.Here))
+		}
+	}
+	want = []string{
+		"2 InitConfiguration ignored: a document of kubeadm; it is not read",
+		"6 ClusterConfiguration ignored: a document of kubeadm; it is not read",
+		"12 clusterCIDR same: ",
+		"19 KubeletConfiguration ignored: a document of the kubelet; it is not read",
+	}
+	if diff := cmp.Diff(want, got); diff != "" || !compared.Starts() {
+		t.Errorf("it starts: %t; verdicts (-want +got):\n%s", compared.Starts(), diff)
+	}
+}
+
+func TestAFileWithDocumentsThatNobodyKnowsIsRefused(t *testing.T) {
+	for title, test := range map[string]struct{ text, want string }{
+		"kube-proxy's twice": {kubeadms(header + "---\n" + header),
+			"lines 10 and 13: the file holds two documents of kind KubeProxyConfiguration, and may hold one"},
+		"none of kube-proxy": {kubeadms(""), "the file has no document of kind KubeProxyConfiguration, but InitConfiguration"},
+		"the scheduler's": {kubeadms(header) + "---\napiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n",
+			`apiVersion "kubescheduler.config.k8s.io/v1" and kind "KubeSchedulerConfiguration" are not ` + APIVersion + " and " + kind},
+		"no YAML among kubeadm's": {"apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nclusterName: *\n---\n" + header,
+			`line 3: the value begins with "*", which means something else in YAML; quote it`},
+		"a value that is syntax": {kubeadms(header + "bindAddress: *\n"),
+			`line 11: the value begins with "*", which means something else in YAML; quote it`},
+	} {
+		err := (&File{}).parse([]byte(test.text))
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %s", title, err, test.want)
+		}
+		if compared := compare([]byte(test.text)); compared.Starts() || !strings.Contains(compared.Verdicts[0].Here, test.want) {
+			t.Errorf("%s: compared, it is %+v, want %s", title, compared.Verdicts, test.want)
+		}
+	}
+}
+
+// TestAChangeOfKubeadmsFileIsAnUpdate, in whichever document: which of them matter is known after a restart.
+func TestAChangeOfKubeadmsFileIsAnUpdate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kubeadm.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(kubeadms(header))
+	read, err := Read(path, Own{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched := read.Watched()
+	write(kubeadms(header + "---\n" + header))
+	if err := watched.Check(); err == nil {
+		t.Error("two documents for kube-proxy are an update")
+	}
+	write(kubeadms(header + "clusterCIDR: 10.0.0.0/8\n"))
+	if err := watched.Watch(t.Context(), slog.New(slog.DiscardHandler)); !errors.Is(err, filewatch.ErrUpdated) {
+		t.Errorf("the watch ends with %v", err)
+	}
+}

@@ -29,8 +29,8 @@ every .yaml, .yml and .json file is read, those in its subfolders too. Templates
 Files that hold no objects yet are passed over and counted: kustomizations, and what they name that is no resource; Helm charts (folders
 with Chart.yaml), of which Chart.yaml, values and templates/; JSON patches; and what --exclude matches. -v names them. The folders of each
 file and above it are asked, so that a file is the same whether its folder is given or its name. Patches of Services and Namespaces that a
-kustomization names or holds are checked in part: an annotation or label that is wrong whatever the rest is. To check all of it, check
-what 'kubectl kustomize' and 'helm template' print.
+kustomization names or holds, and the annotations and labels that it gives to every object, are checked in part: an annotation or label
+that is wrong whatever the rest is. To check all of it, check what 'kubectl kustomize' and 'helm template' print.
 
 Each line of the output is one finding: where it is, the object, the field, what is wrong and how to mend it, the rule's id, and what
 follows from it. The rules are listed by 'webhook rules'. The last line, on standard error, counts.

@@ -179,6 +179,44 @@ func TestWhatIsNotKnownToBeSomethingElseStaysAnError(t *testing.T) {
 	}
 }
 
+// TestWhatAKustomizationGivesToEveryObjectIsChecked, at its own line, and as a Service or a Namespace would have it.
+func TestWhatAKustomizationGivesToEveryObjectIsChecked(t *testing.T) {
+	inFolder(t, map[string]string{"d/kustomization.yaml": `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+commonAnnotations:
+  vicinity.dev/topology-keys: a b
+  vicinity.dev/max-load: 120
+  vicinity.dev/default-topology-keys: "*, a"
+  owner: shop
+commonLabels:
+  vicinity.dev/topology-keys: zone
+labels:
+- pairs: {app: web}
+- includeSelectors: true
+  pairs:
+    app: web
+    vicinity.dev/topology-mode: Auto
+`})
+	got := webhookCommand(t, "", "check", "d")
+	wantEnd(t, got, 2, "0 objects checked, 5 patches in part, 2 denied, 2 warnings, 1 error; 1 file passed over: 1 kustomization")
+	var lines []string
+	for line := range strings.Lines(got.stdout) {
+		place, _, _ := strings.Cut(line, ": Invalid value")
+		place, _, _ = strings.Cut(place, "; ")
+		lines = append(lines, strings.TrimSpace(place))
+	}
+	want := []string{
+		"d/kustomization.yaml:4: Kustomization: commonAnnotations[vicinity.dev/topology-keys]",
+		"d/kustomization.yaml:5: Kustomization: commonAnnotations[vicinity.dev/max-load]: must be a string, not 120",
+		"d/kustomization.yaml:6: Kustomization: commonAnnotations[vicinity.dev/default-topology-keys]",
+		"d/kustomization.yaml:9: Kustomization: commonLabels[vicinity.dev/topology-keys]: has no effect as a label",
+		"d/kustomization.yaml:15: Kustomization: labels[1].pairs[vicinity.dev/topology-mode]: has no effect as a label",
+	}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("findings (-want +got):\n%s", diff)
+	}
+}
+
 // A resource is judged in full, whatever else its kustomization makes of it; and a file with the name of a
 // kustomization but of another kind is an object.
 func TestAResourceIsAnObject(t *testing.T) {

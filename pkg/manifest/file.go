@@ -48,6 +48,31 @@ func FormatOfText(name string, text []byte) Format {
 	return JSON
 }
 
+// notText are the beginnings of files that hold no text, and what to do about them.
+var notText = []struct{ begin, what string }{
+	{"\xff\xfe", "the file is UTF-16; save it as UTF-8"},
+	{"\xfe\xff", "the file is UTF-16; save it as UTF-8"},
+	{"\x1f\x8b", "the file is compressed with gzip; unpack it first, with gunzip"},
+	{"BZh", "the file is compressed with bzip2; unpack it first, with bunzip2"},
+	{"\xfd7zXZ\x00", "the file is compressed with xz; unpack it first, with unxz"},
+	{"\x28\xb5\x2f\xfd", "the file is compressed with zstd; unpack it first, with unzstd"},
+	{"PK\x03\x04", "the file is a zip archive; unpack it first, with unzip"},
+}
+
+// faultOfFormat says why a file is no text by how it begins, or because it is a tar archive; nil if it may be text.
+func faultOfFormat(text []byte) *Fault {
+	const tar, tarAt = "ustar", 257 // POSIX.1-1988
+	if len(text) > tarAt && bytes.HasPrefix(text[tarAt:], []byte(tar)) {
+		return &Fault{Reason: "the file is a tar archive; unpack it first, with tar -x"}
+	}
+	for _, format := range notText {
+		if bytes.HasPrefix(text, []byte(format.begin)) {
+			return &Fault{Reason: format.what}
+		}
+	}
+	return nil
+}
+
 // Read reads the text of a file to its end. It fails if there are more than MaxSize bytes.
 func Read(name string, file io.Reader) ([]byte, error) {
 	text, err := limited.ReadAll(file, MaxSize)

@@ -63,8 +63,8 @@ func (p *Part) Field(field string) string { return join(p.Path, field) }
 func Parts(format Format, text []byte, wanted ...Type) iter.Seq[Part] {
 	return func(yield func(Part) bool) {
 		text := bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
-		if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
-			yield(Part{Line: 1, Fault: &Fault{Reason: "the file is UTF-16; save it as UTF-8"}})
+		if fault := faultOfFormat(text); fault != nil {
+			yield(Part{Line: 1, Fault: fault})
 			return
 		}
 		documents := yamlDocuments(text)

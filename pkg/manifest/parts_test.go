@@ -63,6 +63,7 @@ func TestEveryPartOfAFileIsYielded(t *testing.T) {
 			"1  Service shop/web", "line 6: did not find expected node content", "6  Service shop/web"}},
 		"JSON that breaks off": {JSON, "{}\n{\"a\":\n", []string{"1  ! kind: Required value", "line 3: unexpected EOF"}},
 		"UTF-16":               {YAML, "\xfe\xff\x00k", []string{"1  ! : the file is UTF-16; save it as UTF-8"}},
+		"a zip archive":        {JSON, "PK\x03\x04\x14\x00", []string{"1  ! : the file is a zip archive; unpack it first, with unzip"}},
 		"a list with a field that is set twice": {YAML, "# a\n---\n- a: 1\n  a: 2\n- 5\n",
 			[]string{"line 5: cannot unmarshal !!int `5` into yaml.MapItem"}},
 		"a kind that is no text": {YAML, "apiVersion: v1\nkind: 5\n", []string{"1  ! kind: must be string, not number"}},

@@ -21,10 +21,13 @@ var isEarly = regexp.MustCompile(`^did not find expected (<document start>|node 
 // SyntaxFault says why a text is not YAML, after an error of the YAML library. Its line is counted from 1 in the text;
 // it is 1 if the library does not know the place.
 func SyntaxFault(text []byte, err error) *Fault {
-	if fault := unquoted(text); fault != nil {
-		return fault
+	fault := faultOfFormat(text)
+	if fault == nil {
+		fault = unquoted(text)
 	}
-	fault := readError(err)
+	if fault == nil {
+		fault = readError(err)
+	}
 	fault.Line = max(fault.Line, 1)
 	return fault
 }

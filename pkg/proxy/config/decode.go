@@ -28,6 +28,8 @@ func readDocuments(text []byte) (documents, error) {
 	for part := range manifest.Parts(manifest.YAML, text, wanted, ownType) {
 		place := &found.kubeProxys
 		switch fault := part.Fault; {
+		case fault != nil && part.JSON == nil && fault.Line == 0: // no text
+			return documents{}, errors.New(fault.Reason)
 		case fault != nil && fault.Line > 0:
 			return documents{}, fmt.Errorf("line %d: %s", fault.Line, fault.Reason)
 		case readerOf(&part) != "":
@@ -72,7 +74,9 @@ func readerOf(document *manifest.Part) string {
 }
 
 // notRead says why a document is passed over.
-func notRead(document *manifest.Part) string { return "a document of " + readerOf(document) + "; it is not read" }
+func notRead(document *manifest.Part) string {
+	return "a document of " + readerOf(document) + "; it is not read"
+}
 
 // decode reads a document, and returns a note for each field that no kube-proxy has, or that is set twice, if nothing
 // here depends on it. Everything else that is unknown, set twice or of the wrong type is an error.

@@ -64,7 +64,7 @@ func (c *Files) mistyped(at place, fault manifest.Fault) {
 		isReported := false
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			if value := string(values[key]); value != "null" && value[0] != '"' {
-				c.fail(at, fault.Field+"["+key+"]", fmt.Sprintf("must be a string, not %.40s; %s", value, asString(value)))
+				c.fail(at, fault.Field+"["+key+"]", mustBeString([]byte(value)))
 				isReported = true
 			}
 		}
@@ -73,6 +73,11 @@ func (c *Files) mistyped(at place, fault manifest.Fault) {
 		}
 	}
 	c.fail(at, fault.Field, fault.Reason)
+}
+
+// mustBeString says that a value, in JSON, is no string.
+func mustBeString(value []byte) string {
+	return fmt.Sprintf("must be a string, not %.40s; %s", value, asString(string(value)))
 }
 
 // asString says how to write a value as a string. Quotes around a list would make its brackets part of the text.

@@ -12,7 +12,7 @@ import (
 // kustomizationNames are those that kustomize looks for in a folder.
 var kustomizationNames = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
 
-// kustomization holds those fields of what kustomize reads in a folder that name files.
+// kustomization holds those fields of what kustomize reads in a folder that name files, or write annotations and labels.
 type kustomization struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -28,6 +28,15 @@ type kustomization struct {
 	CRDs                  []string         `json:"crds"`
 	OpenAPI               replacement      `json:"openapi"`
 	HelmCharts            []inflatedChart  `json:"helmCharts"`
+
+	// What every object gets. Kustomize refuses a value that is not text.
+	CommonAnnotations map[string]any `json:"commonAnnotations"`
+	CommonLabels      map[string]any `json:"commonLabels"`
+	Labels            []labelling    `json:"labels"`
+}
+
+type labelling struct {
+	Pairs map[string]any `json:"pairs"`
 }
 
 type kustomizePatch struct {
@@ -76,6 +85,22 @@ func (k *kustomization) inlinePatches() map[string]string {
 		}
 	}
 	return texts
+}
+
+// common are the annotations or labels that a kustomization gives to every object.
+type common struct {
+	field  string // of the kustomization
+	ofKind string // "annotations" or "labels", of the objects
+	values map[string]any
+}
+
+// common returns them, in the order in which they are usually written.
+func (k *kustomization) common() []common {
+	all := []common{{"commonAnnotations", "annotations", k.CommonAnnotations}, {"commonLabels", "labels", k.CommonLabels}}
+	for i, label := range k.Labels {
+		all = append(all, common{fmt.Sprintf("labels[%d].pairs", i), "labels", label.Pairs})
+	}
+	return all
 }
 
 // files are the files that a kustomization names, except for resources, with what they are.

@@ -48,6 +48,8 @@ type object struct {
 type place struct {
 	file string
 	part *manifest.Part // nil for a whole file
+	// from is a field of the objects whose values the part has under to; empty if the part is such an object.
+	from, to string
 }
 
 // template begins the placeholders of Helm and similar tools.

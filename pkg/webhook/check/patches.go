@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
@@ -27,11 +28,14 @@ func isJSONPatch(document []byte) bool {
 	return !slices.ContainsFunc(operations, func(o operation) bool { return o.Path == nil || !slices.Contains(jsonPatchOps, o.Op) })
 }
 
-// readInlinePatches reads the patches whose text is in a kustomization.
+// readInlinePatches reads the patches whose text is in a kustomization, and what it gives to every object.
 func (c *Files) readInlinePatches(name string, text []byte) {
 	parsed, _ := parseKustomization(text)
 	patches := parsed.inlinePatches()
 	for document := range manifest.Parts(manifest.FormatOfText(name, text), text) {
+		for _, added := range parsed.common() {
+			c.readCommon(place{file: name, part: &document}, added)
+		}
 		for _, field := range slices.Sorted(maps.Keys(patches)) {
 			// Empty lines above it make the patch's line numbers those of the kustomization. A block of text begins below its
 			// key.
@@ -42,6 +46,38 @@ func (c *Files) readInlinePatches(name string, text []byte) {
 			_ = c.readPatches(name, []byte(strings.Repeat("\n", above)+patches[field]))
 		}
 		return // kustomize reads one document
+	}
+}
+
+// readCommon reads the annotations or labels that a kustomization gives to every object: to Services, and those that are
+// meant for Namespaces to Namespaces.
+func (c *Files) readCommon(at place, added common) {
+	at.from, at.to = "metadata."+added.ofKind, added.field
+	ofServices, ofNamespaces := map[string]string{}, map[string]string{}
+	for _, key := range slices.Sorted(maps.Keys(added.values)) {
+		value, isText := added.values[key].(string)
+		switch {
+		case added.values[key] == nil:
+		case !isText:
+			written, _ := json.Marshal(added.values[key]) // it was JSON
+			c.fail(at, added.field+"["+key+"]", mustBeString(written))
+		case slices.ContainsFunc(policy.NamespaceDefaults[:], func(d struct{ Name, Of string }) bool { return d.Name == key }):
+			ofNamespaces[key] = value
+		default:
+			ofServices[key] = value
+		}
+	}
+	metadata := func(values map[string]string) rules.Metadata {
+		if added.ofKind == "labels" {
+			return rules.Metadata{Labels: values}
+		}
+		return rules.Metadata{Annotations: values}
+	}
+	if len(ofServices) > 0 {
+		c.objects = append(c.objects, object{place: at, service: &rules.Service{Metadata: metadata(ofServices)}, isPatch: true})
+	}
+	if len(ofNamespaces) > 0 {
+		c.objects = append(c.objects, object{place: at, namespace: &rules.Namespace{Metadata: metadata(ofNamespaces)}, isPatch: true})
 	}
 }
 

@@ -125,6 +125,11 @@ func (r *Report) add(o *object, judgement rules.Judgement) {
 }
 
 func (p place) violation(violation rules.Violation, action rules.Action) finding {
+	if rest, isMoved := strings.CutPrefix(violation.Error.Field, p.from); isMoved && p.from != "" {
+		moved := *violation.Error
+		moved.Field = p.to + rest
+		violation.Error = &moved
+	}
 	message := violation.Message()
 	if why := p.part.Emptied(violation.Error.Field); why != "" {
 		message += "; " + why

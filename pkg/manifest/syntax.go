@@ -77,7 +77,7 @@ func unquoted(text []byte) *Fault {
 	}
 	number := max(readError(err).Line, 1)
 	if alias := unknownAnchor.FindStringSubmatch(err.Error()); alias != nil {
-		number = lineAt(text, int64(bytes.Index(text, []byte("*"+alias[1]))))
+		number = lineAt(text, int64(max(0, bytes.Index(text, []byte("*"+alias[1])))))
 	}
 	start, line := lineOf(text, number)
 	for i, tried := len(line)-1, 0; i >= 0 && tried < mostTried; i-- {
@@ -122,7 +122,8 @@ func lineOf(text []byte, number int) (start int, line []byte) {
 // mayBeUnquoted reports whether a text may begin at a place of a line, with a letter that YAML keeps for itself. The
 // double braces of a template are no such text.
 func mayBeUnquoted(line []byte, at int) bool {
-	if strings.IndexByte(indicators, line[at]) < 0 || bytes.HasPrefix(line[at:], []byte("{{")) {
+	around := line[max(0, at-1):min(len(line), at+2)]
+	if strings.IndexByte(indicators, line[at]) < 0 || bytes.Contains(around, []byte("{{")) {
 		return false
 	}
 	before := bytes.TrimRight(line[:at], " \t")

@@ -41,6 +41,7 @@ func TestAValueThatYAMLTakesForSyntaxIsNamed(t *testing.T) {
 func TestOtherFaultsKeepTheWordsOfTheLibrary(t *testing.T) {
 	for text, want := range map[string]string{
 		annotated("a: b"):                                 "6 mapping values are not allowed in this context",
+		annotated("{{ .Values.keys }}x"):                  "6 did not find expected key",
 		annotated("{{ .Values.keys }}: {"):                "6 mapping values are not allowed in this context",
 		"kind: Service\nmetadata:\n\tname: web\n":         "3 found character that cannot start any token",
 		"a: *b # " + strings.Repeat("x", mostExplained+1): "1 unknown anchor 'b' referenced",

@@ -195,7 +195,7 @@ labels:
 - includeSelectors: true
   pairs:
     app: web
-    vicinity.dev/topology-mode: Auto
+    service.kubernetes.io/topology-mode: Auto
 `})
 	got := webhookCommand(t, "", "check", "d")
 	wantEnd(t, got, 2, "0 objects checked, 5 patches in part, 2 denied, 2 warnings, 1 error; 1 file passed over: 1 kustomization")
@@ -210,7 +210,7 @@ labels:
 		"d/kustomization.yaml:5: Kustomization: commonAnnotations[vicinity.dev/max-load]: must be a string, not 120",
 		"d/kustomization.yaml:6: Kustomization: commonAnnotations[vicinity.dev/default-topology-keys]",
 		"d/kustomization.yaml:9: Kustomization: commonLabels[vicinity.dev/topology-keys]: has no effect as a label",
-		"d/kustomization.yaml:15: Kustomization: labels[1].pairs[vicinity.dev/topology-mode]: has no effect as a label",
+		"d/kustomization.yaml:15: Kustomization: labels[1].pairs[service.kubernetes.io/topology-mode]: has no effect as a label",
 	}
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Errorf("findings (-want +got):\n%s", diff)

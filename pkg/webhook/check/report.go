@@ -125,16 +125,15 @@ func (r *Report) add(o *object, judgement rules.Judgement) {
 }
 
 func (p place) violation(violation rules.Violation, action rules.Action) finding {
-	if rest, isMoved := strings.CutPrefix(violation.Error.Field, p.from); isMoved && p.from != "" {
-		moved := *violation.Error
-		moved.Field = p.to + rest
-		violation.Error = &moved
+	here := *violation.Error
+	if rest, isMoved := strings.CutPrefix(here.Field, p.from); isMoved && p.from != "" {
+		here.Field = p.to + rest
 	}
-	message := violation.Message()
-	if why := p.part.Emptied(violation.Error.Field); why != "" {
-		message += "; " + why
+	if why := p.part.Emptied(here.Field); why != "" {
+		here.Detail += "; " + why
 	}
-	finding := p.finding(violation.Error.Field, action, message)
+	violation.Error = &here
+	finding := p.finding(here.Field, action, violation.Message())
 	finding.Rule = violation.Rule
 	return finding
 }

@@ -383,7 +383,7 @@ func TestJSONIsOneDocumentWithEveryField(t *testing.T) {
 		{"file": "a.yaml", "line": 7., "kind": "Service", "namespace": "shop", "name": "web", "rule": "SVC027", "action": "warn", "path": path,
 			"message": message},
 		{"file": "b.yaml", "line": 2., "kind": "", "namespace": "", "name": "", "rule": "", "action": "error", "path": "",
-			"message": "did not find expected node content"},
+			"message": `the value begins with "[", which means something else in YAML; quote it, or close the bracket`},
 		{"file": "missing.yaml", "line": 0., "kind": "", "namespace": "", "name": "", "rule": "", "action": "error", "path": "",
 			"message": "cannot be read: no such file or directory"},
 	}

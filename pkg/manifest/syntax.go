@@ -100,7 +100,11 @@ func unquoted(text []byte) *Fault {
 }
 
 func mustBeQuoted(begin byte) string {
-	return fmt.Sprintf(`the value begins with "%c", which means something else in YAML; quote it`, begin)
+	why := fmt.Sprintf(`the value begins with "%c", which means something else in YAML; quote it`, begin)
+	if begin == '[' || begin == '{' {
+		why += ", or close the bracket"
+	}
+	return why
 }
 
 // unknownAnchor matches the error for an alias, which has no line.

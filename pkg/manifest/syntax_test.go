@@ -19,6 +19,9 @@ func TestAValueThatYAMLTakesForSyntaxIsNamed(t *testing.T) {
 		",", ", x", "- x", "]", "}",
 	} {
 		want := fmt.Sprintf(`the value begins with "%s", which means something else in YAML; quote it`, value[:1])
+		if value[0] == '[' || value[0] == '{' {
+			want += ", or close the bracket"
+		}
 		wantFault(t, annotated(value), 6, want)
 		wantFault(t, "# first\n---\n"+annotated("a")+"---\n"+annotated(value)+"---\n"+annotated("b"), 19, want)
 		list := "apiVersion: v1\nkind: List\nitems:\n"

@@ -195,7 +195,7 @@ func TestDecodeLeavesOutOnlyWhatIsWrong(t *testing.T) {
 		"a list in the wrong place": {"a.yaml", good + "---\nx: 1\na:\n  - b\n c: 2\n",
 			[]string{`a.yaml: line 13: did not find expected key`}, false},
 		"a bracket that never closes": {"a.yaml", good + "---\na: [1,\nb: 2\n\nc: 3\n",
-			[]string{`a.yaml: line 13: did not find expected ',' or ']'`}, false},
+			[]string{`a.yaml: line 10: the value begins with "[", which means something else in YAML; quote it, or close the bracket`}, false},
 		"text behind a document": {"a.yaml", good + "---\n{kind: Service}\n{kind: Service}\n",
 			[]string{`a.yaml: line 9: more text behind the end of the document`}, false},
 		"JSON that breaks off": {"a.json", goodJSON + "\n{\"kind\":\n\n",
@@ -252,7 +252,7 @@ func TestDecodeSurvivesHostileFiles(t *testing.T) {
 			`a.json: items[0]` + strings.Repeat(".items[0]", 7) + `: lists are nested more than 8 deep (document at line 1)`},
 		"fields without end set twice": {"a.yaml", "apiVersion: v1\nkind: List\nitems: [" +
 			strings.Repeat("{a: 1, a: 2},", 2000) + "]", `a.yaml: line 1: more than 1000 fields are set twice`},
-		"UTF-16":                      {"a.yaml", "\xff\xfek\x00", `a.yaml: the file is UTF-16; save it as UTF-8 (document at line 1)`},
+		"UTF-16":                      {"a.yaml", "\xff\xfek\x00", `a.yaml: the file is UTF-16; save it as UTF-8`},
 		"an anchor that holds itself": {"a.yaml", "a: &a [*a]\n", `a.yaml: line 1: anchor 'a' value contains itself`},
 		"bytes that are not text":     {"a.yaml", "a: \x00\x01\n", `a.yaml: line 1: control characters are not allowed`},
 	} {

@@ -117,7 +117,10 @@ type explainFlags struct {
 
 func (f *explainFlags) register(flags *pflag.FlagSet) {
 	f.stateFlags.register(flags, orStdin, clientSettings, nodePortSettings, []settingFlag{
-		{"metrics-bind-address", "metricsBindAddress", "`IP:PORT` at which a running proxy is asked for its settings, and which Services the kernel refuses"},
+		{
+			"metrics-bind-address", "metricsBindAddress",
+			"`IP:PORT` at which a running proxy is asked for its settings, and which Services the kernel refuses",
+		},
 	})
 	f.topology.register(flags)
 	f.namespaceFlags.register(flags)

@@ -117,8 +117,9 @@ func (f *stateFlags) alone() error {
 	if f.running.summary != nil || f.path != "" || f.manifests != "" || f.master != "" || f.settings.Connection.Kubeconfig != "" {
 		return nil
 	}
-	return fmt.Errorf("no Vicinity proxy answers at %s: %w; if one runs on this node, --metrics-bind-address says where it answers; without one, give "+
-		"its settings: --config FILE, or the flags of 'proxy run' with --manifests PATH or --kubeconfig FILE", f.running.address, f.running.why)
+	return fmt.Errorf("no Vicinity proxy answers at %s: %w; if one runs on this node, --metrics-bind-address says where it answers; "+
+		"without one, give its settings: --config FILE, or the flags of 'proxy run' with --manifests PATH or --kubeconfig FILE",
+		f.running.address, f.running.why)
 }
 
 // avoids returns what the running proxy tries last because nodes do not answer it, if it is that of a node.

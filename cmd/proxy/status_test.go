@@ -45,7 +45,10 @@ func TestStatusComparesTheKernelWithWhatItShouldHold(t *testing.T) {
 		t.Errorf("exit status %d, %+v, %+v", exit, node, node.Proxy)
 	}
 	text := statusIn(t, namespace, at).stdout
-	for _, want := range []string{"node node-a", "in agreement", "newest change", "left out", "none is used: the manifests are in " + folder, "their labels come from Nodes in the manifests", "holds what it should"} {
+	for _, want := range []string{
+		"node node-a", "in agreement", "newest change", "left out", "none is used: the manifests are in " + folder,
+		"their labels come from Nodes in the manifests", "holds what it should",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the text lacks %q:\n%s", want, text)
 		}

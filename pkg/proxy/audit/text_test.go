@@ -15,9 +15,11 @@ func TestTheTextNamesTheSourceOfTheState(t *testing.T) {
 		manifests, nodes string
 		want             []string
 	}{
-		"an API server":              {"", "", []string{"API server      is reachable", "other nodes     no Service needs their labels"}},
-		"an API server, and slices":  {"", model.FromSlices, []string{"is reachable", "their labels come from TopologySlices\n"}},
-		"manifests, which have them": {"/state", model.FromNodes, []string{"none is used: the manifests are in /state", "from Nodes in the manifests"}},
+		"an API server":             {"", "", []string{"API server      is reachable", "other nodes     no Service needs their labels"}},
+		"an API server, and slices": {"", model.FromSlices, []string{"is reachable", "their labels come from TopologySlices\n"}},
+		"manifests, which have them": {"/state", model.FromNodes, []string{
+			"none is used: the manifests are in /state", "from Nodes in the manifests",
+		}},
 	} {
 		var text strings.Builder
 		if err := Text(&text, &Node{Proxy: &status.Summary{Manifests: test.manifests, NodeTopology: test.nodes}}, ""); err != nil {
@@ -42,7 +44,8 @@ func TestSinceWhenANodeIsUnreachableIsOneTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "node node-z has not answered node-a since 2026-03-01 12:00:05 UTC: its endpoints are tried last here"
-	if sentences := said.Unreachable(); len(sentences) != 1 || sentences[0] != want || !strings.Contains(text.String(), "unreachable     "+want) {
+	sentences := said.Unreachable()
+	if len(sentences) != 1 || sentences[0] != want || !strings.Contains(text.String(), "unreachable     "+want) {
 		t.Errorf("explain says %q; status says\n%s", sentences, text.String())
 	}
 	for against, avoid := range said.Avoids().Avoid {

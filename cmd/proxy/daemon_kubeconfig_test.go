@@ -60,6 +60,11 @@ func newKubeconfig(t *testing.T) mountedKubeconfig {
 // startInVain starts `proxy run` with a kubeconfig that leads nowhere. It returns its log, and how it ends.
 func startInVain(t *testing.T, args ...string) (log func() string, ended <-chan int) {
 	t.Helper()
+	return startInVainIn(t, netns.New(t), args...)
+}
+
+func startInVainIn(t *testing.T, namespace *netns.Namespace, args ...string) (log func() string, ended <-chan int) {
+	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +73,6 @@ func startInVain(t *testing.T, args ...string) (log func() string, ended <-chan 
 	if err != nil {
 		t.Fatal(err)
 	}
-	namespace := netns.New(t)
 	command := namespace.Command(program, append(words("run --node node-a"), args...)...)
 	command.Env, command.Stderr = append(os.Environ(), asProxy+"=1"), stderr
 	namespace.Do(func() { err = command.Start() })

@@ -28,6 +28,9 @@ import (
 const explainExamples = `  # every Service, as node-a1 sees it
   proxy explain --manifests state --node node-a1
 
+  # in the pod of a node, with the settings of its proxy
+  kubectl -n kube-system exec vicinity-proxy-x7k2p -- /proxy explain shop/web
+
   # one port of one Service, where pods have these addresses
   proxy explain --manifests state --node node-a1 --cluster-cidr 10.244.0.0/16,fd00:10:244::/56 shop/web:http
 
@@ -59,8 +62,8 @@ the proxy: first about the Service's addresses, and then about each port.
 
 Each reason is a sentence for people, followed by a [Code] that stays the same between versions, for scripts and
 alerts. The kernel is not asked and not touched: this is what 'proxy run' with the same manifests and flags would decide.
-If a proxy runs on this machine for the node in question, it is asked at --metrics-bind-address which Services its kernel
-refuses, and which nodes do not answer it (--unreachable-nodes). Where labels of other nodes decide, each port names their
+If a proxy runs on this machine for the node in question, it is asked, too, which Services its kernel refuses, and which nodes do
+not answer it (--unreachable-nodes). Where labels of other nodes decide, each port names their
 source (--node-topology).
 
 With ADDRESS:PORT it prints what a connection there does: a ClusterIP, an external address, a node port at an address that
@@ -76,8 +79,8 @@ be read, so that it is missing from the output.`,
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, args []string) error {
 			flags.stdin = command.InOrStdin()
-			if err := flags.read(); err != nil {
-				return err
+			if err := flags.readRunning(command.Context()); err != nil {
+				return toldUnreadable(command, err)
 			}
 			query, malformed := flags.asked(args)
 			if flags.why != "" && query.Service.Name == "" && malformed == nil {
@@ -114,7 +117,10 @@ type explainFlags struct {
 
 func (f *explainFlags) register(flags *pflag.FlagSet) {
 	f.stateFlags.register(flags, orStdin, clientSettings, nodePortSettings, []settingFlag{
-		{"metrics-bind-address", "metricsBindAddress", "`IP:PORT` at which a running proxy is asked which Services the kernel refuses"},
+		{
+			"metrics-bind-address", "metricsBindAddress",
+			"`IP:PORT` at which a running proxy is asked for its settings, and which Services the kernel refuses",
+		},
 	})
 	f.topology.register(flags)
 	f.namespaceFlags.register(flags)
@@ -181,6 +187,9 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	if lack != "" && (query.Service.Name != "" || query.Dialled.IsValid()) {
 		return unreadableError{errors.New(lack)}
 	}
+	if why := flags.alone(); why != nil && !flags.asKubectl {
+		printable.Fprintf(stderr, "warning: all settings are the default, unless a flag says otherwise: %v\n", why)
+	}
 	nodes := []string{flags.node}
 	if flags.allNodes {
 		nodes = slices.Sorted(maps.Keys(change.Nodes))
@@ -191,13 +200,10 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 		return fmt.Errorf("explain for all nodes: there is no Node in %s", flags.origin())
 	}
 	// No proxy needs to run here: without one, the output is what a proxy would decide.
-	refusals, _ := status.Read[explain.Refusals](ctx, flags.settings.MetricsBindAddress, "/refused")
-	running, _ := status.Read[status.Summary](ctx, flags.settings.MetricsBindAddress, "/summary")
-	if running != nil && slices.Contains(nodes, running.Node) {
-		warnOfUnreachable(stderr, running)
-	}
+	refusals, _ := status.Read[explain.Refusals](ctx, flags.running.address, "/refused")
+	flags.running.warnOfUnreachable(stderr, nodes...)
 	stream := explain.NewStream(stdout, flags.output)
-	for ports, err := range flags.explain(ctx, change, running, nodes, query) {
+	for ports, err := range flags.explain(ctx, change, nodes, query) {
 		if err != nil {
 			return err
 		}
@@ -216,25 +222,14 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	return cli.Exit(exitUnread)
 }
 
-// warnOfUnreachable prints which nodes do not answer the node of a running proxy. No object says so.
-func warnOfUnreachable(stderr io.Writer, running *status.Summary) {
-	for _, sentence := range running.Unreachable() {
-		printable.Fprintf(stderr, "proxy: %s\n", sentence)
-	}
-}
-
 // explain explains a state as each of some nodes sees it, one node after the other, because the views of all together
 // may not fit into memory. On the node of the running proxy that proxy's own observations count.
 func (f *explainFlags) explain(
-	ctx context.Context, change model.Change, running *status.Summary, nodes []string, query explain.Query,
+	ctx context.Context, change model.Change, nodes []string, query explain.Query,
 ) iter.Seq2[[]explain.Port, error] {
 	return func(yield func([]explain.Port, error) bool) {
 		for _, node := range nodes {
-			known := change
-			if running != nil && running.Node == node {
-				known = change.Then(running.Avoids())
-			}
-			cluster := explain.Seen(known, node, f.settings.Tables(model.Families).NodePorts)
+			cluster := explain.Seen(change.Then(f.running.avoids(node)), node, f.settings.Tables(model.Families).NodePorts)
 			ports := f.clients(change.Nodes[node]).Ports(cluster, query)
 			if len(ports) == 0 && query != (explain.Query{}) {
 				yield(nil, f.notFound(ctx, cluster, query))

@@ -85,7 +85,7 @@ func TestExplainAsksTheRunningProxyWhichNodesDoNotAnswer(t *testing.T) {
 			defer server.Close()
 			got := proxyCommand(t, "explain", "--manifests", folder, "--node", "node-a", "--metrics-bind-address",
 				strings.TrimPrefix(server.URL, "http://"))
-			if told := strings.Contains(got.stderr, "has not answered node-a since 2026-03-01T12:00:00Z: "+test.told); told != (test.told != "") {
+			if told := strings.Contains(got.stderr, "has not answered node-a since 2026-03-01 12:00:00 UTC: "+test.told); told != (test.told != "") {
 				t.Errorf("told: %s", got.stderr)
 			}
 			decides := strings.Contains(got.stdout, "[NodeUnreachable]") || strings.Contains(got.stdout, "[OnlyUnreachable]")

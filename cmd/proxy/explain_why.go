@@ -8,7 +8,6 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
 // runWhy prints why a node does not use an endpoint, and after which changes it would.
@@ -32,11 +31,8 @@ func runWhy(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, 
 		return err
 	}
 	known := forecast.NewCluster(objects, flags.view())
-	running, _ := status.Read[status.Summary](ctx, flags.settings.MetricsBindAddress, "/summary") // none need run here
-	if running != nil && running.Node == flags.node {
-		warnOfUnreachable(stderr, running)
-		known = known.AsSeen(running.Avoids().Avoid)
-	}
+	flags.running.warnOfUnreachable(stderr, flags.node)
+	known = known.AsSeen(flags.running.avoids(flags.node).Avoid)
 	answers, refused, err := known.Reasons(flags.node, query, flags.why, time.Now())
 	warnOf(stderr, refused)
 	flags.refused = append(unread, refused...)

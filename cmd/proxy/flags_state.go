@@ -45,6 +45,9 @@ type stateFlags struct {
 	lacksSlices, isBare bool
 	// lastGood are the versions of refused objects that a running proxy has in force. load uses them, too.
 	lastGood []convert.Refusal
+	// running is the proxy that runs on this machine, after readRunning. isLikeRunning: the command is about that proxy.
+	running       running
+	isLikeRunning bool
 	// node is the name of the node to act for, after Validate.
 	node string
 	// maxLoad is the bound that --default-max-load sets, in percent, after Validate; 0 without.

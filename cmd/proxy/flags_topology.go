@@ -26,7 +26,7 @@ func (f *topologyFlags) register(flags *pflag.FlagSet) {
 	registerPublisher(flags, &f.namespace)
 	flags.BoolVar(&f.publishedEvacuations, "published-evacuations", false,
 		"also evacuate the nodes that TopologySlices list as evacuated, by conditions of their Nodes: what a webhook publishes with "+
-			"--evacuate-by-node-conditions. On all nodes or none")
+			"--publish-evacuations. On all nodes or none")
 	flags.StringVar(&f.proxies, "proxy-service", "kube-system/vicinity-proxy",
 		"`NAMESPACE/NAME` of the headless Service over the proxies' own pods; empty: there is none")
 }

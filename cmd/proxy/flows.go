@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,6 +22,7 @@ import (
 
 func newFlows() *cobra.Command {
 	var flags flowsFlags
+	var like runFlags
 	command := &cobra.Command{
 		Use:   "flows [[NAMESPACE/]NAME] [flags]",
 		Short: "Print where the connections to Services go from this node, now: by endpoint, zone and topology key",
@@ -45,18 +45,19 @@ SENT         and RECEIVED: bytes as the client sees them, with IP headers, if co
 Connections are of the node that translates them: the client's, for pods. Those that pods of other nodes make to this one are
 seen there. What other programs translate is passed over, and so are node ports on loopback.
 
-The Services are read where the proxy of this node reads them, with the flags that it says it has; all flags of 'proxy run' may
-be given instead, and no proxy need run. Nothing is kept, and nothing runs while nobody asks. Root (CAP_NET_ADMIN) is needed.
+The Services are read where the proxy of this node reads them, with the settings that it reports; all flags of 'proxy run' may be
+given instead, and no proxy need run. Outside of the proxy's pod the API server needs a --kubeconfig of yours. Nothing is kept,
+and nothing runs while nobody asks. Root (CAP_NET_ADMIN) is needed.
 
 Exit status: 1 if there is no answer, 2 if the command line is wrong, or what was asked about was refused or could not be read.`,
 		Example: `  # on a node: what do its connections wait for, and what crosses zones?
-  sudo proxy flows
+  sudo proxy flows --kubeconfig admin.conf
 
   # where do those of a Service go?
-  sudo proxy flows shop/web
+  sudo proxy flows --kubeconfig admin.conf shop/web
 
   # in the pod of a node, again and again
-  kubectl -n kube-system exec vicinity-proxy-x7k2p -- proxy flows shop/web --watch
+  kubectl -n kube-system exec vicinity-proxy-x7k2p -- /proxy flows shop/web --watch
 
   # the endpoints that leave dials unanswered
   proxy flows -o json | jq -r '.services[].endpoints[] | select(.unanswered > 0) | [.endpoint, .node, .unanswered] | @tsv'`,
@@ -70,12 +71,12 @@ Exit status: 1 if there is no answer, 2 if the command line is wrong, or what wa
 			if err := errors.Join(malformed, flags.Validate()); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			given := givenOfRun(command.Flags())
+			like.stdin = command.InOrStdin()
 			return toldUnreadable(command,
-				runFlows(command.Context(), command.InOrStdin(), command.OutOrStdout(), command.ErrOrStderr(), &flags, given, query))
+				runFlows(command.Context(), command.OutOrStdout(), command.ErrOrStderr(), &flags, &like, query))
 		},
 	}
-	registerOfRun(command.Flags())
+	like.registerLikeRun(command.Flags())
 	flags.register(command.Flags())
 	cli.Complete(command, "output", "text", "json", "yaml")
 	return command
@@ -115,11 +116,8 @@ const (
 	objectsEvery = 30 * time.Second
 )
 
-func runFlows(
-	ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, flags *flowsFlags, given map[string]string, query explain.Query,
-) error {
-	like, _, err := likeRunning(ctx, stdin, given)
-	if err != nil {
+func runFlows(ctx context.Context, stdout, stderr io.Writer, flags *flowsFlags, like *runFlags, query explain.Query) error {
+	if err := like.readLikeRun(ctx); err != nil {
 		return err
 	}
 	table, err := conntrack.Dial()
@@ -198,13 +196,4 @@ func asked(query explain.Query) string {
 		return "a Service in namespace " + query.Service.Namespace
 	}
 	return "a Service"
-}
-
-// registerOfRun registers the flags of 'proxy run' for a command that does what the running proxy would; help shows those
-// that are needed most.
-func registerOfRun(flags *pflag.FlagSet) {
-	new(runFlags).register(flags)
-	flags.VisitAll(func(flag *pflag.Flag) {
-		flag.Hidden = !slices.Contains([]string{"config", "metrics-bind-address", "manifests", "kubeconfig", "node"}, flag.Name)
-	})
 }

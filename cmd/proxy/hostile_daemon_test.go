@@ -65,7 +65,11 @@ func TestNothingThatTheProxySaysOfItselfReachesTheTerminal(t *testing.T) {
 	succeed(t, err)
 	var pages sync.Map
 	pages.Store("/summary", string(summary))
-	pages.Store("/flagz", "manifests="+folder+"\nnode=node-a\n\x1b=\x9b\n")
+	flags, err := parseRunFlags(t, "--node node-a --manifests "+folder)
+	succeed(t, err)
+	configz, err := json.Marshal(flags.options().Configz)
+	succeed(t, err)
+	pages.Store("/configz", string(configz))
 	lastGood, err := json.Marshal([]map[string]string{{"kind": hostile.Text, "file": hostile.Text, "name": hostile.Text}})
 	succeed(t, err)
 	pages.Store("/lastgood", string(lastGood))
@@ -85,8 +89,14 @@ func TestNothingThatTheProxySaysOfItselfReachesTheTerminal(t *testing.T) {
 			t.Errorf("%s: %s in %+v", output, found, got)
 		}
 	}
-	pages.Store("/flagz", "manifests="+folder+"/absent\x1b\u009b\x9b\n")
-	if got := statusIn(t, namespace); hostile.Found(got.stdout+got.stderr) != "" || got.status != 1 {
-		t.Errorf("flags: %+v", got)
+	absent, err := json.Marshal(folder + "/absent" + hostile.Text)
+	succeed(t, err)
+	folderNow, err := json.Marshal(folder)
+	succeed(t, err)
+	for _, page := range []string{strings.ReplaceAll(string(configz), string(folderNow), string(absent)), hostile.Text} {
+		pages.Store("/configz", page)
+		if got := statusIn(t, namespace); hostile.Found(got.stdout+got.stderr) != "" || got.status != 1 {
+			t.Errorf("settings: %+v", got)
+		}
 	}
 }

@@ -20,7 +20,7 @@ permissions, and change nothing. 'forecast' works with any proxy in the cluster.
 	const shown = "kubectl vicinity"
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: shown}
 	for _, command := range root.Commands() {
-		command.Example = strings.ReplaceAll(command.Example, "proxy "+command.Name(), shown+" "+command.Name())
+		command.Example = strings.ReplaceAll(command.Example, " proxy "+command.Name(), " "+shown+" "+command.Name())
 	}
 	return root
 }

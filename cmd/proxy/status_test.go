@@ -17,19 +17,7 @@ import (
 // statusIn runs `proxy status` in a namespace.
 func statusIn(t *testing.T, namespace *netns.Namespace, args ...string) outcome {
 	t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	command := namespace.Command(program, append([]string{"status"}, args...)...)
-	command.Env = append(os.Environ(), asProxy+"=1")
-	var stdout, stderr strings.Builder
-	command.Stdout, command.Stderr = &stdout, &stderr
-	namespace.Do(func() { err = command.Run() })
-	if command.ProcessState == nil {
-		t.Fatal(err)
-	}
-	return outcome{command.ProcessState.ExitCode(), stdout.String(), stderr.String()}
+	return proxyIn(t, namespace, append([]string{"status"}, args...)...)
 }
 
 func nodeStatusIn(t *testing.T, namespace *netns.Namespace, args ...string) (audit.Node, int) {
@@ -57,7 +45,10 @@ func TestStatusComparesTheKernelWithWhatItShouldHold(t *testing.T) {
 		t.Errorf("exit status %d, %+v, %+v", exit, node, node.Proxy)
 	}
 	text := statusIn(t, namespace, at).stdout
-	for _, want := range []string{"node node-a", "in agreement", "newest change", "left out", "is reachable", "holds what it should"} {
+	for _, want := range []string{
+		"node node-a", "in agreement", "newest change", "left out", "none is used: the manifests are in " + folder,
+		"their labels come from Nodes in the manifests", "holds what it should",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the text lacks %q:\n%s", want, text)
 		}
@@ -72,7 +63,7 @@ func TestStatusComparesTheKernelWithWhatItShouldHold(t *testing.T) {
 		t.Fatalf("%+v", ended)
 	}
 	got := statusIn(t, namespace, at)
-	if got.status != 1 || !strings.Contains(got.stderr, "no proxy answers at 127.0.0.1:10549, and without it") {
+	if got.status != 1 || !strings.Contains(got.stderr, "no Vicinity proxy answers at 127.0.0.1:10549: ") {
 		t.Errorf("without a proxy: %+v", got)
 	}
 	alone := append([]string{"--node", "node-a"}, args...)

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -79,16 +78,9 @@ func describeLog(ctx context.Context, to io.Writer, whose string, pod *corev1.Po
 	fmt.Fprintf(to, "\nThe %s's log on %s (%v):\n%s", whose, pod.Spec.NodeName, err, log)
 }
 
-// explain runs `proxy explain` in a proxy's pod, with those flags of the proxy that say where its state comes from.
+// explain runs `proxy explain` in a proxy's pod, with the proxy's own settings.
 func (c cluster) explain(ctx context.Context, proxy *corev1.Pod, service string) (string, error) {
-	container := proxy.Spec.Containers[0]
-	command := []string{"/proxy", "explain", "--node=" + proxy.Spec.NodeName}
-	for _, arg := range container.Args {
-		if strings.HasPrefix(arg, "--config=") || strings.HasPrefix(arg, "--kubeconfig=") || strings.HasPrefix(arg, "--service-proxy-name=") {
-			command = append(command, arg)
-		}
-	}
-	return c.exec(ctx, proxy, append(command, service)...)
+	return c.exec(ctx, proxy, "/proxy", "explain", service)
 }
 
 // exec runs a command in a pod, and returns what it printed.

@@ -3,6 +3,11 @@
 package suites
 
 import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -44,4 +49,90 @@ var _ = Describe("The status of a node", func() {
 			Expect(node.Agrees).To(BeTrue(), "%+v", node)
 		}
 	})
+
+	It("is asked with the proxy's settings, in its pod and on the node itself, where its files are not", Serial, func(ctx SpecContext) {
+		namespace := newNamespace(ctx)
+		kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
+		service := newService(ctx, namespace, named("plain"))
+		name := service.Namespace + "/" + service.Name
+		proxy := kube.proxyPods(ctx)[0]
+		for command, want := range map[string]string{
+			"flows":           "CONNECTIONS",
+			"flows " + name:   "No connection of node " + proxy.Spec.NodeName + " goes to service " + name,
+			"explain " + name: name + " 80/TCP",
+		} {
+			Eventually(func(g Gomega) {
+				said, err := kube.exec(ctx, &proxy, append([]string{"/proxy"}, strings.Fields(command)...)...)
+				g.Expect(err).NotTo(HaveOccurred(), said)
+				g.Expect(said).To(ContainSubstring(want), command)
+			}).WithContext(ctx).Should(Succeed())
+		}
+
+		isInFile := kube.hasKubeconfig(ctx, &proxy)
+		for i, command := range []string{"status", "flows " + name} {
+			args := strings.Fields(command)
+			if isInFile {
+				said := kube.runOnNode(ctx, &proxy, fmt.Sprintf("without-files-%d", i), 2, args...)
+				Expect(said).To(ContainSubstring("which is not here: run this in the pod"))
+				args = append(args, "--kubeconfig=/elsewhere/kubeconfig.conf")
+			}
+			said := kube.runOnNode(ctx, &proxy, fmt.Sprintf("on-node-%d", i), 0, args...)
+			Expect(said).To(Or(ContainSubstring("holds what it should"), ContainSubstring("goes to service "+name)))
+		}
+	})
 })
+
+// hasKubeconfig reports whether a proxy reaches the API server by a kubeconfig in its ConfigMap.
+func (c cluster) hasKubeconfig(ctx context.Context, proxy *corev1.Pod) bool {
+	GinkgoHelper()
+	found, err := c.CoreV1().ConfigMaps(proxyNamespace).Get(ctx, configVolume(proxy).ConfigMap.Name, metav1.GetOptions{})
+	Expect(err).NotTo(HaveOccurred())
+	return found.Data["kubeconfig.conf"] != ""
+}
+
+func configVolume(proxy *corev1.Pod) corev1.Volume {
+	GinkgoHelper()
+	at := slices.IndexFunc(proxy.Spec.Volumes, func(volume corev1.Volume) bool { return volume.ConfigMap != nil })
+	Expect(at).To(BeNumerically(">=", 0), "the proxy has a volume with its ConfigMap")
+	return proxy.Spec.Volumes[at]
+}
+
+// runOnNode runs a command of the proxy's program beside the proxy, in the node's network, with the files of its ConfigMap
+// in another place. It waits until the command ends with a status, however often it ends with another one before, and
+// returns what it printed.
+func (c cluster) runOnNode(ctx context.Context, proxy *corev1.Pod, name string, want int32, args ...string) string {
+	GinkgoHelper()
+	container := proxy.Spec.Containers[0]
+	pods := c.CoreV1().Pods(proxyNamespace)
+	var said string
+	Eventually(func(g Gomega) {
+		pod, err := pods.Create(ctx, &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{GenerateName: name + "-"},
+			Spec: corev1.PodSpec{
+				NodeName: proxy.Spec.NodeName, HostNetwork: true, RestartPolicy: corev1.RestartPolicyNever,
+				ServiceAccountName: proxy.Spec.ServiceAccountName, SecurityContext: proxy.Spec.SecurityContext,
+				Volumes: []corev1.Volume{configVolume(proxy)},
+				Containers: []corev1.Container{{
+					Name: "proxy", Image: container.Image, ImagePullPolicy: container.ImagePullPolicy, Args: args,
+					SecurityContext: container.SecurityContext,
+					VolumeMounts:    []corev1.VolumeMount{{Name: configVolume(proxy).Name, MountPath: "/elsewhere"}},
+				}},
+			},
+		}, metav1.CreateOptions{})
+		g.Expect(err).NotTo(HaveOccurred())
+		defer func() { _ = pods.Delete(ctx, pod.Name, metav1.DeleteOptions{}) }() // it has ended
+		var ended *corev1.ContainerStateTerminated
+		g.Eventually(func() *corev1.ContainerStateTerminated {
+			found, err := pods.Get(ctx, pod.Name, metav1.GetOptions{})
+			if err == nil && len(found.Status.ContainerStatuses) > 0 {
+				ended = found.Status.ContainerStatuses[0].State.Terminated
+			}
+			return ended
+		}).WithContext(ctx).ShouldNot(BeNil())
+		log, err := pods.GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(ctx)
+		g.Expect(err).NotTo(HaveOccurred())
+		said = string(log)
+		g.Expect(ended.ExitCode).To(Equal(want), "%s: %s", args, said)
+	}).WithContext(ctx).Should(Succeed())
+	return said
+}

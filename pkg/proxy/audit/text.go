@@ -77,21 +77,27 @@ func (p printer) proxy(node *Node) {
 	p.line("Services", "%s", node.counted())
 	p.line("left out", "%d objects are refused, %d Services by the kernel; %d frontends are contested; %d Services wait",
 		says.RefusedObjects, says.RefusedByKernel, says.Contested, says.Waiting)
-	p.line("API server", "%s", heard(says.Interruptions))
-	if says.NodeTopology == "" {
-		p.line("other nodes", "no Service asks where they are")
+	nodes := "no Service needs their labels"
+	if says.NodeTopology != "" {
+		nodes = "their labels come from " + explain.SourceInWords(says.NodeTopology)
+	}
+	if says.Manifests == "" {
+		p.line("API server", "%s", heard(says.Interruptions))
+		p.line("other nodes", "%s", nodes)
 	} else {
-		p.line("other nodes", "their labels come from %s", explain.SourceInWords(says.NodeTopology))
+		p.line("API server", "none is used: the manifests are in %s", says.Manifests)
+		p.line("other nodes", "%s in the manifests", nodes)
 	}
 	if says.NotEligible != "" {
 		p.line("eligible", "no, load balancers are sent away: %s", says.NotEligible)
 	}
-	p.reachability(says.Reachability)
+	p.reachability(says)
 	p.xds(says.XDS)
 }
 
 // reachability writes which nodes do not answer.
-func (p printer) reachability(says *status.Reachability) {
+func (p printer) reachability(proxy *status.Summary) {
+	says := proxy.Reachability
 	switch {
 	case says == nil:
 		return
@@ -100,14 +106,8 @@ func (p printer) reachability(says *status.Reachability) {
 	case len(says.Unreachable) == 0:
 		p.line("answers", "%d other nodes with endpoints answer; %d never did, and are not judged", says.Answering, says.NeverAnswered)
 	}
-	p.list("unreachable", len(says.Unreachable), func(i int) string {
-		node := says.Unreachable[i]
-		becomes := "it is only watched (--unreachable-nodes)"
-		if says.Avoided {
-			becomes = "its endpoints are tried last"
-		}
-		return fmt.Sprintf("node %s has not answered since %s; %s", node.Node, ago(node.LastAnswer), becomes)
-	})
+	sentences := proxy.Unreachable()
+	p.list("unreachable", len(sentences), func(i int) string { return sentences[i] })
 }
 
 // xds writes which clients get endpoints by xDS.

@@ -1,7 +1,10 @@
 package config
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -16,6 +19,36 @@ const configzKey = "kubeproxy.config.k8s.io"
 // Configz returns what is served as /configz: under one key what kube-proxy serves there, under another our own settings.
 func Configz(c *Configuration, own Own, values map[string]string) map[string]any {
 	return map[string]any{configzKey: c, ownConfigzKey: own.typed(values)}
+}
+
+// ReadConfigz reads the page that Configz makes, as a file with the path name: what is in force in another process. The
+// process may be of another version: a setting of ours that this one does not have is passed over if it is off.
+func ReadConfigz(name string, page []byte, own Own) (*File, error) {
+	var documents map[string]json.RawMessage
+	err := json.Unmarshal(page, &documents)
+	var ours map[string]any
+	if err == nil && documents[ownConfigzKey] == nil {
+		err = errors.New("it does not have our settings")
+	}
+	if err == nil {
+		err = json.Unmarshal(documents[ownConfigzKey], &ours)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration %s: %w", name, err)
+	}
+	maps.DeleteFunc(ours, func(field string, value any) bool {
+		_, isKnown := own.Fields[field]
+		return !isKnown && (value == false || value == "")
+	})
+	text, err := json.Marshal(ours)
+	file := &File{Path: name, own: own}
+	if err == nil {
+		err = file.parse(slices.Concat(documents[configzKey], []byte("\n---\n"), text))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration %s: %w", name, err)
+	}
+	return file, nil
 }
 
 // Write writes a configuration as a file that Read reads, and the values of our own settings, if there are any.

@@ -139,6 +139,9 @@ func newDaemon(options *Options, to reach, stdout io.Writer, log *slog.Logger) (
 		node: options.Node, stdout: stdout, log: log, status: d.status, recorder: recorder, findings: d.findings,
 		names: d.names, condition: d.condition,
 	}
+	if options.Manifests != "" {
+		d.topologyFrom(model.FromNodes) // manifests have no other source of where nodes are
+	}
 	recorder.Set(metrics.BuildInfo, 1, options.Build.Version, options.Build.GoVersion)
 	d.feed = newFeed(options.Node, config, d.changes, log, d.status, d.reporter, d.findings)
 	d.feed.condition = d.condition

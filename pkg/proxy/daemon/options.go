@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"net/netip"
+	"path/filepath"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
@@ -68,3 +69,23 @@ type Options struct {
 
 // origin names the source of the objects, for messages.
 func (o *Options) origin() string { return cmp.Or(o.Manifests, "the cluster") }
+
+// configurationFile is the path of the configuration file, for messages.
+func (o *Options) configurationFile() string {
+	if o.ConfigFile == nil {
+		return "none but flags"
+	}
+	return o.ConfigFile.Path
+}
+
+// absManifests is the absolute path of the manifests, for processes in other working directories; empty without manifests.
+func (o *Options) absManifests() string {
+	if o.Manifests == "" {
+		return ""
+	}
+	path, err := filepath.Abs(o.Manifests)
+	if err != nil { // the working directory was removed
+		return o.Manifests
+	}
+	return path
+}

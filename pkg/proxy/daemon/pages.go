@@ -78,6 +78,7 @@ func (d *daemon) pages() http.Handler {
 		LastGood: func() any { return append([]convert.Refusal{}, d.objects.Refusals()...) }, // [] rather than null
 		Summary: func() status.Summary {
 			summary := d.observer.syncs.Summary(d.options.Node, d.options.Build.Version, began, d.status.Verdict(time.Now()))
+			summary.Manifests = d.options.absManifests()
 			summary.Reachability = d.watch.summary()
 			summary.XDS = d.mesh.summary()
 			return summary

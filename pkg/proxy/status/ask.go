@@ -1,16 +1,14 @@
 package status
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"strings"
 	"time"
-
-	"github.com/spf13/pflag"
 
 	"github.com/vicinity-proxy/vicinity/pkg/limited"
 )
@@ -25,17 +23,32 @@ const (
 // program answered.
 var ErrNoPage = errors.New("there is no such page")
 
-// Ask reads a page of the proxy that runs on this machine. There may be no proxy, or another program at its address.
+// Ask reads a page of the proxy that runs on this machine. There may be no proxy, or another program at its address. An
+// address without a host, or with the unspecified one, is that of both loopback addresses.
 func Ask(ctx context.Context, address, page string) ([]byte, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
 	}
-	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
-		host = "localhost"
+	hosts := []string{host}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		hosts = []string{"127.0.0.1", "::1"}
 	}
+	var first error
+	for _, host := range hosts {
+		body, err := get(ctx, net.JoinHostPort(host, port), page)
+		if err == nil {
+			return body, nil
+		}
+		first = cmp.Or(first, err)
+	}
+	return nil, first
+}
+
+// get reads a page at one address.
+func get(ctx context.Context, address, page string) ([]byte, error) {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // without the environment's HTTP proxy
-	status, body, err := limited.Get(ctx, client, "http://"+net.JoinHostPort(host, port)+page, maxPage, pageTimeout)
+	status, body, err := limited.Get(ctx, client, "http://"+address+page, maxPage, pageTimeout)
 	switch {
 	case err != nil:
 	case status == http.StatusNotFound:
@@ -57,19 +70,4 @@ func Read[T any](ctx context.Context, address, page string) (*T, error) {
 		return nil, fmt.Errorf("%s: %w: %w", page, ErrNoPage, err)
 	}
 	return content, nil
-}
-
-// ReadFlags reads the page /flagz: the flags whose value is not the default.
-func ReadFlags(page []byte, defaults *pflag.FlagSet, into map[string]string) {
-	for line := range strings.Lines(string(page)) {
-		name, value, found := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
-		flag := defaults.Lookup(name)
-		if !found || flag == nil || value == flag.DefValue || value == flag.Value.String() {
-			continue
-		}
-		if _, isList := flag.Value.(pflag.SliceValue); isList {
-			value = strings.TrimSuffix(strings.TrimPrefix(value, "["), "]")
-		}
-		into[name] = value
-	}
 }

@@ -33,8 +33,10 @@ type Summary struct {
 	// PendingSince is since when a change waits for a sync, and LastError why the last one failed.
 	PendingSince *time.Time `json:"pendingSince"`
 	LastError    string     `json:"lastError"`
+	// Manifests is the absolute path of the manifests that the state of the cluster is read from; empty for an API server.
+	Manifests string `json:"manifests"`
 	// NodeTopology is the resource from which we learn where other nodes are, one of model.TopologyResources; empty while
-	// no Service asks for it, and without an API server.
+	// no Service needs it. With manifests it is always the Nodes in them.
 	NodeTopology string `json:"nodeTopology"`
 	// NotEligible is why load balancers are sent away from the node, as by an evacuation; empty if they are not.
 	NotEligible string `json:"notEligible"`
@@ -71,7 +73,8 @@ func (s *Summary) Avoids() model.Change {
 	return model.Change{Avoid: avoid}
 }
 
-// Unreachable returns a sentence for each node that does not answer the proxy's own.
+// Unreachable returns a sentence for each node that does not answer the proxy's own. All commands print it, with the
+// time since which decisions count the node as unreachable.
 func (s *Summary) Unreachable() []string {
 	if s.Reachability == nil {
 		return nil
@@ -83,12 +86,13 @@ func (s *Summary) Unreachable() []string {
 	var sentences []string
 	for _, node := range s.Reachability.Unreachable {
 		sentences = append(sentences, fmt.Sprintf("node %s has not answered %s since %s: %s",
-			node.Node, s.Node, node.Since.UTC().Format(time.RFC3339), becomes))
+			node.Node, s.Node, node.Since.UTC().Format("2006-01-02 15:04:05 UTC"), becomes))
 	}
 	return sentences
 }
 
-// UnreachableNode is a node that does not answer.
+// UnreachableNode is a node that does not answer. Since is when that was found out. LastAnswer may be an hour older: a
+// node that nobody suspects is dialled once an hour.
 type UnreachableNode struct {
 	Node       string    `json:"node"`
 	Since      time.Time `json:"since"`

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/pflag"
+
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+)
+
+// running is the proxy that runs on this machine.
+type running struct {
+	// address is where it serves its pages; where it was looked for if none answers.
+	address string
+	// summary is what it says about its work; nil if none answers. why is the reason then.
+	summary *status.Summary
+	why     error
+	// told: its settings are in force here, except where flags say otherwise.
+	told bool
+}
+
+// usualAddresses are where manifests/ has the proxy serve its pages: in place of kube-proxy, and beside it.
+var usualAddresses = []string{":10249", ":10349"}
+
+// readRunning reads the settings as read does. Without --config they are those of the proxy that runs on this machine: its
+// page /configz has them, wherever they were read from. Flags that are given beat both.
+func (f *stateFlags) readRunning(ctx context.Context) error {
+	if err := f.read(); err != nil {
+		return err
+	}
+	_ = f.resolve() // for the address; what is wrong now may be right beside the proxy's settings, and Validate looks again
+	addresses := []string{f.settings.MetricsBindAddress}
+	if f.path == "" && !f.all.Changed("metrics-bind-address") && !f.all.Changed("bind-address") {
+		addresses = usualAddresses
+	}
+	var first error
+	for _, address := range addresses {
+		said, err := status.Read[status.Summary](ctx, address, "/summary")
+		if f.running = (running{address: address, summary: said}); err == nil {
+			break
+		}
+		first = cmp.Or(first, err)
+		f.running = running{address: f.settings.MetricsBindAddress, why: first}
+	}
+	if f.running.summary == nil || f.path != "" || f.asKubectl || !f.isLikeRunning && !f.readsWhatItReads(f.running.summary) {
+		return nil
+	}
+	return f.takeRunning(ctx)
+}
+
+// readsWhatItReads reports whether the state of the cluster comes from where the running proxy reads it. Settings of that
+// proxy say nothing about another cluster.
+func (f *stateFlags) readsWhatItReads(said *status.Summary) bool {
+	if f.manifests == "" {
+		return said.Manifests == "" || f.master == "" && !f.all.Changed("kubeconfig")
+	}
+	path, err := filepath.Abs(f.manifests)
+	return err == nil && path == said.Manifests
+}
+
+// takeRunning puts the settings of the running proxy in force. What is only its own node's is left out for another node.
+func (f *stateFlags) takeRunning(ctx context.Context) error {
+	address, said := f.running.address, f.running.summary
+	page, err := status.Ask(ctx, address, "/configz")
+	if err == nil {
+		f.file, err = config.ReadConfigz("/configz", page, ownSettings())
+	}
+	if err != nil {
+		return fmt.Errorf("ask the proxy at %s (version %s) for its settings: %w; the same version of this program can read them, "+
+			"and --config FILE names others", address, said.Version, err)
+	}
+	if node, isGiven := f.givenText("hostnameOverride"); isGiven && node != said.Node {
+		f.file.Configuration.BindAddress = ""
+	}
+	f.file.Configuration.HostnameOverride = said.Node
+	if said.Manifests != "" {
+		f.file.Own[config.OwnField("manifests")] = said.Manifests
+	}
+	f.running.told = true
+	if err := f.takeOwn(); err != nil {
+		return err
+	}
+	return f.outOfReach()
+}
+
+// outOfReach says that the running proxy reaches the API server by what only its pod has; nil if this process has it, too.
+func (f *stateFlags) outOfReach() error {
+	if f.manifests != "" || f.master != "" || f.all.Changed("kubeconfig") {
+		return nil
+	}
+	by := "its pod's service account"
+	if path := f.file.Configuration.ClientConnection.Kubeconfig; path != "" {
+		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		by = fmt.Sprintf("%q, a file of its pod", path)
+	} else if os.Getenv(inCluster) != "" {
+		return nil
+	}
+	return unreadableError{fmt.Errorf("the proxy on this node reaches the API server by %s, which is not here: run this in the pod (kubectl "+
+		"-n kube-system exec POD -- /proxy ...), or give --kubeconfig FILE", by)}
+}
+
+// alone says what to do if no proxy answers and nothing that was given stands for its settings; nil otherwise.
+func (f *stateFlags) alone() error {
+	if f.running.summary != nil || f.path != "" || f.manifests != "" || f.master != "" || f.settings.Connection.Kubeconfig != "" {
+		return nil
+	}
+	return fmt.Errorf("no Vicinity proxy answers at %s: %w; if one runs on this node, --metrics-bind-address says where it answers; "+
+		"without one, give its settings: --config FILE, or the flags of 'proxy run' with --manifests PATH or --kubeconfig FILE",
+		f.running.address, f.running.why)
+}
+
+// avoids returns what the running proxy tries last because nodes do not answer it, if it is that of a node.
+func (r *running) avoids(node string) model.Change {
+	if r.summary == nil || r.summary.Node != node {
+		return model.Change{}
+	}
+	return r.summary.Avoids()
+}
+
+// warnOfUnreachable prints which nodes do not answer the running proxy's, if that is one of nodes. No object says so.
+func (r *running) warnOfUnreachable(stderr io.Writer, nodes ...string) {
+	if r.summary == nil || !slices.Contains(nodes, r.summary.Node) {
+		return
+	}
+	for _, sentence := range r.summary.Unreachable() {
+		printable.Fprintf(stderr, "proxy: %s\n", sentence)
+	}
+}
+
+// registerLikeRun registers the flags of 'proxy run' for a command that does what the running proxy would; help shows those
+// that are needed most.
+func (f *runFlags) registerLikeRun(flags *pflag.FlagSet) {
+	f.isLikeRunning = true
+	f.register(flags)
+	flags.VisitAll(func(flag *pflag.Flag) {
+		flag.Hidden = !slices.Contains([]string{"config", "metrics-bind-address", "manifests", "kubeconfig", "node"}, flag.Name)
+	})
+}
+
+// readLikeRun reads and checks the flags of registerLikeRun.
+func (f *runFlags) readLikeRun(ctx context.Context) error {
+	if err := f.readRunning(ctx); err != nil {
+		return err
+	}
+	if err := f.alone(); err != nil {
+		return err
+	}
+	if err := f.Validate(); err != nil {
+		if f.running.told { // the settings are not the command line's
+			return err
+		}
+		return cli.UsageError{Err: err}
+	}
+	return nil
+}

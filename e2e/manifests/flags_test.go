@@ -1,0 +1,179 @@
+package manifests_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+)
+
+// flagsOfOthers are the flags of other programs that our texts name, by program.
+var flagsOfOthers = map[string]string{
+	"docker build":   "build-arg platform push tag",
+	"firewall-cmd":   "add-port add-source permanent reload zone",
+	"flannel":        "kube-subnet-mgr",
+	"git":            "show-toplevel",
+	"k3s":            "disable-kube-proxy",
+	"kind":           "name nodes",
+	"kube-apiserver": "enable-aggregator-routing",
+	"kubeadm":        "pod-network-cidr skip-phases yes",
+	"kubectl": "all-namespaces all-pods cascade dry-run field-selector for from-file ignore-not-found local minify patch prefix previous " +
+		"raw selector since subresource tail tcp timeout type",
+	"kube-proxy":            "cleanup",
+	"kubelet":               "register-with-taints",
+	"kube-router":           "enable-ipv6",
+	"promtool":              "lint lint-fatal",
+	"unshare":               "net",
+	"our lab":               "dir images kube-proxy localhost node-dns",
+	"our suites, by ginkgo": "focus",
+	"RKE2":                  "kube-proxy-config",
+}
+
+var (
+	flagWord = regexp.MustCompile(`(?:^|[^\w-])--([a-z][a-z0-9-]*)`)
+	helpLine = regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z0-9-]+)`)
+)
+
+// TestEachFlagThatATextNamesExists: in the help, log lines and errors of both programs, in the documents and in the
+// manifests. CHANGELOG.md is about what was.
+func TestEachFlagThatATextNamesExists(t *testing.T) {
+	exists, named := map[string]bool{}, map[string][]string{}
+	for _, program := range []string{"proxy", "webhook"} {
+		for _, flag := range ourFlags(t, program) {
+			exists[flag] = true
+		}
+	}
+	for _, flag := range kubeProxysFlags(t) {
+		exists[flag] = true
+	}
+	see := func(file, text string) {
+		for _, word := range flagWord.FindAllStringSubmatch(text, -1) {
+			named[word[1]] = append(named[word[1]], file)
+		}
+	}
+	for file, text := range texts(t) {
+		see(file, text)
+	}
+	if len(named) < 100 || len(exists) < 100 {
+		t.Fatalf("%d flags are named and %d exist: they were not found", len(named), len(exists))
+	}
+	ofOthers := map[string]bool{}
+	for program, list := range flagsOfOthers {
+		for _, flag := range strings.Fields(list) {
+			if ofOthers[flag] = true; named[flag] == nil {
+				t.Errorf("no text names --%s of %s any more", flag, program)
+			}
+			if exists[flag] && program != "kubectl" {
+				t.Errorf("--%s is ours, too", flag)
+			}
+		}
+	}
+	for _, flag := range slices.Sorted(maps.Keys(named)) {
+		begins := func(other string) bool { return strings.HasSuffix(flag, "-") && strings.HasPrefix(other, flag) } // "--conntrack-..."
+		if !exists[flag] && !ofOthers[flag] && !slices.ContainsFunc(slices.Collect(maps.Keys(exists)), begins) {
+			t.Errorf("no program has --%s, which is named in %q", flag, slices.Compact(named[flag]))
+		}
+	}
+}
+
+// ourFlags returns the flags in the help of all commands of a program.
+func ourFlags(t *testing.T, program string) []string {
+	t.Helper()
+	path := site.Program(t, program)
+	help := func(args ...string) string {
+		text, err := exec.CommandContext(t.Context(), path, append(args, "--help")...).Output()
+		if err != nil {
+			t.Fatalf("%s %s --help: %v", program, args, err)
+		}
+		return string(text)
+	}
+	_, list, found := strings.Cut(help(), "Commands:\n")
+	if !found {
+		t.Fatalf("the help of %s has no commands:\n%s", program, help())
+	}
+	var flags []string
+	for line := range strings.Lines(list) {
+		name, isCommand := strings.CutPrefix(line, "  ")
+		if words := strings.Fields(name); isCommand && len(words) > 1 {
+			for _, flag := range helpLine.FindAllStringSubmatch(help(words[0]), -1) {
+				flags = append(flags, flag[1])
+			}
+		}
+	}
+	return flags
+}
+
+// kubeProxysFlags returns those that the proxy takes and does not show: a test of cmd/proxy holds the tables to them.
+func kubeProxysFlags(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile(root + "/cmd/proxy/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "<!-- begin: settings without meaning -->")
+	table, _, found := strings.Cut(table, "<!-- end: settings without meaning -->")
+	if !found {
+		t.Fatal("cmd/proxy/README.md has no table of settings without meaning")
+	}
+	var flags []string
+	for row := range strings.Lines(table) {
+		if cells := strings.Split(row, "|"); len(cells) > 2 {
+			flags = append(flags, strings.Trim(strings.TrimSpace(cells[2]), "`-"))
+		}
+	}
+	for _, flag := range []string{"hostname-override", "iptables-sync-period", "logging-format"} { // other names of ours
+		if !strings.Contains(string(text), "`--"+flag+"`") {
+			t.Errorf("cmd/proxy/README.md does not name --%s", flag)
+		}
+		flags = append(flags, flag)
+	}
+	return flags
+}
+
+// texts returns what people read, by file: documents, manifests, and the strings in the code of both programs.
+func texts(t *testing.T) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(root, path)
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (name == "bin" || strings.HasPrefix(name, ".") && name != "."):
+			return fs.SkipDir
+		case entry.IsDir() || name == "CHANGELOG.md":
+			return nil
+		case strings.HasSuffix(name, ".md"), strings.HasPrefix(name, "manifests/"):
+			text, err := os.ReadFile(path)
+			all[name] = string(text)
+			return err
+		case strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") &&
+			(strings.HasPrefix(name, "cmd/") || strings.HasPrefix(name, "pkg/")):
+			file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+			if err != nil {
+				return err
+			}
+			ast.Inspect(file, func(node ast.Node) bool {
+				if literal, is := node.(*ast.BasicLit); is && literal.Kind == token.STRING {
+					all[name] += literal.Value[1:len(literal.Value)-1] + "\n"
+				}
+				return true
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}

@@ -1,0 +1,47 @@
+package config
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestConfigzIsReadAsItWasWritten, and of a newer proxy if what is unknown is off.
+func TestConfigzIsReadAsItWasWritten(t *testing.T) {
+	own := Own{Fields: map[string]bool{"dnsTTL": false, "podNames": true}}
+	c := Default()
+	c.ClusterCIDR, c.NodePortAddresses, c.FeatureGates = "10.0.0.0/8", []string{"primary"}, map[string]bool{"AllowServiceExternalIPs": false}
+	values := map[string]string{"dnsTTL": "7s", "podNames": "true"}
+	encoded, err := json.Marshal(Configz(c, own, values))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(encoded)
+	ours := "\"" + ownConfigzKey + "\":{"
+	for title, test := range map[string]struct{ page, err string }{
+		"as written":                    {page, ""},
+		"a new setting that is off":     {strings.Replace(page, ours, ours+`"brandNew":false,"other":"",`, 1), ""},
+		"a new setting that is on":      {strings.Replace(page, ours, ours+`"brandNew":true,`, 1), "brandNew: unknown field"},
+		"a new field of kube-proxy":     {strings.Replace(page, `"clusterCIDR"`, `"brandNew":{},"clusterCIDR"`, 1), ""},
+		"kube-proxy's page":             {`{"kubeproxy.config.k8s.io":{}}`, "it does not have our settings"},
+		"a page of another program":     {"ok", "read the configuration /configz: "},
+		"a configuration that is wrong": {strings.Replace(page, "10.0.0.0/8", "10.0.0.0/99", 1), "clusterCIDR"},
+	} {
+		file, err := ReadConfigz("/configz", []byte(test.page), own)
+		if test.err != "" {
+			if err == nil || !strings.Contains(err.Error(), test.err) {
+				t.Errorf("%s: got %v, want %s", title, err, test.err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", title, err)
+			continue
+		}
+		if diff := cmp.Diff(c, file.Configuration) + cmp.Diff(values, file.Own); diff != "" {
+			t.Errorf("%s (-written +read):\n%s", title, diff)
+		}
+	}
+}

@@ -34,7 +34,7 @@ func Ask(ctx context.Context, address, page string) ([]byte, error) {
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
 		host = "localhost"
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // without the environment's HTTP proxy
+	client := limited.NewClient(limited.ClientOptions{Patience: pageTimeout})
 	status, body, err := limited.Get(ctx, client, "http://"+net.JoinHostPort(host, port)+page, maxPage, pageTimeout)
 	switch {
 	case err != nil:

@@ -115,6 +115,8 @@ func clients() map[string]client {
 			clients, err := kubernetes.NewForConfig(p.api(t, 0))
 			must.Succeed(t, err)
 			return func(ctx context.Context) error {
+				ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // it would try again for longer
+				defer cancel()
 				_, err := clients.CoreV1().Services("").List(ctx, metav1.ListOptions{})
 				return err
 			}

@@ -30,13 +30,13 @@ var rules = []rule{
 	},
 	{
 		who: []string{
-			"pkg/policy", "pkg/model", "pkg/selection/...", "pkg/proxy/ruleset", "pkg/proxy/explain", "pkg/proxy/forecast",
+			"pkg/fair", "pkg/policy", "pkg/model", "pkg/selection/...", "pkg/proxy/ruleset", "pkg/proxy/explain", "pkg/proxy/forecast",
 			"pkg/proxy/otherproxy", "pkg/proxy/reachability", "pkg/proxy/source/convert", "pkg/proxy/source/nodes",
 			"pkg/proxy/source/later", "pkg/webhook/rules", "pkg/printable",
 		},
 		never: []string{"pkg/...", "k8s.io/client-go", "k8s.io/klog", "sigs.k8s.io/controller-runtime", "github.com/prometheus"},
 		only: []string{
-			"pkg/policy", "pkg/model", "pkg/selection/...", "pkg/proxy/ruleset", "pkg/proxy/explain", "pkg/proxy/source/convert",
+			"pkg/fair", "pkg/policy", "pkg/model", "pkg/selection/...", "pkg/proxy/ruleset", "pkg/proxy/explain", "pkg/proxy/source/convert",
 			"pkg/proxy/source/nodes", "pkg/proxy/source/later", "pkg/manifest", "pkg/printable", "pkg/topologyslice",
 			"pkg/servicedemand",
 		},
@@ -44,7 +44,7 @@ var rules = []rule{
 		why:  "a decision depends on nothing but what it is given",
 	},
 	{
-		who: []string{"pkg/proxy"}, never: []string{"pkg/..."}, only: []string{"pkg/model", "pkg/selection", "pkg/proxy/ruleset"},
+		who: []string{"pkg/proxy"}, never: []string{"pkg/..."}, only: []string{"pkg/fair", "pkg/model", "pkg/selection", "pkg/proxy/ruleset"},
 		why: "the sentence reaches the kernel through the interface that it declares, so that one in memory can stand in",
 	},
 	{

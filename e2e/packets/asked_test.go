@@ -42,7 +42,7 @@ func (c *cluster) countAsked(n *node) *asking {
 	c.restart(n)
 	c.sync(n)
 	a := &asking{t: c.t, node: n}
-	a.counter = asked.NewCounter(reader, n.conn, c.setup.config, slog.New(slog.DiscardHandler), time.Now)
+	a.counter = asked.NewCounter(reader, n.conn, c.setup.config.Families, slog.New(slog.DiscardHandler), time.Now)
 	return a
 }
 
@@ -108,16 +108,10 @@ func dialEach(t *testing.T, clients []*fabric.Namespace, to []path, times int, s
 	return uint64(len(clients) * len(to) * times)
 }
 
-// refusedOnce expects a refusal of the only connection.
-func refusedOnce(from *fabric.Namespace, to path) error {
-	_, err := from.Ask(to.network, to.addr, fabric.Patience)
-	return wantRefusal(err)
-}
-
 var cart = app{name: "cart", number: 11}
 
 // TestWhatClientsAskCountsOnce: pods, the node and machines outside dial by every kind of frontend, protocol and family. What
-// each node counts is what was dialled there, wherever it went.
+// each node counts is what was dialled there, wherever it went; what is refused because there is no endpoint counts nowhere.
 func TestWhatClientsAskCountsOnce(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
@@ -142,8 +136,8 @@ func TestWhatClientsAskCountsOnce(t *testing.T) {
 	near.expect("after an answer got lost", map[string]uint64{"default/web": count})
 
 	c.apply(web.endpoints())
-	count = dialEach(t, inside, only(paths, "tcp"), 2, refusedOnce)
-	near.expect("while connections are refused", map[string]uint64{"default/web": count})
+	dialEach(t, inside, paths, 2, refused)
+	near.expect("while there is no endpoint", map[string]uint64{})
 }
 
 // TestSyncsLeaveWhatWasCounted: endpoints, other Services and complete syncs change the tables, not the counts; only what

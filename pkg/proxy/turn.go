@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/vicinity-proxy/vicinity/pkg/fair"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
@@ -29,6 +30,8 @@ type waiting struct {
 
 // isLarge reports whether a Service is more than one sync's work.
 func (w waiting) isLarge() bool { return w.weight > turnWeight }
+
+func (w waiting) share() fair.Share { return fair.Share{Namespace: w.name.Namespace, Weight: w.weight} }
 
 // turn is the part of what waits that one sync does.
 type turn struct {
@@ -67,33 +70,16 @@ func turnOf(all []waiting, lastLarge map[string]uint64, allowLarge bool) turn {
 	return next
 }
 
-// smallOnes takes one of each namespace in turn, until they weigh turnWeight; at least one.
+// smallOnes takes the small ones in the turns of their namespaces, until they weigh turnWeight; at least one. Each
+// namespace's first one comes before anybody's second, and the one that waits longest comes first of all.
 func smallOnes(all []waiting) map[model.ObjectName]bool {
-	queues, namespaces := map[string][]waiting{}, []string(nil)
-	for _, one := range all {
-		namespace := one.name.Namespace
-		if one.isLarge() {
-			continue
+	small := slices.DeleteFunc(slices.Clone(all), waiting.isLarge)
+	taken, room := map[model.ObjectName]bool{}, turnWeight
+	for _, one := range fair.InTurns(&fair.Turns{}, small, waiting.share) {
+		if room -= one.weight; room < 0 && len(taken) > 0 {
+			break
 		}
-		if queues[namespace] == nil {
-			namespaces = append(namespaces, namespace)
-		}
-		queues[namespace] = append(queues[namespace], one)
-	}
-	taken := map[model.ObjectName]bool{}
-	for room := turnWeight; len(namespaces) > 0; {
-		var more []string
-		for _, namespace := range namespaces {
-			one := queues[namespace][0]
-			if room -= one.weight; room < 0 && len(taken) > 0 {
-				return taken
-			}
-			taken[one.name] = true
-			if queues[namespace] = queues[namespace][1:]; len(queues[namespace]) > 0 {
-				more = append(more, namespace)
-			}
-		}
-		namespaces = more
+		taken[one.name] = true
 	}
 	return taken
 }

@@ -51,6 +51,12 @@ func TestWhoseTurnItIs(t *testing.T) {
 			waiting:   []proxy.Waiting{waits(1, "a", "first", large), waits(2, "b", "second", large)},
 			lastLarge: map[string]uint64{"a": 7, "b": 3}, allowLarge: true, want: []string{"b/second"},
 		},
+		"one of a namespace with heavy Services, and as much of another one with light ones": {
+			waiting: slices.Concat([]proxy.Waiting{waits(1, "heavy", "1", all/2), waits(2, "heavy", "2", all/2)}, []proxy.Waiting{
+				waits(3, "light", "1", all/8), waits(4, "light", "2", all/8), waits(5, "light", "3", all/8), waits(6, "light", "4", all/8),
+			}),
+			want: []string{"heavy/1", "light/1", "light/2", "light/3", "light/4"},
+		},
 		"one that is as large as a sync, alone": {
 			waiting: []proxy.Waiting{waits(1, "a", "first", all), waits(2, "b", "second", all)}, want: []string{"a/first"},
 		},

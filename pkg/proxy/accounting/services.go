@@ -3,8 +3,10 @@
 package accounting
 
 import (
+	"cmp"
 	"time"
 
+	"github.com/vicinity-proxy/vicinity/pkg/fair"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 )
@@ -12,7 +14,7 @@ import (
 const (
 	// CellsPerService is how many pairs of locality and tier there are in total for each Service that may be named. Each
 	// pair is a series in three metrics. Every Service has the pairs of each locality with OtherTier to itself; the rest
-	// are a common pool for whichever Service has traffic first.
+	// are a common pool.
 	CellsPerService = 2 * len(owners.Localities)
 	// mostOwn is how many pairs of that pool one Service may have.
 	mostOwn = 16
@@ -20,13 +22,16 @@ const (
 	goneFor = time.Hour
 )
 
-// services are counts by Service, of a bounded number.
+// services are counts by Service, of a bounded number. Places among those that are named, and the pairs of the common
+// pool, go to whichever Service has traffic first; but a Namespace with fewer of them takes one from a Namespace that has
+// more, until all that want some have equally many. What a Service has counted under a place or pair goes with it, for a
+// counter may begin again, and must not jump.
 type services struct {
-	max     int
 	named   map[model.ObjectName]*named
 	rest    cells
 	leftOut map[model.ObjectName]bool
-	free    int // unused pairs of the pool
+	places  *fair.Places // of named Services
+	pool    *fair.Places // of pairs
 	// reserved is how many of those named have a reserved place. If all have one, there is no search for a place to give
 	// up: every connection of a Service that is left out would search through all of them.
 	reserved int
@@ -43,8 +48,8 @@ type named struct {
 
 func newServices(most int) *services {
 	return &services{
-		max: most, named: map[model.ObjectName]*named{}, rest: cells{}, leftOut: map[model.ObjectName]bool{},
-		free: most * (CellsPerService - len(owners.Localities)),
+		named: map[model.ObjectName]*named{}, rest: cells{}, leftOut: map[model.ObjectName]bool{},
+		places: fair.NewPlaces(most), pool: fair.NewPlaces(most * (CellsPerService - len(owners.Localities))),
 	}
 }
 
@@ -61,11 +66,10 @@ func (s *services) at(origin *owners.Origin, where cell, now time.Time) *Count {
 		return count
 	}
 	if where.tier != OtherTier {
-		if s.free == 0 || of.own == mostOwn {
-			where.tier = OtherTier
-		} else {
-			s.free--
+		if of.own < mostOwn && s.takePair(origin.Service.Namespace) {
 			of.own++
+		} else {
+			where.tier = OtherTier
 		}
 	}
 	return of.cells.at(where)
@@ -75,7 +79,7 @@ func (s *services) at(origin *owners.Origin, where cell, now time.Time) *Count {
 func (s *services) name(origin *owners.Origin) *named {
 	of := s.named[origin.Service]
 	if of == nil {
-		if hasPlace := len(s.named) < s.max || origin.Reserved && s.giveUpOne(); !hasPlace {
+		if !s.takePlace(origin) {
 			return nil
 		}
 		of = &named{cells: cells{}}
@@ -96,28 +100,90 @@ func (s *services) reserve(of *named, isReserved bool) {
 	of.isReserved = isReserved
 }
 
-// giveUpOne takes the place of the Service that had no traffic for longest, unless all places are reserved.
-func (s *services) giveUpOne() bool {
-	if s.reserved == len(s.named) {
-		return false
+// takePlace takes a place for a Service that has none. If all are taken, a Namespace that has more gives one up. For a
+// Service with a reserved place, so does its own Namespace, or another one with more, unless those are reserved, too.
+func (s *services) takePlace(origin *owners.Origin) bool {
+	namespace := origin.Service.Namespace
+	switch {
+	case s.places.Free() > 0:
+	case s.places.Owes(namespace):
+		most := s.places.Most()
+		s.giveUp(func(name model.ObjectName, _ *named) bool { return s.places.Held(name.Namespace) == most })
+	case origin.Reserved && s.reserved < len(s.named):
+		held := s.places.Held(namespace)
+		s.giveUp(func(name model.ObjectName, of *named) bool {
+			return !of.isReserved && (name.Namespace == namespace || s.places.Held(name.Namespace) > held)
+		})
 	}
-	var longest model.ObjectName
-	var since *named
+	return s.places.Take(namespace)
+}
+
+// giveUp takes the place of one of some Services: one without a reserved place if there is any, the one that had no
+// traffic for longest.
+func (s *services) giveUp(may func(model.ObjectName, *named) bool) {
+	var victim model.ObjectName
+	var least *named
 	for name, of := range s.named {
-		isLonger := since == nil || of.last.Before(since.last) || of.last.Equal(since.last) && name.Compare(longest) < 0
-		if !of.isReserved && isLonger {
-			longest, since = name, of
+		if may(name, of) && (least == nil || of.comesBefore(least, name, victim)) {
+			victim, least = name, of
 		}
 	}
-	s.remove(longest)
-	s.leftOut[longest] = true
-	return true
+	if least != nil {
+		s.remove(victim)
+		s.leftOut[victim] = true
+	}
+}
+
+// comesBefore reports whether a Service gives up its place before another one.
+func (n *named) comesBefore(other *named, name, otherName model.ObjectName) bool {
+	switch {
+	case n.isReserved != other.isReserved:
+		return other.isReserved
+	case !n.last.Equal(other.last):
+		return n.last.Before(other.last)
+	}
+	return name.Compare(otherName) < 0
 }
 
 func (s *services) remove(name model.ObjectName) {
-	s.free += s.named[name].own
+	for range s.named[name].own {
+		s.pool.GiveBack(name.Namespace)
+	}
+	s.places.GiveBack(name.Namespace)
 	s.reserve(s.named[name], false)
 	delete(s.named, name)
+}
+
+// takePair takes a pair of the pool for a Namespace. If all are taken, a Namespace that has more gives one up: of the
+// Service there that has most, the pair with the fewest connections, which count under OtherTier from then on.
+func (s *services) takePair(namespace string) bool {
+	if s.pool.Free() == 0 && s.pool.Owes(namespace) {
+		var victim model.ObjectName
+		var largest *named
+		for name, of := range s.named {
+			if s.pool.Held(name.Namespace) == s.pool.Most() && (largest == nil || of.own > largest.own ||
+				of.own == largest.own && of.comesBefore(largest, name, victim)) {
+				victim, largest = name, of
+			}
+		}
+		largest.giveUpPair()
+		s.pool.GiveBack(victim.Namespace)
+	}
+	return s.pool.Take(namespace)
+}
+
+// giveUpPair drops the pair of the pool that has the fewest connections.
+func (n *named) giveUpPair() {
+	var least *cell
+	for where, count := range n.cells {
+		if where.tier != OtherTier && (least == nil || cmp.Or(
+			cmp.Compare(count.Connections, n.cells[*least].Connections),
+			cmp.Compare(where.locality, least.locality), cmp.Compare(where.tier, least.tier)) < 0) {
+			least = &where
+		}
+	}
+	delete(n.cells, *least)
+	n.own--
 }
 
 // forget drops the Services that are gone for long.

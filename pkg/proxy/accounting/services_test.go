@@ -92,6 +92,87 @@ func TestAPlaceIsReservedWhileItsServiceAsksForIt(t *testing.T) {
 	}
 }
 
+// TestNamespacesHaveEquallyManyPlaces: a Namespace that came first and has all of them gives some up, to those that have
+// none, and nobody changes places for ever. One that goes leaves room for those that were left out.
+func TestNamespacesHaveEquallyManyPlaces(t *testing.T) {
+	const most = 30
+	service := func(namespace string, i int) model.ObjectName {
+		return model.ObjectName{Namespace: namespace, Name: fmt.Sprint("web-", i)}
+	}
+	for _, isReserved := range []bool{false, true} { // a tenant who reserves places for all of his has no more
+		l := NewLedger(settings(most))
+		round := func(namespaces ...string) map[string]int {
+			for range 3 {
+				for _, namespace := range namespaces {
+					for i := range 100 {
+						end(l, service(namespace, i), isReserved && namespace == "greedy", near, 1, start)
+					}
+				}
+			}
+			found, _, _ := names(l)
+			count := map[string]int{}
+			for name := range found {
+				count[name.Namespace]++
+			}
+			return count
+		}
+		if got := round("greedy"); got["greedy"] != most {
+			t.Errorf("alone it has %v", got)
+		}
+		want := "map[greedy:10 late:10 other:10]"
+		if got := fmt.Sprint(round("other", "late", "greedy")); got != want {
+			t.Errorf("with reserved places %v: the Namespaces have %v, want %s", isReserved, got, want)
+		}
+		before, _, _ := names(l)
+		round("late", "greedy", "other")
+		if after, _, _ := names(l); fmt.Sprint(after) != fmt.Sprint(before) {
+			t.Errorf("places change for ever: named were %v, now %v", before, after)
+		}
+		for _, after := range []time.Duration{0, goneFor} {
+			l.BeginLook(false)
+			l.EndLook(true, func(name model.ObjectName) bool { return name.Namespace != "greedy" }, start.Add(after))
+		}
+		if got := fmt.Sprint(round("other", "late")); got != "map[late:15 other:15]" {
+			t.Errorf("after one went, the Namespaces have %v", got)
+		}
+	}
+}
+
+// TestNamespacesHaveEquallyManyPairs of the pool: those that came first leave others their tiers.
+func TestNamespacesHaveEquallyManyPairs(t *testing.T) {
+	keys := []string{"example.com/a", "example.com/b", "example.com/c", "example.com/d"}
+	l := NewLedger(settings(20, keys...)) // and 80 pairs in the pool
+	tiers := func(namespace string) map[model.ObjectName]int {
+		for range 3 {
+			for i := range 10 {
+				for _, tier := range keys {
+					for _, locality := range owners.Localities {
+						name := model.ObjectName{Namespace: namespace, Name: fmt.Sprint("web-", i)}
+						end(l, name, false, owners.Place{Locality: locality, Tier: tier}, 1, start)
+					}
+				}
+			}
+		}
+		count := map[model.ObjectName]int{}
+		l.Services(func(row Row) {
+			if row.Tier != OtherTier {
+				count[model.ObjectName{Namespace: row.Service.Namespace}]++
+			}
+		})
+		return count
+	}
+	tiers("first")
+	if got := fmt.Sprint(tiers("second")); got != "map[first/:40 second/:40]" {
+		t.Errorf("after another Namespace had traffic, the pairs are %s", got)
+	}
+	if got := fmt.Sprint(tiers("first")); got != "map[first/:40 second/:40]" {
+		t.Errorf("after the first one had more, the pairs are %s", got)
+	}
+	if _, all, _ := names(l); all.Connections > sum(l).Connections {
+		t.Errorf("counted by Service: %+v; in all: %+v", all, sum(l))
+	}
+}
+
 func TestADeletedServiceLosesItsSeriesAfterAnHour(t *testing.T) {
 	l := NewLedger(settings(2))
 	end(l, web, false, near, 1, start)

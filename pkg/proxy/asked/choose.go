@@ -1,22 +1,33 @@
 package asked
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/fair"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
 // maxFrontends is how many frontends are counted at most: the kernel takes a tenth of a second to report that many.
 const maxFrontends = 10_000
 
-// choose returns the frontends to count, the Service of each, and how many Services there is no room for. Namespaces
-// take turns, each with its Services in the order of names: so all nodes choose the same.
+// choose returns the frontends to count, the Service of each, and how many Services there is no room for. Namespaces get
+// equal parts of the room, and in each of them the Services with the fewest frontends come first. All nodes choose the
+// same, because all see the same Services.
 func choose(services map[model.ObjectName][]model.Frontend) (chosen map[model.Frontend]model.ObjectName, leftOut int) {
+	// There is room for a number of frontends and for a number of Services. What matters of each Service is the larger part.
+	weight := func(name model.ObjectName) int { return max(len(services[name]), maxFrontends/demandpage.MaxServices) }
+	names := slices.SortedFunc(maps.Keys(services), func(a, b model.ObjectName) int {
+		return cmp.Or(cmp.Compare(weight(a), weight(b)), a.Compare(b))
+	})
+	of := func(name model.ObjectName) fair.Share {
+		return fair.Share{Namespace: name.Namespace, Weight: weight(name)}
+	}
 	chosen = map[model.Frontend]model.ObjectName{}
 	count := 0
-	for _, name := range inTurns(services) {
+	for _, name := range fair.Order(names, of) {
 		frontends := services[name]
 		if count == demandpage.MaxServices || len(chosen)+len(frontends) > maxFrontends {
 			leftOut++
@@ -28,27 +39,4 @@ func choose(services map[model.ObjectName][]model.Frontend) (chosen map[model.Fr
 		}
 	}
 	return chosen, leftOut
-}
-
-// inTurns returns the first Service of each Namespace, the second of each, and so on.
-func inTurns(services map[model.ObjectName][]model.Frontend) []model.ObjectName {
-	byNamespace := map[string][]model.ObjectName{}
-	for name := range services {
-		byNamespace[name.Namespace] = append(byNamespace[name.Namespace], name)
-	}
-	most := 0
-	for _, names := range byNamespace {
-		slices.SortFunc(names, model.ObjectName.Compare)
-		most = max(most, len(names))
-	}
-	namespaces := slices.Sorted(maps.Keys(byNamespace))
-	turns := make([]model.ObjectName, 0, len(services))
-	for turn := range most {
-		for _, namespace := range namespaces {
-			if names := byNamespace[namespace]; turn < len(names) {
-				turns = append(turns, names[turn])
-			}
-		}
-	}
-	return turns
 }

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -39,18 +38,17 @@ type Kernel interface {
 
 // Counter answers how many connections were asked for. Only a request for the page makes it count, and read the counts.
 type Counter struct {
-	reader *Reader
-	kernel Kernel
-	config ruleset.Config
-	log    *slog.Logger
-	now    func() time.Time
+	reader   *Reader
+	kernel   Kernel
+	families []model.Family
+	log      *slog.Logger
+	now      func() time.Time
 
 	mutex sync.Mutex // guards what follows
 	// isCounting: the table is there. Before that, there may be tables that an earlier process left.
 	isCounting bool
 	lastRead   time.Time
 	owners     map[model.Frontend]model.ObjectName // of the frontends in the table
-	addrs      []netip.Addr                        // where it looks for node ports
 	seen       map[model.Frontend]uint64           // what each element had counted
 	totals     map[model.ObjectName]uint64
 	leftOut    int
@@ -68,10 +66,10 @@ type cursor struct {
 }
 
 // NewCounter returns a counter that counts nothing until it is asked.
-func NewCounter(reader *Reader, kernel Kernel, config ruleset.Config, log *slog.Logger, now func() time.Time) *Counter {
+func NewCounter(reader *Reader, kernel Kernel, families []model.Family, log *slog.Logger, now func() time.Time) *Counter {
 	process := make([]byte, 8)
 	_, _ = rand.Read(process) // which never fails
-	return &Counter{reader: reader, kernel: kernel, config: config, log: log, now: now, process: hex.EncodeToString(process)}
+	return &Counter{reader: reader, kernel: kernel, families: families, log: log, now: now, process: hex.EncodeToString(process)}
 }
 
 // Run deletes the table when nobody has read the page for a long time, and also a table that an earlier process left.
@@ -106,8 +104,8 @@ func (c *Counter) end(ctx context.Context, unlessWithin time.Duration) {
 }
 
 func (c *Counter) deleteTables(ctx context.Context) error {
-	c.isCounting, c.owners, c.addrs, c.seen, c.totals, c.cursors = false, nil, nil, nil, nil, nil
-	for _, family := range c.config.Families {
+	c.isCounting, c.owners, c.seen, c.totals, c.cursors = false, nil, nil, nil, nil
+	for _, family := range c.families {
 		has, err := c.kernel.HasAsked(ctx, family)
 		if err != nil {
 			return err
@@ -170,7 +168,7 @@ func (c *Counter) page(ctx context.Context, after string) (demandpage.Page, erro
 
 // update reads what the table has counted, and then makes it count what is wanted now.
 func (c *Counter) update(ctx context.Context) error {
-	wanted, addrs, leftOut, isKnown := c.reader.wanted()
+	wanted, leftOut, isKnown := c.reader.wanted()
 	if !isKnown {
 		return errNotSynced
 	}
@@ -188,7 +186,7 @@ func (c *Counter) update(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := c.change(ctx, wanted, addrs); err != nil {
+	if err := c.change(ctx, wanted); err != nil {
 		c.isCounting = false // what the table holds is unknown
 		return err
 	}
@@ -202,8 +200,8 @@ func (c *Counter) begin(ctx context.Context) error {
 	if err := c.deleteTables(ctx); err != nil {
 		return err
 	}
-	for _, family := range c.config.Families {
-		if err := c.kernel.Commit(ctx, ruleset.AddAsked(family, c.config)); err != nil {
+	for _, family := range c.families {
+		if err := c.kernel.Commit(ctx, ruleset.AddAsked(family)); err != nil {
 			return err
 		}
 	}
@@ -217,7 +215,7 @@ func (c *Counter) begin(ctx context.Context) error {
 
 // read adds what was counted since the last reading. An element that counted less than before was made anew.
 func (c *Counter) read(ctx context.Context) error {
-	for _, family := range c.config.Families {
+	for _, family := range c.families {
 		err := c.kernel.Asked(ctx, family, func(frontend model.Frontend, count uint64) {
 			before := c.seen[frontend]
 			if count < before {
@@ -236,15 +234,14 @@ func (c *Counter) read(ctx context.Context) error {
 }
 
 // change has the tables count other frontends.
-func (c *Counter) change(ctx context.Context, wanted map[model.Frontend]model.ObjectName, addrs []netip.Addr) error {
-	for _, family := range c.config.Families {
-		have := ruleset.AskedElements{Frontends: frontendsOf(c.owners, family), NodePortAddrs: c.addrs}
-		want := ruleset.AskedElements{Frontends: frontendsOf(wanted, family), NodePortAddrs: addrs}
-		if err := c.kernel.Commit(ctx, ruleset.ChangeAsked(family, have, want)); err != nil {
+func (c *Counter) change(ctx context.Context, wanted map[model.Frontend]model.ObjectName) error {
+	for _, family := range c.families {
+		batch := ruleset.ChangeAsked(family, frontendsOf(c.owners, family), frontendsOf(wanted, family))
+		if err := c.kernel.Commit(ctx, batch); err != nil {
 			return err
 		}
 	}
-	c.owners, c.addrs = wanted, addrs
+	c.owners = wanted
 	maps.DeleteFunc(c.seen, func(frontend model.Frontend, _ uint64) bool { _, has := wanted[frontend]; return !has })
 	isThere := map[model.ObjectName]bool{}
 	for _, service := range wanted {

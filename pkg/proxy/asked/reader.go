@@ -3,7 +3,6 @@
 package asked
 
 import (
-	"net/netip"
 	"slices"
 	"sync"
 
@@ -13,10 +12,9 @@ import (
 
 // Reader knows the frontends of Services whose load is bounded. It is a reader of the proxy's decisions.
 type Reader struct {
-	mutex         sync.Mutex // guards what follows; must not be held while waiting
-	services      map[model.ObjectName][]model.Frontend
-	nodePortAddrs []netip.Addr
-	isComplete    bool
+	mutex      sync.Mutex // guards what follows; must not be held while waiting
+	services   map[model.ObjectName][]model.Frontend
+	isComplete bool
 }
 
 // NewReader returns a reader that knows of no Service.
@@ -61,20 +59,20 @@ func (r *Reader) Lose(service model.ObjectName, lost []model.Frontend) {
 	r.services[service] = left
 }
 
-// Synced keeps where node ports are served.
-func (r *Reader) Synced(sync selection.Sync) {
+// Synced says that all Services are known.
+func (r *Reader) Synced(selection.Sync) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	r.nodePortAddrs, r.isComplete = sync.Scope.NodePorts, true
+	r.isComplete = true
 }
 
 // wanted returns what to count; false before the first sync, when that is unknown.
-func (r *Reader) wanted() (chosen map[model.Frontend]model.ObjectName, nodePortAddrs []netip.Addr, leftOut int, isKnown bool) {
+func (r *Reader) wanted() (chosen map[model.Frontend]model.ObjectName, leftOut int, isKnown bool) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	if !r.isComplete {
-		return nil, nil, 0, false
+		return nil, 0, false
 	}
 	chosen, leftOut = choose(r.services)
-	return chosen, r.nodePortAddrs, leftOut, true
+	return chosen, leftOut, true
 }

@@ -23,6 +23,7 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/vicinity-proxy/vicinity/pkg/budget"
 	"github.com/vicinity-proxy/vicinity/pkg/httpserve"
 )
 
@@ -80,7 +81,7 @@ type Handler struct {
 	log       *slog.Logger
 	now       func() time.Time
 	goodFor   time.Duration // how long a yes is good
-	strangers *budgets
+	strangers *budget.Budget
 	asking    singleflight.Group
 
 	mutex    sync.Mutex
@@ -103,7 +104,7 @@ type verdict struct {
 func New(ask Ask, next http.Handler, log *slog.Logger, now func() time.Time) *Handler {
 	return &Handler{
 		askServer: ask, next: next, log: log, now: now, goodFor: allowedFor,
-		strangers: newBudgets(), verdicts: map[key]verdict{},
+		strangers: newBudget(), verdicts: map[key]verdict{},
 	}
 }
 
@@ -156,7 +157,7 @@ func (h *Handler) status(ctx context.Context, client netip.Addr, token, path str
 		return old.status
 	}
 	wasAllowed := known && old.status == http.StatusOK
-	if !wasAllowed && !h.strangers.spend(h.now(), client) {
+	if !wasAllowed && !h.strangers.Spend(h.now(), client) {
 		return http.StatusTooManyRequests
 	}
 	status, err, _ := h.asking.Do(string(question[:]), func() (any, error) { return h.ask(ctx, question, token, path) })

@@ -14,7 +14,7 @@ func (d *daemon) newAsked() {
 	}
 	reader := asked.NewReader()
 	d.readers = append(d.readers, reader)
-	d.asked = asked.NewCounter(reader, d.conn, d.config, d.log, time.Now)
+	d.asked = asked.NewCounter(reader, d.conn, d.config.Families, d.log, time.Now)
 }
 
 // countAsked deletes the counting table when nobody reads the page any more, or ctx ends.

@@ -3,6 +3,8 @@ package events
 import (
 	"slices"
 	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/fair"
 )
 
 // maxWaiting bounds the queue. At one in 10 seconds, later ones would be a quarter of an hour late.
@@ -14,44 +16,50 @@ type waiting struct {
 	at    time.Time
 }
 
-func (w waiting) namespace() string { return w.event.Regarding.Namespace }
+func (w waiting) share() fair.Share {
+	return fair.Share{Namespace: w.event.Regarding.Namespace, Weight: 1}
+}
 
-// queue holds what waits. Namespaces take turns, in the order of their first entries. Events about the node itself have
-// the turn of the empty namespace.
-type queue []waiting
+// queue holds what waits. Namespaces take turns. Events about the node itself have the turn of the empty namespace.
+type queue struct {
+	entries []waiting // in the order in which they came
+	turns   fair.Turns
+}
 
 // push adds an entry. If that is one too many, it drops the last entry of a namespace with most entries: the new
 // entry's namespace, or the one that reported last.
 func (q *queue) push(entry waiting) (dropped waiting, isDropped bool) {
-	*q = append(*q, entry)
-	if len(*q) <= maxWaiting {
+	q.entries = append(q.entries, entry)
+	if len(q.entries) <= maxWaiting {
 		return waiting{}, false
 	}
-	sizes, most := map[string]int{}, 0
-	for _, entry := range *q {
-		sizes[entry.namespace()]++
-		most = max(most, sizes[entry.namespace()])
-	}
-	last := len(*q) - 1
-	for sizes[(*q)[last].namespace()] < most {
-		last--
-	}
-	dropped = (*q)[last]
-	*q = slices.Delete(*q, last, last+1)
-	return dropped, true
+	places := fair.Order(q.indices(), q.share)
+	return q.take(places[len(places)-1]), true
 }
 
-// pop takes out the first entry, and moves its namespace's other entries behind those of all other namespaces. The
-// queue must not be empty.
+// pop takes out the entry whose turn it is. The queue must not be empty.
 func (q *queue) pop() waiting {
-	first := (*q)[0]
-	order := func(w waiting) int {
-		if w.namespace() == first.namespace() {
-			return 1
-		}
-		return 0
+	first := fair.InTurns(&q.turns, q.indices(), q.share)[0]
+	q.turns.Serve(q.share(first))
+	taken := q.take(first)
+	if len(q.entries) == 0 {
+		q.turns = fair.Turns{}
 	}
-	*q = (*q)[1:]
-	slices.SortStableFunc(*q, func(a, b waiting) int { return order(a) - order(b) })
-	return first
+	return taken
+}
+
+func (q *queue) indices() []int {
+	indices := make([]int, len(q.entries))
+	for i := range indices {
+		indices[i] = i
+	}
+	return indices
+}
+
+func (q *queue) share(i int) fair.Share { return q.entries[i].share() }
+
+func (q *queue) take(i int) waiting {
+	taken := q.entries[i]
+	q.entries = slices.Delete(q.entries, i, i+1)
+	return taken
 }

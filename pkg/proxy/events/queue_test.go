@@ -20,7 +20,7 @@ func textOf(entry waiting) string {
 
 func (q *queue) popAll() []string {
 	var texts []string
-	for len(*q) > 0 {
+	for len(q.entries) > 0 {
 		texts = append(texts, textOf(q.pop()))
 	}
 	return texts
@@ -63,8 +63,8 @@ func TestAFullQueueDropsWhatItsGreatestUserReportedLast(t *testing.T) {
 	push("crowd/more", "crowd/more")
 	push("shop/3", "crowd/96")
 	push("/node", "crowd/95")
-	if len(q) != maxWaiting {
-		t.Errorf("%d wait, want %d", len(q), maxWaiting)
+	if len(q.entries) != maxWaiting {
+		t.Errorf("%d wait, want %d", len(q.entries), maxWaiting)
 	}
 	want := []string{"crowd/0", "shop/0", "/node", "crowd/1", "shop/1", "crowd/2", "shop/2", "crowd/3", "shop/3", "crowd/4"}
 	got := q.popAll()

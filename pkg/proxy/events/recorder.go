@@ -134,7 +134,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 func (r *Recorder) isWaiting() bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	return len(r.queue) > 0
+	return len(r.queue.entries) > 0
 }
 
 // createNext takes the next event out of the queue, which must not be empty, and tries to create it. It reports
@@ -203,7 +203,7 @@ func (r *Recorder) drop(event Event, cause error) {
 // mutex is held.
 func (r *Recorder) warn(message string, event Event, cause error) {
 	r.warnings.Do(func() {
-		r.log.Warn(message, "dropped", r.dropped, "waiting", len(r.queue),
+		r.log.Warn(message, "dropped", r.dropped, "waiting", len(r.queue.entries),
 			"about", event.Regarding.String(), "reason", event.Reason, "note", event.Note, "error", cause)
 	})
 }

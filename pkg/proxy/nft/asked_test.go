@@ -5,7 +5,6 @@ package nft
 import (
 	"errors"
 	"maps"
-	"net/netip"
 	"regexp"
 	"testing"
 	"time"
@@ -17,16 +16,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
-var askedConfig = ruleset.Config{NodePorts: model.NodePortAddresses{Primary: true}}
-
 // askedOf are a frontend with an address and a node port.
-func askedOf(family model.Family) ruleset.AskedElements {
-	return ruleset.AskedElements{
-		Frontends: map[model.Frontend]bool{
-			{Addr: addressesOf(family).service, Protocol: model.TCP, Port: 80}: true,
-			{Addr: model.AnyAddr(family), Protocol: model.UDP, Port: 30080}:    true,
-		},
-		NodePortAddrs: []netip.Addr{addressesOf(family).endpoint},
+func askedOf(family model.Family) map[model.Frontend]bool {
+	return map[model.Frontend]bool{
+		{Addr: addressesOf(family).service, Protocol: model.TCP, Port: 80}: true,
+		{Addr: model.AnyAddr(family), Protocol: model.UDP, Port: 30080}:    true,
 	}
 }
 
@@ -54,31 +48,30 @@ func TestTheTableThatCountsIsListedAndLoadsAgain(t *testing.T) {
 		elements = { 17 . 30080 counter packets N bytes N }
 	}
 
-	set nodeport-ips {
-		type ipv4_addr
-		elements = { 10.244.0.2 }
-	}
-
 	chain asked {
-		ip daddr . meta l4proto . th dport @asked return
-		ip daddr @nodeport-ips meta l4proto . th dport @asked-nodeports
+		meta l4proto 6 ct original ip daddr . meta l4proto . ct original proto-dst @asked
+		meta l4proto 17 ct original ip daddr . meta l4proto . ct original proto-dst @asked
+		meta l4proto 132 ct original ip daddr . meta l4proto . ct original proto-dst @asked
+		meta l4proto 6 ct label 87 meta l4proto . ct original proto-dst @asked-nodeports
+		meta l4proto 17 ct label 87 meta l4proto . ct original proto-dst @asked-nodeports
+		meta l4proto 132 ct label 87 meta l4proto . ct original proto-dst @asked-nodeports
 	}
 
-	chain nat-prerouting {
-		type nat hook prerouting priority -101; policy accept;
-		jump asked
+	chain nat-input {
+		type nat hook input priority 90; policy accept;
+		ct state 0x8 ct label 86 jump asked
 	}
 
-	chain nat-output {
-		type nat hook output priority -101; policy accept;
-		jump asked
+	chain nat-postrouting {
+		type nat hook postrouting priority 90; policy accept;
+		ct state 0x8 ct label 86 jump asked
 	}
 }
 `
 	namespace, other := netns.New(t), netns.New(t)
 	c := dial(t, namespace, Options{})
-	commit(t, c, ruleset.AddAsked(model.IPv4, askedConfig))
-	commit(t, c, ruleset.ChangeAsked(model.IPv4, ruleset.AskedElements{}, askedOf(model.IPv4)))
+	commit(t, c, ruleset.AddAsked(model.IPv4))
+	commit(t, c, ruleset.ChangeAsked(model.IPv4, nil, askedOf(model.IPv4)))
 	listed := namespace.NFT("-n", "list", "ruleset")
 	numbers := regexp.MustCompile(`(packets|bytes) \d+`)
 	if diff := cmp.Diff(want, numbers.ReplaceAllString(listed, "$1 N")); diff != "" {
@@ -94,6 +87,12 @@ func TestConnectionsAreCountedAndChangesLeaveTheCounts(t *testing.T) {
 			serve(t, namespace, family)
 			c := dial(t, namespace, Options{Owned: true})
 			commit(t, c, learning(family, time.Hour))
+			labelling := ruleset.Chain{Name: "labelling", Hook: ruleset.Output, Priority: ruleset.PriorityDNAT - 1, Rules: []ruleset.Rule{
+				{ruleset.SetLabel{Bit: ruleset.TranslatedLabel}},
+			}}
+			var o operations
+			o.do(ruleset.Add, family, ruleset.ChainObject{Chain: labelling}).do(ruleset.Add, family, ruleset.RulesObject{Chain: labelling})
+			commit(t, c, o.Batch)
 			if has, err := c.HasAsked(t.Context(), family); has || err != nil {
 				t.Errorf("the table is there: %v, error %v", has, err)
 			}
@@ -101,9 +100,9 @@ func TestConnectionsAreCountedAndChangesLeaveTheCounts(t *testing.T) {
 			if !errors.Is(err, ErrNoTable) {
 				t.Errorf("without a table the error is %v, want %v", err, ErrNoTable)
 			}
-			commit(t, c, ruleset.AddAsked(family, askedConfig))
-			have, want := ruleset.AskedElements{}, askedOf(family)
-			commit(t, c, ruleset.ChangeAsked(family, have, want))
+			commit(t, c, ruleset.AddAsked(family))
+			want := askedOf(family)
+			commit(t, c, ruleset.ChangeAsked(family, nil, want))
 			for range 3 {
 				connect(t, namespace, family)
 			}
@@ -112,11 +111,11 @@ func TestConnectionsAreCountedAndChangesLeaveTheCounts(t *testing.T) {
 				t.Errorf("%d of 3 connections are counted", got)
 			}
 
-			more := ruleset.AskedElements{Frontends: maps.Clone(want.Frontends)}
-			delete(more.Frontends, model.Frontend{Addr: model.AnyAddr(family), Protocol: model.UDP, Port: 30080})
-			more.Frontends[model.Frontend{Addr: addressesOf(family).endpoint, Protocol: model.SCTP, Port: 7}] = true
+			more := maps.Clone(want)
+			delete(more, model.Frontend{Addr: model.AnyAddr(family), Protocol: model.UDP, Port: 30080})
+			more[model.Frontend{Addr: addressesOf(family).endpoint, Protocol: model.SCTP, Port: 7}] = true
 			commit(t, c, ruleset.ChangeAsked(family, want, more))
-			commit(t, c, ruleset.ChangeAsked(family, ruleset.AskedElements{}, ruleset.AskedElements{Frontends: want.Frontends}))
+			commit(t, c, ruleset.ChangeAsked(family, nil, want))
 			connect(t, namespace, family)
 			found := counts(t, c, family)
 			if len(found) != 3 || found[dialled] != 4 {

@@ -79,6 +79,7 @@ func statementForms() []form {
 		{"X saddr @cluster-ips", ruleset.Rule{ruleset.InSet{Key: source, Set: ruleset.ClusterIPs}}},
 		{"meta l4proto tcp meta l4proto . ct original proto-dst != @nodeport-local",
 			ruleset.Rule{tcp, ruleset.InSet{Key: originalFields[1:], Set: ruleset.NodePortLocal, Not: true}}},
+		{"ct state new", ruleset.Rule{ruleset.IsNew{}}},
 		{"ct status dnat", ruleset.Rule{ruleset.HasDestinationNAT{}}},
 		{"ct label set 0", ruleset.Rule{ruleset.SetLabel{}}},
 		{"ct label set 86", ruleset.Rule{ruleset.SetLabel{Bit: 86}}},

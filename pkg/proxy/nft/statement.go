@@ -55,6 +55,8 @@ func expressionsOf(family model.Family, statement ruleset.Statement) ([]expr.Any
 		}, nil
 	case ruleset.IsLocal:
 		return isLocal(s)
+	case ruleset.IsNew:
+		return hasBit(expr.CtKeySTATE, binary.NativeEndian.AppendUint32(nil, expr.CtStateBitNEW)), nil
 	case ruleset.HasDestinationNAT:
 		return hasBit(expr.CtKeySTATUS, binary.NativeEndian.AppendUint32(nil, statusDNAT)), nil
 	case ruleset.SetLabel:

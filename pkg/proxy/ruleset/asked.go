@@ -2,7 +2,6 @@ package ruleset
 
 import (
 	"maps"
-	"net/netip"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -12,10 +11,10 @@ import (
 // the Services, so that no sync touches the counts, and nothing is left once counting is switched off.
 const AskedTableName = "vicinity-asked"
 
-// PriorityAsked comes before all chains that translate: after a translation the kernel asks no further chain.
-const PriorityAsked = PriorityDNAT - 1
+// PriorityAsked comes before all chains that translate the source: after a translation the kernel asks no further chain.
+const PriorityAsked = PrioritySNAT - 9
 
-// The sets of the table. Each element counts the first packets of connections to its frontend, wherever they lead.
+// The sets of the table. Each element counts the connections to its frontend, wherever they lead.
 var (
 	Asked          = Set{Name: "asked", Key: frontend, Counts: true}
 	AskedNodePorts = Set{Name: "asked-nodeports", Key: nodePort, Counts: true}
@@ -23,25 +22,24 @@ var (
 
 const askedChain = "asked"
 
-// AskedChains are the chains of the table in a family.
-func AskedChains(family model.Family, config Config) []Chain {
-	found := Do{Verdict{Kind: Return}} // for a node's address may be an external IP, too
+// AskedChains are the chains of the table in a family. They are where a packet ends that goes on: what a filter drops,
+// such as that of a network policy, does not get there, and must not count as demand. The kernel runs all NAT chains of
+// these hooks at one point, at NF_IP_PRI_NAT_SRC, whatever their priorities are, and therefore behind filters of any
+// lower priority. It shows them each connection once: a packet that is sent again finds its connection known, unless a
+// filter dropped the one before. A connection of the node to itself is shown in postrouting alone. Refusals come through
+// here, too, resets and ICMP errors: they carry the connection that they refuse, but are not new.
+//
+// By then the destination is translated, so that conntrack has to say what was dialled. Only what our tables translate
+// has the label, and counts: neither what other programs serve, nor what is refused because no endpoint is there.
+func AskedChains(family model.Family) []Chain {
+	rules := eachProtocol(InSet{Key: originallyDialled, Set: Asked})
+	rules = append(rules, eachProtocol(HasLabel{NodePortLabel}, InSet{Key: originallyDialledNodePort, Set: AskedNodePorts})...)
+	count := []Rule{{IsNew{}, HasLabel{TranslatedLabel}, Do{Verdict{Kind: Jump, Chain: askedChain}}}}
 	return []Chain{
-		{Name: askedChain, Hook: NoHook, Rules: []Rule{
-			{InSet{Key: dialled, Set: Asked}, found},
-			append(matchNodePortAddr(family, config), InSet{Key: dialledNodePort, Set: AskedNodePorts}),
-		}},
-		{Name: EntryChain, Hook: Prerouting, Priority: PriorityAsked, Rules: []Rule{jump(askedChain)}},
-		{Name: "nat-output", Hook: Output, Priority: PriorityAsked, Rules: []Rule{jump(askedChain)}},
+		{Name: askedChain, Hook: NoHook, Rules: rules},
+		{Name: "nat-input", Hook: Input, Priority: PriorityAsked, Rules: count},
+		{Name: "nat-postrouting", Hook: Postrouting, Priority: PriorityAsked, Rules: count},
 	}
-}
-
-// AskedElements are what a table holds in a family.
-type AskedElements struct {
-	// Frontends are what is counted: those of the family, a node port by its unspecified address.
-	Frontends map[model.Frontend]bool
-	// NodePortAddrs are where node ports are served, unless they are on all addresses.
-	NodePortAddrs []netip.Addr
 }
 
 // AskedKey returns the set that a frontend is counted in, and its key there.
@@ -53,13 +51,13 @@ func AskedKey(f model.Frontend) (Set, Tuple) {
 }
 
 // AddAsked makes the table in a family, without elements.
-func AddAsked(family model.Family, config Config) Batch {
+func AddAsked(family model.Family) Batch {
 	var batch Batch
 	batch.add(Add, family, TableObject{})
-	for _, set := range []Set{Asked, AskedNodePorts, NodePortIPs} {
+	for _, set := range []Set{Asked, AskedNodePorts} {
 		batch.add(Add, family, SetObject{set})
 	}
-	for _, chain := range AskedChains(family, config) {
+	for _, chain := range AskedChains(family) {
 		batch.add(Add, family, ChainObject{chain})
 		batch.add(Add, family, RulesObject{chain})
 	}
@@ -73,24 +71,19 @@ func DeleteAsked(family model.Family) Batch {
 	return batch.inTable(AskedTableName)
 }
 
-// ChangeAsked leads from what the table of a family holds to what it should hold. Elements that stay keep their counts.
-func ChangeAsked(family model.Family, have, want AskedElements) Batch {
+// ChangeAsked leads from the frontends that the table of a family counts to those that it should count: frontends of the
+// family, a node port by its unspecified address. Elements that stay keep their counts.
+func ChangeAsked(family model.Family, have, want map[model.Frontend]bool) Batch {
 	var batch Batch
-	change := func(verb Verb, from, without AskedElements) {
+	change := func(verb Verb, from, without map[model.Frontend]bool) {
 		bySet := map[string][]Element{}
-		sets := []Set{Asked, AskedNodePorts, NodePortIPs}
-		for _, f := range slices.SortedFunc(maps.Keys(from.Frontends), model.Frontend.Compare) {
-			if !without.Frontends[f] {
+		for _, f := range slices.SortedFunc(maps.Keys(from), model.Frontend.Compare) {
+			if !without[f] {
 				set, key := AskedKey(f)
 				bySet[set.Name] = append(bySet[set.Name], Element{Key: key})
 			}
 		}
-		for _, addr := range from.NodePortAddrs {
-			if model.FamilyOf(addr) == family && !slices.Contains(without.NodePortAddrs, addr) {
-				bySet[NodePortIPs.Name] = append(bySet[NodePortIPs.Name], Element{Key: Tuple{Addr: addr}})
-			}
-		}
-		for _, set := range sets {
+		for _, set := range []Set{Asked, AskedNodePorts} {
 			if elements := bySet[set.Name]; len(elements) > 0 {
 				batch.add(verb, family, ElementsObject{Set: set, Elements: slices.Values(elements)})
 			}

@@ -34,6 +34,10 @@ const (
 // The number is arbitrary. Any other program that labels connections in this network namespace has to use another one.
 const TranslatedLabel = 86
 
+// NodePortLabel is the conntrack label that such a connection has, too, if a node port was dialled: a node port has no
+// address, so that after the translation nobody could tell it from other frontends with its number.
+const NodePortLabel = 87
+
 // ours is whatever of ours a packet's priority may hold.
 var ours = PriorityBetween{uint32(splitClass), uint32(lastClass)}
 
@@ -67,7 +71,8 @@ func StaticChains(family model.Family, config Config, surroundings Surroundings)
 	chains := []Chain{
 		{Name: refuseChain, Hook: NoHook, Rules: refuseRules()},
 		{Name: servicesChain, Hook: NoHook, Rules: serviceRules(family, config)},
-		{Name: nodePortsChain, Hook: NoHook, Rules: translation(dialledNodePort, NodePorts, NodePortEndpoints)},
+		{Name: nodePortsChain, Hook: NoHook, Rules: translation(
+			dialledNodePort, NodePorts, NodePortEndpoints, SetLabel{NodePortLabel})},
 		{Name: stickyPortChain, Hook: NoHook, Rules: stickyPortRules(dialled, outside, StickyPorts, StickyOutside)},
 		{Name: nodePortPrefix + stickyPortChain, Hook: NoHook, Rules: stickyPortRules(
 			dialledNodePort, outside, NodePortStickyPorts, NodePortStickyOutside)},
@@ -155,9 +160,9 @@ func localhostRules(family model.Family, config Config) []Rule {
 // translation sends a connection to one of the frontend's endpoints, if the key is a frontend. A packet sees the
 // tables as they are at each step: should it have a class and find no chain for it, or a slot without an endpoint, the
 // client sends it again. So a connection that is labelled is either translated here or goes nowhere.
-func translation(key []Field, services, endpoints Set) []Rule {
+func translation(key []Field, services, endpoints Set, label ...Statement) []Rule {
 	return []Rule{
-		{SetPriority{Key: key, Map: services}, SetLabel{TranslatedLabel}},
+		append(Rule{SetPriority{Key: key, Map: services}, SetLabel{TranslatedLabel}}, label...),
 		{VerdictOf{Key: []Field{Priority}, Map: Dispatch}},
 		{DNAT{Key: append(slices.Clone(key), Priority), Map: endpoints}},
 		{ours, Do{Verdict{Kind: Drop}}},

@@ -64,7 +64,7 @@ func (c *Chain) compare(other *Chain) int {
 }
 
 func (c *Chain) hookRank() int {
-	hooks := []Hook{Prerouting, Output, Postrouting, NoHook}
+	hooks := []Hook{Prerouting, Input, Output, Postrouting, NoHook}
 	return slices.Index(hooks, c.Hook)
 }
 
@@ -130,6 +130,8 @@ func hookText(hook Hook) string {
 	switch hook {
 	case Prerouting:
 		return "prerouting"
+	case Input:
+		return "input"
 	case Output:
 		return "output"
 	case Postrouting:

@@ -73,6 +73,7 @@ type Hook uint8
 const (
 	NoHook      Hook = 0xff
 	Prerouting  Hook = 0
+	Input       Hook = 1
 	Output      Hook = 3
 	Postrouting Hook = 4
 )

@@ -131,6 +131,13 @@ func (HasDestinationNAT) text(model.Family) string { return "ct status dnat" }
 
 func (HasDestinationNAT) refersTo() reference { return reference{} }
 
+// IsNew is `ct state new`: the packet begins a connection. The refusal of such a packet is related to it.
+type IsNew struct{}
+
+func (IsNew) text(model.Family) string { return "ct state new" }
+
+func (IsNew) refersTo() reference { return reference{} }
+
 // SetLabel is `ct label set 86`: it sets one of the 128 bits that conntrack has for each connection, and no other.
 type SetLabel struct{ Bit uint8 }
 

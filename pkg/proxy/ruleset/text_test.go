@@ -30,6 +30,7 @@ func statementCases() map[string]statementCase {
 		"ProtocolIs TCP":    {ruleset.Rule{tcp}, "meta l4proto tcp", ""},
 		"ProtocolIs UDP":    {ruleset.Rule{ruleset.ProtocolIs{Protocol: model.UDP}}, "meta l4proto udp", ""},
 		"ProtocolIs SCTP":   {ruleset.Rule{ruleset.ProtocolIs{Protocol: model.SCTP}}, "meta l4proto sctp", ""},
+		"IsNew":             {ruleset.Rule{ruleset.IsNew{}}, "ct state new", ""},
 		"HasDestinationNAT": {ruleset.Rule{ruleset.HasDestinationNAT{}}, "ct status dnat", ""},
 		"SetLabel":          {ruleset.Rule{ruleset.SetLabel{Bit: 86}}, "ct label set 86", ""},
 		"HasLabel":          {ruleset.Rule{ruleset.HasLabel{Bit: 86}}, "ct label 86", ""},

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/vicinity-proxy/vicinity/pkg/fair"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
@@ -31,7 +32,7 @@ type Reader struct {
 }
 
 // NewReader returns a reader. After each sync it reports, by name, which of the decided Services have findings, at most
-// MaxFound of them, and which no longer do.
+// MaxFound of them, and which no longer do. If there are more, Namespaces get equal parts.
 func NewReader(found func([]Found)) *Reader {
 	return &Reader{found: found, news: map[model.ObjectName][]model.Finding{}, told: map[model.ObjectName]bool{}}
 }
@@ -72,19 +73,24 @@ func (r *Reader) Synced(selection.Sync) {
 		return
 	}
 	var all []Found
-	told := 0
-	for _, name := range slices.SortedFunc(maps.Keys(r.news), model.ObjectName.Compare) {
+	room := MaxFound
+	names := slices.SortedFunc(maps.Keys(r.news), model.ObjectName.Compare)
+	for _, name := range fair.Order(names, func(name model.ObjectName) fair.Share {
+		return fair.Share{Namespace: name.Namespace, Weight: min(1, len(r.news[name]))}
+	}) {
 		list := r.news[name]
 		switch {
 		case len(list) == 0:
 			delete(r.told, name)
-		case told == MaxFound:
+		case room == 0:
 			continue
 		default:
-			r.told[name], told = true, told+1
+			r.told[name] = true
+			room--
 		}
 		all = append(all, Found{name, list})
 	}
+	slices.SortFunc(all, func(a, b Found) int { return a.Service.Compare(b.Service) })
 	r.news = map[model.ObjectName][]model.Finding{}
 	r.found(all)
 }

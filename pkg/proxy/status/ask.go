@@ -47,7 +47,7 @@ func Ask(ctx context.Context, address, page string) ([]byte, error) {
 
 // get reads a page at one address.
 func get(ctx context.Context, address, page string) ([]byte, error) {
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // without the environment's HTTP proxy
+	client := limited.NewClient(limited.ClientOptions{Patience: pageTimeout})
 	status, body, err := limited.Get(ctx, client, "http://"+address+page, maxPage, pageTimeout)
 	switch {
 	case err != nil:

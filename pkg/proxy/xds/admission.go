@@ -187,27 +187,3 @@ func (a *admission) connected() []Client {
 	slices.SortFunc(all, func(a, b Client) int { return cmp.Or(cmp.Compare(b.Streams, a.Streams), a.Addr.Compare(b.Addr)) })
 	return all
 }
-
-// heard remembers what was logged already, so that it is logged once. It is bounded: a client that keeps asking for new
-// names would otherwise fill the memory and the log.
-type heard struct {
-	mutex sync.Mutex
-	said  map[string]bool
-}
-
-// maxHeard is how much is remembered. Anything new beyond that is not logged.
-const maxHeard = 1000
-
-// isNew reports whether something was not logged yet.
-func (h *heard) isNew(what string) bool {
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	if h.said[what] || len(h.said) >= maxHeard {
-		return false
-	}
-	if h.said == nil {
-		h.said = map[string]bool{}
-	}
-	h.said[what] = true
-	return true
-}

@@ -37,9 +37,10 @@ type Server struct {
 
 	admission admission
 	record    record
-	heard     heard
 	serving   sync.WaitGroup
 	reporting sync.Mutex
+	// What was logged of each kind. One kind keeps no other out of the log.
+	loggedRefusals, loggedNames, loggedRejections logged
 }
 
 // Observer is told what happens, by many goroutines at once. It returns at once.
@@ -380,7 +381,7 @@ func (r *requests) tellOf(result effect, request request) {
 	s := r.server
 	for _, name := range result.wrong {
 		s.foundUnknown()
-		if name = printable.Short(name); s.heard.isNew(name) {
+		if name = printable.Short(name); s.loggedNames.isNew(time.Now(), r.session.client, name) {
 			s.Log.Warn("a client of xDS asks for a name that is not a TCP port of a Service; those are called SERVICE.NAMESPACE.svc.DOMAIN:PORT",
 				"name", name, "client", r.session.client, "node-id", r.node)
 		}
@@ -388,7 +389,7 @@ func (r *requests) tellOf(result effect, request request) {
 	if result.isRefusal {
 		s.wasRejected(result.refused)
 		complaint := printable.Short(request.complaint)
-		if s.heard.isNew(result.refused.String() + complaint) {
+		if s.loggedRejections.isNew(time.Now(), r.session.client, result.refused.String()+complaint) {
 			s.Log.Warn("a client of xDS rejected a response; it keeps what it knew",
 				"kind", result.refused, "error", complaint, "client", r.session.client, "node-id", r.node)
 		}

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/netip"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -64,7 +65,7 @@ func (s *Server) refuse(why Refusal, client netip.Addr, details string) error {
 	if client.IsValid() {
 		from = client.String()
 	}
-	if s.heard.isNew(from + " " + string(why)) {
+	if s.loggedRefusals.isNew(time.Now(), client, string(why)) {
 		s.Log.Warn("a client of xDS is refused", "client", from, "reason", why, "details", details)
 	}
 	s.record.mutex.Lock()

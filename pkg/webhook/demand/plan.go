@@ -2,9 +2,10 @@ package demand
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/fair"
 )
 
 // The budget of publications. Each goes to every proxy that follows ServiceDemands.
@@ -26,6 +27,8 @@ type change struct {
 
 func (c change) key() string { return c.namespace + "/" + c.name }
 
+func (c change) share() fair.Share { return fair.Share{Namespace: c.namespace, Weight: c.bytes} }
+
 // write is a change that has its turn.
 type write struct {
 	change
@@ -41,12 +44,8 @@ type Waiting struct {
 
 // planner says which changes are written when. The zero value has written nothing.
 type planner struct {
-	free time.Time // when the budget has room for the next one
-	// clock and turns implement fair queueing: a Namespace has its turn at the number of bytes that it has got, counted
-	// from the clock at the time when it begins to want something. So all Namespaces that want something get equally many
-	// bytes.
-	clock float64
-	turns map[string]float64
+	free  time.Time  // when the budget has room for the next one
+	turns fair.Turns // all Namespaces that want something get equally many bytes
 	// written are the times of the last hour by Service, and wanted is since when each change was wanted.
 	written map[string][]time.Time
 	wanted  map[string]time.Time
@@ -56,19 +55,16 @@ type planner struct {
 // are wanted: those that wait are wanted again the next time, perhaps in another form.
 func (p *planner) plan(now time.Time, interval time.Duration, proxies int, changes []change) ([]write, Waiting) {
 	p.forget(now, changes)
-	queues := p.queues(now, interval, changes)
 	var writes []write
 	planned := map[string]bool{}
-	for at := later(now, p.free); len(queues) > 0 && at.Before(now.Add(interval)); at = p.free {
-		namespace := p.next(queues)
-		next := queues[namespace][0]
-		if queues[namespace] = queues[namespace][1:]; len(queues[namespace]) == 0 {
-			delete(queues, namespace)
+	for _, next := range fair.InTurns(&p.turns, p.ready(now, interval, changes), change.share) {
+		at := later(now, p.free)
+		if !at.Before(now.Add(interval)) {
+			break
 		}
 		writes = append(writes, write{next, at})
 		planned[next.key()] = true
-		p.clock = p.turns[namespace]
-		p.turns[namespace] += float64(next.bytes)
+		p.turns.Serve(next.share())
 		p.written[next.key()] = append(p.written[next.key()], at)
 		p.free = at.Add(cost(next.bytes, proxies))
 	}
@@ -90,8 +86,11 @@ func later(a, b time.Time) time.Time {
 
 // forget drops what is no longer wanted, and writes of more than an hour ago.
 func (p *planner) forget(now time.Time, changes []change) {
-	if p.turns == nil {
-		p.turns, p.written, p.wanted = map[string]float64{}, map[string][]time.Time{}, map[string]time.Time{}
+	if p.written == nil {
+		p.written = map[string][]time.Time{}
+	}
+	if len(changes) == 0 {
+		p.turns = fair.Turns{}
 	}
 	wanted := make(map[string]time.Time, len(changes))
 	for _, c := range changes {
@@ -107,23 +106,15 @@ func (p *planner) forget(now time.Time, changes []change) {
 			delete(p.written, key)
 		}
 	}
-	maps.DeleteFunc(p.turns, func(_ string, turn float64) bool { return turn <= p.clock || len(changes) == 0 })
 }
 
-// queues returns the changes of each Namespace that may be written now, the farthest off first, and gives each a turn.
-func (p *planner) queues(now time.Time, interval time.Duration, changes []change) map[string][]change {
-	queues := map[string][]change{}
-	for _, c := range changes {
-		if p.rests(now, interval, c) {
-			continue
-		}
-		queues[c.namespace] = append(queues[c.namespace], c)
-		p.turns[c.namespace] = max(p.turns[c.namespace], p.clock)
-	}
-	for _, queue := range queues {
-		slices.SortFunc(queue, func(a, b change) int { return cmp.Or(cmp.Compare(b.off, a.off), cmp.Compare(a.name, b.name)) })
-	}
-	return queues
+// ready returns the changes that may be written now, the farthest off first.
+func (p *planner) ready(now time.Time, interval time.Duration, changes []change) []change {
+	ready := slices.DeleteFunc(slices.Clone(changes), func(c change) bool { return p.rests(now, interval, c) })
+	slices.SortFunc(ready, func(a, b change) int {
+		return cmp.Or(cmp.Compare(b.off, a.off), cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+	})
+	return ready
 }
 
 // rests reports whether a Service was published so recently, or so often, that it has to wait.
@@ -134,13 +125,6 @@ func (p *planner) rests(now time.Time, interval time.Duration, c change) bool {
 	}
 	since := now.Sub(times[len(times)-1])
 	return since < interval/2 || len(times) >= restless && since < restEvery
-}
-
-// next returns the Namespace whose turn it is: of several, the one with the change that is farthest off.
-func (p *planner) next(queues map[string][]change) string {
-	return slices.MinFunc(slices.Collect(maps.Keys(queues)), func(a, b string) int {
-		return cmp.Or(cmp.Compare(p.turns[a], p.turns[b]), cmp.Compare(queues[b][0].off, queues[a][0].off), cmp.Compare(a, b))
-	})
 }
 
 func (p *planner) waiting(now time.Time, changes []change, planned map[string]bool) Waiting {

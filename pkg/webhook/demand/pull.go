@@ -47,13 +47,10 @@ type Silence struct {
 // NewPuller returns a puller that has asked nobody. The proxies listen on a port of their nodes, which dial reaches; nil is the
 // usual dial.
 func NewPuller(port uint16, dial func(ctx context.Context, network, address string) (net.Conn, error)) *Puller {
-	return &Puller{port: port, client: http.Client{Transport: &http.Transport{
-		DialContext:     dial,
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see Puller
-		// One connection to each proxy, with small buffers: there may be thousands.
-		MaxIdleConnsPerHost: 1, IdleConnTimeout: keptOpen, ReadBufferSize: 2 << 10, WriteBufferSize: 1 << 10,
-		MaxResponseHeaderBytes: 16 << 10,
-	}}}
+	return &Puller{port: port, client: limited.NewClient(limited.ClientOptions{
+		Patience: patience, KeepIdle: keptOpen, Dial: dial,
+		TLS: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see Puller
+	})}
 }
 
 // Pull asks all proxies, spread over some time, and hands over each answer as it arrives, one at a time. Each proxy is

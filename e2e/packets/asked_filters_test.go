@@ -1,0 +1,152 @@
+package packets_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// filtering loads a filter chain on a node, with one rule. It counts as the counter "dropped".
+func filtering(t *testing.T, n *node, hook string, priority int, match, verdict string) {
+	t.Helper()
+	runNFT(t, n, fmt.Sprintf(`table inet witness {
+	chain denied {
+		type filter hook %[1]s priority %[2]d; policy accept;
+		%[3]s counter comment "dropped"
+		%[3]s %[4]s
+	}
+}
+`, hook, priority, match, verdict), "-f", "-")
+}
+
+// waitForDrops waits until the filter has dropped so many packets.
+func waitForDrops(t *testing.T, n *node, atLeast int) {
+	t.Helper()
+	wait.Until(t, fmt.Sprintf("%d packets that the filter dropped", atLeast), func() bool {
+		dropped, err := strconv.Atoi(packets(t, n, "dropped"))
+		return err == nil && dropped >= atLeast
+	})
+}
+
+// TestWhatAFilterDropsIsNoDemand: 100 dials that a filter on the client's node drops count as none, however often their SYNs
+// are sent again, nor do those that it rejects. Network policies and firewalls have filters at these hooks and priorities.
+// Once the filter is gone, the dials connect and count once each, as do others.
+func TestWhatAFilterDropsIsNoDemand(t *testing.T) {
+	const many = 100
+	clusterIP := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
+	for name, test := range map[string]struct {
+		hook      string
+		priority  int
+		onTheNode bool // the endpoint is in the node's own network
+		byNode    bool // the client is the node itself
+	}{
+		"forward":                               {hook: "forward", priority: 0},
+		"forward, as firewalld":                 {hook: "forward", priority: 10},
+		"postrouting, as kube-network-policies": {hook: "postrouting", priority: 95},
+		"input":                                 {hook: "input", priority: 0, onTheNode: true},
+		"input, as firewalld":                   {hook: "input", priority: 10, onTheNode: true},
+		"output":                                {hook: "output", priority: 0, byNode: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 1)
+			n := c.nodes[0]
+			client := c.addPod(n, "client").Namespace
+			if test.byNode {
+				client = n.Namespace
+			}
+			server := (*pod)(nil)
+			if test.onTheNode {
+				server = c.inHostNetwork(n)
+			} else {
+				server = c.addServer(n, "server")
+			}
+			a := c.countAsked(n)
+			c.apply(web.service(web.withEverything, bounded).Then(web.endpoints(server)))
+			a.read()
+			const dialled = "ct status dnat ct direction original"
+			if !test.byNode && test.hook != "postrouting" { // where nft refuses nothing
+				filtering(t, n, test.hook, test.priority, dialled, "reject")
+				expect(t, "while a filter rejects it", []*fabric.Namespace{client}, web.paths(n, allKinds...), notServed)
+				runNFT(t, n, "", "delete", "table", "inet", "witness")
+			}
+			filtering(t, n, test.hook, test.priority, dialled, "drop")
+			var under dials
+			if !test.byNode { // the node's own socket fails at once
+				under = dialMany(t, client, clusterIP, many)
+				waitForDrops(t, n, 2*many)
+			}
+			expect(t, "while a filter drops it", []*fabric.Namespace{client}, web.paths(n, allKinds...), silent)
+			a.expect("after a filter rejected and dropped all of it", map[string]uint64{})
+
+			runNFT(t, n, "", "delete", "table", "inet", "witness")
+			if got := under.connected(time.Now().Add(fabric.Patience)); got != len(under) {
+				t.Errorf("%d of %d clients connected after the filter went", got, len(under))
+			}
+			count := dialEach(t, []*fabric.Namespace{client}, web.paths(n, allKinds...), 4, answered) + uint64(len(under))
+			a.expect("after the filter went", map[string]uint64{"default/web": count})
+		})
+	}
+}
+
+// TestASYNThatIsSentAgainCountsOnce: the server's own filter drops each dial's first SYNs.
+func TestASYNThatIsSentAgainCountsOnce(t *testing.T) {
+	t.Parallel()
+	const many = 100
+	c := newCluster(t, 2)
+	near, far := c.nodes[0], c.nodes[1]
+	client, server := c.addPod(near, "client"), c.addServer(far, "server")
+	a := c.countAsked(near)
+	c.apply(web.service(bounded).Then(web.endpoints(server)))
+	a.read()
+	filtering(t, far, "forward", 0, "tcp flags syn", "drop")
+	under := dialMany(t, client.Namespace, netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort), many)
+	waitForDrops(t, far, 2*many)
+	runNFT(t, far, "", "delete", "table", "inet", "witness")
+	if got := under.connected(time.Now().Add(fabric.Patience)); got != many {
+		t.Errorf("%d of %d clients connected", got, many)
+	}
+	a.expect("after each SYN was sent three times", map[string]uint64{"default/web": many})
+}
+
+// TestANodePortIsCountedByItselfAlone: the table has no address for a node port, and must not take other frontends with its
+// number for it.
+func TestANodePortIsCountedByItselfAlone(t *testing.T) {
+	t.Parallel()
+	for name, addresses := range map[string]model.NodePortAddresses{
+		"on the node's own addresses": {Primary: true},
+		"on all addresses":            {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := clusterCIDR()
+			config.NodePorts = addresses
+			c := setUp(t, setup{nodes: 1, config: config})
+			n := c.nodes[0]
+			server, host := c.addServer(n, "server"), c.addHost("host", n)
+			clients := []*fabric.Namespace{c.addPod(n, "client").Namespace, n.Namespace, host}
+			a := c.countAsked(n)
+			namesake := app{"namesake", 11}
+			onThatPort := func(s *model.Service) {
+				for i := range s.Ports {
+					s.Ports[i].Port = web.nodePort()
+				}
+			}
+			c.apply(web.service(web.withNodePorts, bounded).Then(web.endpoints(server)))
+			c.apply(namesake.service(namesake.withExternalIPs, onThatPort).Then(namesake.endpoints(server)))
+			a.read()
+			others := pathsTo(web.nodePort(), append(namesake.addrs(model.ClusterIP), namesake.addrs(model.ExternalIP)...)...)
+			dialEach(t, clients, others, 1, answered)
+			c.serveOn(server.Namespace, web.nodePort())
+			dialEach(t, clients, pathsTo(web.nodePort(), server.IPv4, server.IPv6), 1, answered)
+			a.expect("after others with that number were dialled", map[string]uint64{})
+			count := dialEach(t, clients, web.paths(n, model.NodePort), 3, answered)
+			a.expect("after the node port was dialled", map[string]uint64{"default/web": count})
+		})
+	}
+}

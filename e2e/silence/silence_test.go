@@ -1,0 +1,164 @@
+package silence_test
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http/httptest"
+	"net/netip"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
+	"github.com/vicinity-proxy/vicinity/pkg/kube"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/probe"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status/rollcall"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
+)
+
+// peer accepts connections at all addresses of loopback, reads what it is sent, and never answers.
+type peer struct {
+	addr           netip.AddrPort
+	open, accepted atomic.Int64 // connections
+}
+
+// newPeer returns a peer that is silent at once, or only after the TLS handshake, in which it offers these protocols.
+func newPeer(t *testing.T, shakesHands bool, protocols ...string) *peer {
+	t.Helper()
+	listener, err := net.Listen("tcp4", "0.0.0.0:0")
+	must.Succeed(t, err)
+	t.Cleanup(func() { _ = listener.Close() })
+	p := &peer{}
+	p.addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.MustParseAddrPort(listener.Addr().String()).Port())
+	own := httptest.NewTLSServer(nil) // for its certificate
+	config := &tls.Config{Certificates: own.TLS.Certificates, NextProtos: protocols, MinVersion: tls.VersionTLS12}
+	own.Close()
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			p.open.Add(1)
+			p.accepted.Add(1)
+			go func() {
+				defer p.open.Add(-1)
+				defer func() { _ = conn.Close() }()
+				if shakesHands {
+					conn = tls.Server(conn, config)
+				}
+				_, _ = io.Copy(io.Discard, conn)
+			}()
+		}
+	}()
+	return p
+}
+
+// api is how our programs reach the API server, as a command or a daemon does. A daemon's requests have no time limit,
+// because watches have none.
+func (p *peer) api(t *testing.T, timeout time.Duration) *rest.Config {
+	t.Helper()
+	config, err := kube.Connection{Server: "https://" + p.addr.String(), Timeout: timeout}.Config()
+	must.Succeed(t, err)
+	config.Insecure = true
+	return config
+}
+
+// client asks a peer, once a round.
+type client struct {
+	asks func(t *testing.T, p *peer) (round func(ctx context.Context) error)
+	// onlyPlain: it knows no TLS, so that there is no handshake.
+	onlyPlain bool
+	// answered: to have connected is an answer.
+	answered bool
+}
+
+// clients are all that our programs have.
+func clients() map[string]client {
+	return map[string]client{
+		"the webhook asks proxies for demand": {asks: func(_ *testing.T, p *peer) func(context.Context) error {
+			puller := demand.NewPuller(p.addr.Port(), nil)
+			var targets []demand.Target
+			for number := range byte(5) {
+				targets = append(targets, demand.Target{Node: strconv.Itoa(int(number)), Addr: netip.AddrFrom4([4]byte{127, 0, 0, 1 + number})})
+			}
+			return func(ctx context.Context) error {
+				return puller.Pull(ctx, "token", targets, 0, func(string, demandpage.Page) {}).Why
+			}
+		}},
+		"a command asks the running proxy": {onlyPlain: true, asks: func(_ *testing.T, p *peer) func(context.Context) error {
+			return func(ctx context.Context) error {
+				_, err := status.Ask(ctx, p.addr.String(), "/summary")
+				return err
+			}
+		}},
+		"a command asks the API server, and through it the proxies": {asks: func(t *testing.T, p *peer) func(context.Context) error {
+			config := p.api(t, time.Second)
+			return func(ctx context.Context) error {
+				_, err := rollcall.Call(ctx, config, rollcall.Options{Namespace: "kube-system", Port: 10256})
+				return err
+			}
+		}},
+		"a daemon asks the API server": {asks: func(t *testing.T, p *peer) func(context.Context) error {
+			clients, err := kubernetes.NewForConfig(p.api(t, 0))
+			must.Succeed(t, err)
+			return func(ctx context.Context) error {
+				ctx, cancel := context.WithTimeout(ctx, 5*time.Second) // it would try again for longer
+				defer cancel()
+				_, err := clients.CoreV1().Services("").List(ctx, metav1.ListOptions{})
+				return err
+			}
+		}},
+		"a proxy dials a node": {onlyPlain: true, answered: true, asks: func(t *testing.T, p *peer) func(context.Context) error {
+			return func(ctx context.Context) error {
+				if kind, _ := probe.Dial(ctx, p.addr, wait.Patience); kind != reachability.Accepted {
+					t.Errorf("the dial was %v", kind)
+				}
+				return nil
+			}
+		}},
+	}
+}
+
+// TestASilentPeerHoldsNothing: each client of ours gives up on a peer that accepts connections and then says nothing, and
+// keeps neither connections nor goroutines, however often it asks.
+func TestASilentPeerHoldsNothing(t *testing.T) {
+	// client-go finds out by pings of HTTP/2 whether a server is there, by default after 45 s.
+	t.Setenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS", "1")
+	t.Setenv("HTTP2_PING_TIMEOUT_SECONDS", "1")
+	before := runtime.NumGoroutine()
+	t.Run("all", func(t *testing.T) {
+		for name, client := range clients() {
+			silent := map[string]*peer{"before the handshake": newPeer(t, false)}
+			if !client.onlyPlain {
+				silent["after the handshake"] = newPeer(t, true, "h2")
+			}
+			for when, peer := range silent {
+				t.Run(name+", "+when, func(t *testing.T) {
+					t.Parallel()
+					round := client.asks(t, peer)
+					for range 3 {
+						if err := round(t.Context()); (err == nil) != client.answered {
+							t.Errorf("it was answered: %v", err)
+						}
+					}
+					wait.Until(t, "a connection that the peer accepted", func() bool { return peer.accepted.Load() > 0 })
+					wait.Equal(t, "connections that it keeps", 0, func() int { return int(peer.open.Load()) })
+				})
+			}
+		}
+	})
+	wait.Until(t, "no more goroutines than before", func() bool { return runtime.NumGoroutine() <= before })
+}

@@ -1,0 +1,168 @@
+package fair_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/fair"
+)
+
+// thing is a number of things of a Namespace with one weight.
+type thing struct {
+	name string
+	fair.Share
+}
+
+func of(t thing) fair.Share { return t.Share }
+
+// things reads "a1=3 b1=2": the Namespace is the letter.
+func things(text string) []thing {
+	var all []thing
+	for _, word := range strings.Fields(text) {
+		name, _, _ := strings.Cut(word, "=")
+		one := thing{name: name, Share: fair.Share{Namespace: name[:1]}}
+		_, _ = fmt.Sscanf(word, name+"=%d", &one.Weight)
+		all = append(all, one)
+	}
+	return all
+}
+
+func names(all []thing) string {
+	var words []string
+	for _, one := range all {
+		words = append(words, one.name)
+	}
+	return strings.Join(words, " ")
+}
+
+func TestOrder(t *testing.T) {
+	for _, test := range []struct{ items, want string }{
+		{"", ""},
+		{"a1=1 a2=1 a3=1 b1=1", "a1 b1 a2 a3"},
+		{"a1=8000 b1=1 c1=100 c2=100", "b1 c1 c2 a1"},
+		{"a1=1 a2=8000 b1=100", "a1 b1 a2"},
+		{"b1=2 a1=1 a2=1", "a1 b1 a2"},
+	} {
+		if got := names(fair.Order(things(test.items), of)); got != test.want {
+			t.Errorf("%s: %s, want %s", test.items, got, test.want)
+		}
+	}
+}
+
+// TestOrderGivesEachNamespaceItsPart of the room, in random worlds: an n-th less its largest thing, or all that it wants.
+func TestOrderGivesEachNamespaceItsPart(t *testing.T) {
+	const room = 1000
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 500 {
+		var all []thing
+		wanted, largest := map[string]int{}, map[string]int{}
+		for range 1 + random.IntN(60) {
+			one := thing{Share: fair.Share{Namespace: string(rune('a' + random.IntN(6))), Weight: 1 + random.IntN(1<<random.IntN(11))}}
+			all = append(all, one)
+			wanted[one.Namespace] += one.Weight
+			largest[one.Namespace] = max(largest[one.Namespace], one.Weight)
+		}
+		slices.SortStableFunc(all, func(a, b thing) int { return a.Weight - b.Weight })
+		got, left := map[string]int{}, room
+		for _, one := range fair.Order(all, of) {
+			if one.Weight <= left {
+				left -= one.Weight
+				got[one.Namespace] += one.Weight
+			}
+		}
+		for namespace, wants := range wanted {
+			if part := min(wants, room/len(wanted)-largest[namespace]); got[namespace] < part {
+				t.Errorf("%s got %d of %d that it wants, at least %d is its part: %v", namespace, got[namespace], wants, part, wanted)
+			}
+		}
+	}
+}
+
+// TestInTurnsServesAllAlike: three Namespaces that always want something get equally much, whatever their things weigh, and
+// one that comes later gets as much from then on.
+func TestInTurnsServesAllAlike(t *testing.T) {
+	var turns fair.Turns
+	got := map[string]int{}
+	serve := func(times int, waits []thing) {
+		for range times {
+			next := fair.InTurns(&turns, waits, of)[0]
+			turns.Serve(next.Share)
+			got[next.Namespace] += next.Weight
+		}
+	}
+	serve(4000, things("a1=1 a2=1 b1=100 c1=10"))
+	for namespace, weight := range got {
+		if most := max(got["a"], got["b"], got["c"]); weight < most-100 {
+			t.Errorf("%s got %d, another one %d", namespace, weight, most)
+		}
+	}
+	clear(got)
+	serve(4000, things("a1=1 d1=10"))
+	if difference := got["a"] - got["d"]; difference < -100 || difference > 100 {
+		t.Errorf("a got %d, and d, which came later, %d", got["a"], got["d"])
+	}
+}
+
+func TestInTurnsKeepsTheOrderOfOneNamespaceAndOfEquals(t *testing.T) {
+	var turns fair.Turns
+	if got := names(fair.InTurns(&turns, things("b1=5 a1=1 a2=1 a3=9 b2=1"), of)); got != "b1 a1 a2 a3 b2" {
+		t.Errorf("first: %s", got)
+	}
+	turns.Serve(fair.Share{Namespace: "b", Weight: 5})
+	if got := names(fair.InTurns(&turns, things("a1=1 a2=1 a3=9 b2=1"), of)); got != "a1 a2 a3 b2" {
+		t.Errorf("after b had its turn: %s", got)
+	}
+	if got := fair.InTurns(&turns, nil, of); len(got) > 0 {
+		t.Errorf("of nothing there is %v", got)
+	}
+}
+
+// TestPlacesEndUpEqual, whoever comes first, and nobody gives up a place twice for nothing.
+func TestPlacesEndUpEqual(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 100 {
+		const number, namespaces = 50, 5
+		places, given := fair.NewPlaces(number), 0
+		held := map[string]int{}
+		for range 5000 {
+			namespace := string(rune('a' + min(random.IntN(namespaces), random.IntN(namespaces))))
+			if !places.Take(namespace) && places.Owes(namespace) {
+				for other, count := range held {
+					if count == places.Most() {
+						places.GiveBack(other)
+						held[other]--
+						given++
+						break
+					}
+				}
+				if !places.Take(namespace) {
+					t.Fatal("no place although one was given back")
+				}
+				held[namespace]++
+			} else if places.Held(namespace) > held[namespace] {
+				held[namespace]++
+			}
+		}
+		for namespace, count := range held {
+			if count != number/namespaces || places.Held(namespace) != count || places.Free() != 0 {
+				t.Errorf("%s has %d of %d places: %v", namespace, count, number, held)
+			}
+		}
+		if given > number {
+			t.Errorf("%d places were given up, of %d", given, number)
+		}
+	}
+}
+
+func BenchmarkOrder(b *testing.B) {
+	all := make([]thing, 100_000)
+	for i := range all {
+		all[i].Share = fair.Share{Namespace: fmt.Sprint(i % 1000), Weight: i % 97}
+	}
+	for b.Loop() {
+		fair.Order(all, of)
+	}
+}

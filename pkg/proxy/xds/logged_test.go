@@ -1,0 +1,59 @@
+package xds
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// TestOneClientKeepsNobodyOutOfTheLog, however much it makes us log; and it has its own lines again later.
+func TestOneClientKeepsNobodyOutOfTheLog(t *testing.T) {
+	var memory logged
+	now, loud, quiet := time.Unix(1e9, 0), netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	count := func(client netip.Addr, names int, prefix string) (lines int) {
+		for i := range names {
+			if memory.isNew(now, client, fmt.Sprint(prefix, i)) {
+				lines++
+			}
+		}
+		return lines
+	}
+	for _, step := range []struct {
+		why             string
+		after           time.Duration
+		client          netip.Addr
+		names           int
+		prefix          string
+		atLeast, atMost int
+	}{
+		{"1,000 names of one client", 0, loud, 1000, "a", clientLogBurst, clientLogBurst},
+		{"another client", 0, quiet, 3, "a", 3, 3},
+		{"the same again", time.Minute, quiet, 3, "a", 0, 0},
+		{"the first one, which may log less now", 5 * time.Minute, loud, 1000, "b", 1, 3},
+		{"what was logged an hour ago", 2 * time.Hour, quiet, 3, "a", 3, 3},
+		{"the first one after a time", 0, loud, 1000, "a", clientLogBurst, clientLogBurst},
+	} {
+		now = now.Add(step.after)
+		if lines := count(step.client, step.names, step.prefix); lines < step.atLeast || lines > step.atMost {
+			t.Errorf("%s: %d lines, want %d to %d", step.why, lines, step.atLeast, step.atMost)
+		}
+	}
+}
+
+// TestManyAddressesDoNotFillTheLog: a client that has a whole prefix of addresses.
+func TestManyAddressesDoNotFillTheLog(t *testing.T) {
+	var memory logged
+	now, lines := time.Unix(1e9, 0), 0
+	for second := range 3600 {
+		for i := range 10 {
+			client := netip.AddrFrom4([4]byte{10, byte(i), byte(second >> 8), byte(second)})
+			if memory.isNew(now.Add(time.Duration(second)*time.Second), client, "x") {
+				lines++
+			}
+		}
+	}
+	if lines > maxLogged || memory.before.Len() > maxLogged {
+		t.Errorf("%d lines in an hour, %d are remembered; want %d at most", lines, memory.before.Len(), maxLogged)
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -78,7 +77,8 @@ of the mean before in both: an endpoint that has to do the work of two expects 2
 While Nodes are being evacuated, or would be, it lists the Services that have nothing else, and on which Nodes.
 
 Exit status: 1 if a Service misses --max-load, --min-near or --max-refused; 2 if the command line is wrong, if
-something cannot be read or is refused, so that the forecast lacks it, or if there is no Service to judge.`,
+something cannot be read or is refused, so that the forecast lacks it, if there is no Service to judge, or if it is to be
+judged and --demand has only part of the demand.`,
 		Example:               forecastExamples,
 		Args:                  cli.AtMost(1),
 		DisableFlagsInUseLine: true,
@@ -156,8 +156,8 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 		"`FILE` with the demand of each node or zone (default: as --clients says, else one client per node): "+
 			"names of nodes or zones and a number each, in YAML or JSON, or the "+
 			"result of a Prometheus instant query in JSON, by node or zone; or a folder with what /metrics of each node says in "+
-			"NODE.prom, with --account. What is by Service, too, is the demand of that Service. Bounds are planned as the proxies "+
-			"plan them, and, to compare, with this demand: as '120% by file'")
+			"NODE.prom, with --account. What is by Service, too, is the demand of that Service, and its weight in sums. Bounds are "+
+			"planned as the proxies plan them, and, to compare, with this demand: as '120% by file'")
 	flags.StringVar(&f.clients, "clients", clientsMeasured,
 		"`WHOSE` connections count where ServiceDemands say what was measured of a Service: measured, those that are there; or assumed, as if "+
 			"nobody had measured. Bounds are compared with both plans: '120%', with assumed demand, and '120% measured'")
@@ -284,8 +284,7 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	}
 	options := forecast.Options{
 		Now: time.Now(), Bounds: flags.bound, Judge: judgeOf(objects, flags.serviceProxyName), Only: query,
-		Progress:   func(done, all int) { progress.Show("%d of %d Services forecast", done, all) },
-		DemandFrom: demandFrom(state),
+		Progress: func(done, all int) { progress.Show("%d of %d Services forecast", done, all) },
 	}
 	if flags.demand != "" {
 		if err := flags.readDemand(state, &options); err != nil {
@@ -332,30 +331,6 @@ func (f *forecastFlags) state(objects convert.Objects) forecast.Cluster {
 	return state
 }
 
-// demandFrom says whose connections count if no file does.
-func demandFrom(state forecast.Cluster) string {
-	const assumed = "ach Node counts as one client, unless its labels or the Service say otherwise."
-	if measured := state.MeasuredServices(); len(measured) > 0 {
-		return fmt.Sprintf("Nodes ask as ServiceDemands say of %d of the cluster's %d Services (%s); of others e%s",
-			len(measured), len(state.ServiceNames()), explain.Counted(measured), assumed)
-	}
-	return "E" + assumed
-}
-
-// demandFromFile says whose connections count if a file does.
-func demandFromFile(file string, asked map[string]forecast.Weights, state forecast.Cluster) string {
-	says := "Nodes ask as " + file + " says."
-	if len(asked) > 0 {
-		says = fmt.Sprintf("Nodes ask as %s says: of %s as it says of each, and of others as of all together.",
-			file, explain.Counted(slices.Sorted(maps.Keys(asked))))
-	}
-	if len(state.MeasuredServices()) > 0 {
-		says += fmt.Sprintf(" ServiceDemands do not count for that; bounds with %s: %q are planned with them, as the proxies do.",
-			policy.ClientsAnnotation, policy.Measured)
-	}
-	return says
-}
-
 // priced says what bytes cost, if there is a price.
 func (f *forecastFlags) priced(reports ...*forecast.Report) {
 	for _, report := range reports {
@@ -380,11 +355,10 @@ func (f *forecastFlags) readDemand(state forecast.Cluster, options *forecast.Opt
 	if err != nil {
 		return fmt.Errorf("--demand %s: %w", f.demand, err)
 	}
-	if options.Demand, err = demand.Weights.Demand(state); err != nil {
+	if options.Demand, err = forecast.NewMeasurement(f.demand, demand.Weights, demand.ByService, state); err != nil {
 		return fmt.Errorf("--demand %s: %w", f.demand, err)
 	}
-	options.Asked, f.traffic = demand.Asked, demand.Traffic
-	options.DemandFrom = demandFromFile(f.demand, demand.Asked, state)
+	f.traffic = demand.Traffic
 	return nil
 }
 
@@ -428,6 +402,12 @@ func (f *forecastFlags) judge(
 	}
 	if f.limits.MinNear != nil && report.NodesWithoutZone == report.Nodes {
 		printable.Fprintf(stderr, "proxy: --min-near cannot be judged: no Node has the label %s\n", policy.Zone)
+		return cli.Exit(exitUnread)
+	}
+	if len(report.Incomplete) > 0 && f.isGate() {
+		for _, sentence := range report.Incomplete {
+			printable.Fprintf(stderr, "proxy: limits cannot be judged by part of the demand: %s\n", sentence)
+		}
 		return cli.Exit(exitUnread)
 	}
 	if len(missed) > 0 {

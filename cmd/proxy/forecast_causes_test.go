@@ -53,6 +53,9 @@ const (
 	sameZone      = "ports: [{port: 80}], trafficDistribution: PreferSameZone}"
 	onA           = "nodeName: na, zone: za"
 	onC           = "nodeName: nc, zone: zc"
+	noZone        = "The ready endpoint 10.244.0.1:80 has no zone in its EndpointSlice, because na had no label topology.kubernetes.io/zone " +
+		"when that was written"
+	zoneIsKept = "EndpointSlices keep the zone that a Node had when they were written, until the Service or its pods change."
 )
 
 // TestForecastSaysTheCauseBeforeAnyAdvice, and advises nothing that is set already.
@@ -78,9 +81,31 @@ func TestForecastSaysTheCauseBeforeAnyAdvice(t *testing.T) {
 			[]string{noSetting, sameZone, "managed-by: endpointslice-controller.k8s.io", "managed-by: me"},
 			[]string{noHints + "Who writes these EndpointSlices writes no hints"}, "PreferSameZone keeps",
 		},
-		"it is set, and the endpoints are in no zone": {
+		"it is set, and the slices were written before the Nodes had zones": {
 			[]string{noSetting, sameZone, ", zone: za", "", ", zone: zb", "", ", zone: zc", ""},
-			[]string{noHints + "kube-controller-manager writes none, because the endpoints are in no zone"}, "PreferSameZone keeps",
+			[]string{noHints + "kube-controller-manager writes none. " + noZone + ". It has the label now. " + zoneIsKept}, "PreferSameZone keeps",
+		},
+		"it is set, and no Node has a zone": {
+			[]string{
+				noSetting, sameZone, ", zone: za", "", ", zone: zb", "", ", zone: zc", "", ", topology.kubernetes.io/zone: za", "",
+				", topology.kubernetes.io/zone: zb", "", ", topology.kubernetes.io/zone: zc", "",
+			},
+			[]string{noHints + "kube-controller-manager writes none. " + noZone + ", and has none now. " + zoneIsKept}, "It has the label",
+		},
+		"one endpoint has no zone in its slice": {
+			[]string{noSetting, sameZone, ", zone: za}\n", "}\n",
+				"nodeName: nb, zone: zb", "nodeName: nb, zone: zb, hints: {forZones: [{name: zb}]}"},
+			[]string{"kube-controller-manager writes none. " + noZone + ". It has the label now. " + zoneIsKept}, "within seconds",
+		},
+		"Auto, and the slices were written before the Nodes had zones": {
+			[]string{
+				noAnnotations, "annotations: {service.kubernetes.io/topology-mode: Auto}", ", zone: za", "", ", zone: zb", "", ", zone: zc", "",
+			},
+			[]string{"kube-controller-manager writes none: ", noZone + ". It has the label now. " + zoneIsKept}, "within seconds",
+		},
+		"hints for nodes need no zone": {
+			[]string{noSetting, "ports: [{port: 80}], trafficDistribution: PreferSameNode}", ", zone: za", "", ", zone: zb", "", ", zone: zc", ""},
+			[]string{"PreferSameNode is set, and has no effect", "kube-controller-manager writes them within seconds"}, noZone,
 		},
 		"one endpoint has no hint": {
 			[]string{noSetting, sameZone, onA, onA + ", hints: {forZones: [{name: za}]}", onC, onC + ", hints: {forZones: [{name: zc}]}"},
@@ -152,6 +177,15 @@ func TestExplainSaysThatASettingHasNoHints(t *testing.T) {
 		got := proxyCommand(t, "explain", "--node", "na", "--manifests", threeWith(t, noSetting, text))
 		if has := strings.Contains(strings.Join(strings.Fields(got.stdout), " "), sentence); got.status != 0 || has != want {
 			t.Errorf("%s: told %v, want %v: status %d\n%s%s", text, has, want, got.status, got.stdout, got.stderr)
+		}
+	}
+	const sameNode = "ports: [{port: 80}], trafficDistribution: PreferSameNode}"
+	for text, want := range map[string]bool{sameZone: true, sameNode: false} {
+		state := threeWith(t, noSetting, text, ", zone: za", "", ", zone: zb", "", ", zone: zc", "")
+		got := proxyCommand(t, "explain", "--node", "nb", "--manifests", state)
+		said := strings.Contains(strings.Join(strings.Fields(got.stdout), " "), noZone+". It has the label now. "+zoneIsKept)
+		if got.status != 0 || said != want {
+			t.Errorf("%s, without zones in slices: said %v, want %v: status %d\n%s%s", text, said, want, got.status, got.stdout, got.stderr)
 		}
 	}
 }

@@ -173,7 +173,7 @@ func TestEachNumberSaysWhatItIsPlannedWith(t *testing.T) {
 		says string
 	}{
 		"ServiceDemands": {nil, map[string]string{"now": "measured", "120%": "labels", "120% measured": "measured"}, "measured",
-			"Nodes ask as ServiceDemands say of 1 of the cluster's 1 Services (shop/web)"},
+			"Nodes ask as ServiceDemands say of 1 of 1 Service (shop/web)"},
 		"a file": {[]string{"--demand", file}, map[string]string{"now": "measured", "120%": "labels", "120% by file": "file"}, "file",
 			"Nodes ask as " + file + " says. ServiceDemands do not count for that"},
 		"neither": {[]string{"--clients", "assumed"}, map[string]string{"now": "labels", "120%": "labels"}, "labels",

@@ -103,7 +103,7 @@ shop/inside   50 %                a                -
 shop/outside  0 %                 -                a
 `,
 		"--evacuate za --top 1":          "\nshop/alone  100 %               a, b             -\nand 3 more; --top 0 prints all\n",
-		"--evacuate za shop/free":        "\nEvacuated: 1 Node. No Service depends on what runs there.\n",
+		"--evacuate za shop/free":        "\nEvacuated: 1 Node. shop/free does not depend on what runs there.\n",
 		"--evacuate zb shop/outside":     "\nshop/outside  0 %                 -                b\n",
 		"--annotate shop/free_a.b/c=yes": "\nNothing is different for any Service.\n",
 	} {

@@ -21,7 +21,6 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
@@ -48,9 +47,7 @@ type browser struct {
 func open(t *testing.T, objects convert.Objects, width int64, bounds ...uint64) *browser {
 	t.Helper()
 	report, refused := forecast.Make(forecast.NewCluster(objects, convert.View{}),
-		forecast.Options{
-			Now: time.Now(), Bounds: append([]uint64{policy.UsualMaxLoad}, bounds...), DemandFrom: "Each Node counts as one client.",
-		})
+		forecast.Options{Now: time.Now(), Bounds: append([]uint64{policy.UsualMaxLoad}, bounds...)})
 	if len(refused) > 0 {
 		t.Fatal(refused)
 	}
@@ -263,10 +260,7 @@ func (b *browser) wantOpened(service, key string) {
 // TestThePageSaysWhatOtherZonesCost, in a wide window and a narrow one; and nothing of that where there is no price.
 func TestThePageSaysWhatOtherZonesCost(t *testing.T) {
 	cluster := forecast.NewCluster(town(10, 3), convert.View{})
-	options := forecast.Options{
-		Now: time.Now(), Bounds: []uint64{policy.UsualMaxLoad}, DemandFrom: "Nodes ask as bytes.json says.",
-		Demand: func(*model.Node) float64 { return 1 },
-	}
+	options := forecast.Options{Now: time.Now(), Bounds: []uint64{policy.UsualMaxLoad}}
 	report, _ := forecast.Make(cluster, options)
 	report.Price(forecast.Traffic{"": 1e9 / (30 * 24 * 3600)}, 2) // 1 GB a month
 	for _, width := range []int64{1280, 390} {

@@ -116,3 +116,14 @@ func TestTheTableIsComplete(t *testing.T) {
 		}
 	}
 }
+
+// TestThePolicyForNodesHasTheSentence that forecast and explain have of zones in EndpointSlices.
+func TestThePolicyForNodesHasTheSentence(t *testing.T) {
+	text, err := os.ReadFile("../../manifests/webhook-cel/base/nodes.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), policy.ZoneInSlices) {
+		t.Errorf("NODE002 does not say %q", policy.ZoneInSlices)
+	}
+}

@@ -21,6 +21,9 @@ type SliceWords struct {
 // AddressTypeFQDN is the type of slices that have names instead of addresses.
 const AddressTypeFQDN = "FQDN"
 
+// ZoneInSlices is why an EndpointSlice may lack the zone of a Node, or have an old one, and what changes that.
+const ZoneInSlices = "EndpointSlices keep the zone that a Node had when they were written, until the Service or its pods change"
+
 // PortWords is a port of a Service or of an EndpointSlice. Those of the same name and protocol belong together, whatever
 // their numbers.
 type PortWords struct {

@@ -1,8 +1,10 @@
 package selection
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -108,6 +110,34 @@ func MissingHints(service *model.Service, endpoints []model.PortEndpoint) string
 		return service.Topology.ByHints + " is set, and has no effect, because the ready endpoint " + nodes.without.String() + " has no hint."
 	}
 	return service.Topology.ByHints + " is set, and has no effect, because no EndpointSlice of the Service has hints."
+}
+
+// MissingZone says why the EndpointSlice of a ready endpoint has no zone, without which the controller writes no hint for
+// zones, and when it gets one; empty if all have one, or the Service works without. The viewpoint has the nodes' labels.
+func MissingZone(service *model.Service, endpoints []model.PortEndpoint, viewpoint Viewpoint) string {
+	if strings.HasSuffix(service.Topology.ByHints, policy.PreferSameNode) {
+		return ""
+	}
+	for i := range endpoints {
+		endpoint := &endpoints[i]
+		if endpoint.Phase() != model.PhaseReady || endpoint.Zone != "" {
+			continue
+		}
+		if endpoint.Node == "" {
+			return "The ready endpoint " + endpoint.Addr.String() + " is on no Node, and so in no zone."
+		}
+		sentence := fmt.Sprintf("The ready endpoint %s has no zone in its EndpointSlice, because %s had no label %s when that was written",
+			endpoint.Addr, endpoint.Node, policy.Zone)
+		if carried, known := viewpoint.labelsOf(endpoint.Node); known {
+			if carried[string(policy.Zone)] != "" {
+				sentence += ". It has the label now"
+			} else {
+				sentence += ", and has none now"
+			}
+		}
+		return sentence + ". " + policy.ZoneInSlices + "."
+	}
+	return ""
 }
 
 // whyZones is why hints for zones are used, and those for nodes are not.

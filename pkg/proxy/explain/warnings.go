@@ -18,6 +18,9 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 		}
 	}
 	if sentence := selection.MissingHints(service, decision.Endpoints); sentence != "" && !service.InternalTrafficLocal {
+		if noZone := selection.MissingZone(service, decision.Endpoints, decision.Viewpoint); noZone != "" {
+			sentence += " " + noZone
+		}
 		list = append(list, sentence)
 	}
 	for _, client := range service.Clients() {

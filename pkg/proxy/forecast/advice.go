@@ -20,31 +20,28 @@ const (
 	worthLoad = 0.25
 )
 
-// advise recommends a setting, if one would improve anything. A setting that protects the endpoints as well as the
-// bound, and needs no proxy of ours, comes first. An owner who has a bound has chosen it, and gets no advice against
-// it, but perhaps the one to have it planned with what was measured. A setting without effect needs mending, not another
-// one beside it: Causes says how.
+// keeps reports whether no endpoint expects more than a bound on the load, in percent, as loads are printed.
+func (o *Outlook) keeps(bound uint64) bool { return o.Busiest.Load < float64(bound)/100+0.005 }
+
+// advise recommends a setting, if one would improve anything and keeps the first bound that is compared. A setting that
+// protects the endpoints as well as the bound, and needs no proxy of ours, comes first. An owner who has a bound has
+// chosen it, and gets no advice against it, but perhaps the one to have it planned with what was measured. A setting
+// without effect needs mending, not another one beside it: Causes says how.
 func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Service) *Advice {
-	now, field, bounded := s.outlook(Now), s.outlook(policy.PreferSameZone), s.bounded()
+	now, field, bounds := s.outlook(Now), s.outlook(policy.PreferSameZone), f.boundsFor(s)
 	if s.asMeasured != nil {
-		return s.adviseMeasured(object)
+		return f.adviseMeasured(s, object, read)
 	}
-	if field == nil || bounded == nil || read.InternalTrafficLocal || read.IsHeadless && len(read.Topology.Keys) == 0 ||
+	if field == nil || len(bounds) == 0 || read.InternalTrafficLocal || read.IsHeadless && len(read.Topology.Keys) == 0 ||
 		read.Topology.MaxLoad > 0 || slices.ContainsFunc(s.Causes, func(c Cause) bool { return c.Denied }) {
 		return nil
 	}
-	limit, bound := float64(f.boundOf(bounded.Setting))/100, policy.FormatMaxLoad(f.boundOf(bounded.Setting))
-	if strings.HasSuffix(bounded.Setting, measured) {
-		bound += ", planned as its ServiceDemand says,"
+	isNearer := func(o *Outlook) bool { return o.Zone-now.Zone >= worthZone }
+	isBetter := func(o *Outlook) bool {
+		return o.Note == "" && o.keeps(bounds[0].bound) && o.Refused <= now.Refused &&
+			(isNearer(o) || now.Busiest.Load-o.Busiest.Load >= worthLoad)
 	}
-	hasOwnKeys := len(read.Topology.Keys) > 0
-	isGain := func(o *Outlook) bool { return o.Note == "" && o.Zone-now.Zone >= worthZone && o.Refused <= now.Refused }
-	set := func(setting string) string {
-		changed := f.settings[slices.IndexFunc(f.settings, func(s Setting) bool { return s.Name == setting })].apply(object)
-		return difference(object, changed)
-	}
-	switch {
-	case !hasOwnKeys && isGain(field) && field.Busiest.Load <= max(limit, now.Busiest.Load):
+	if len(read.Topology.Keys) == 0 && isNearer(field) && isBetter(field) {
 		if isDistributed(object) { // and has no hints
 			return nil
 		}
@@ -52,41 +49,77 @@ func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Serv
 			Setting: field.Setting,
 			Sentence: fmt.Sprintf("%s keeps %s in the zone instead of %s, and no endpoint expects more than %s times the mean.",
 				field.Setting, percent(field.Zone), percent(now.Zone), times(field.Busiest.Load)),
-			Set: set(field.Setting),
+			Set: difference(object, Setting{Name: field.Setting}.apply(object)),
 		}
-	case isGain(bounded) && bounded.Busiest.Load <= max(limit, now.Busiest.Load)+worthLoad:
-		sentence := fmt.Sprintf("A bound of %s keeps %s in the zone instead of %s, and no endpoint expects more than %s times the mean",
-			bound, percent(bounded.Zone), percent(now.Zone), times(bounded.Busiest.Load))
-		if field.Note == "" && field.Busiest.Load > limit {
-			sentence += fmt.Sprintf("; %s would send %s times the mean to %s", field.Setting, times(field.Busiest.Load), field.Busiest.Endpoint)
+	}
+	for _, setting := range bounds {
+		bounded := s.outlook(setting.Name)
+		if !isBetter(bounded) {
+			continue
 		}
-		return &Advice{bounded.Setting, sentence + ".", set(bounded.Setting)}
-	case bounded.Note == "" && now.Busiest.Load-bounded.Busiest.Load >= worthLoad && bounded.Refused <= now.Refused:
-		return &Advice{
-			bounded.Setting,
-			fmt.Sprintf("%s expects %s times the mean; with a bound of %s no endpoint expects more than %s times, and %s stay in the "+
-				"zone instead of %s.", now.Busiest.Endpoint, times(now.Busiest.Load), bound, times(bounded.Busiest.Load),
-				percent(bounded.Zone), percent(now.Zone)),
-			set(bounded.Setting),
+		bound := policy.FormatMaxLoad(setting.bound) + f.plannedInWords(setting)
+		sentence := fmt.Sprintf("%s expects %s times the mean; with a bound of %s no endpoint expects more than %s times, and %s stay in the "+
+			"zone instead of %s", now.Busiest.Endpoint, times(now.Busiest.Load), bound, times(bounded.Busiest.Load), percent(bounded.Zone),
+			percent(now.Zone))
+		if isNearer(bounded) {
+			sentence = fmt.Sprintf("A bound of %s keeps %s in the zone instead of %s, and no endpoint expects more than %s times the mean",
+				bound, percent(bounded.Zone), percent(now.Zone), times(bounded.Busiest.Load))
+			if field.Note == "" && !field.keeps(setting.bound) {
+				sentence += fmt.Sprintf("; %s would send %s times the mean to %s", field.Setting, times(field.Busiest.Load), field.Busiest.Endpoint)
+			}
 		}
+		return &Advice{setting.Name, sentence + ".", difference(object, setting.apply(object))}
 	}
 	return nil
 }
 
-// adviseMeasured recommends to have the bound that there is planned with what was measured, if that improves anything.
-func (s *Service) adviseMeasured(object *corev1.Service) *Advice {
+// boundsFor returns the settings that have the first bound to compare, in the order in which they are recommended: if
+// there is a ServiceDemand, the one that is planned with it; with a file, the one that needs no ServiceDemand comes
+// first.
+func (f *forecaster) boundsFor(s *Service) (bounds []Setting) {
+	for _, setting := range f.settings {
+		isFirst := len(bounds) == 0 || setting.bound == bounds[0].bound
+		if setting.bound > 0 && isFirst && (!setting.isMeasured || f.demand != nil || s.DemandSource == string(fleet.Measured)) {
+			bounds = append(bounds, setting)
+		}
+	}
+	if s.DemandSource == string(fleet.Measured) {
+		slices.Reverse(bounds)
+	}
+	return bounds
+}
+
+// plannedInWords follows a bound, and says which measured demand it is planned with; empty for assumed demand.
+func (f *forecaster) plannedInWords(setting Setting) string {
+	switch {
+	case !setting.isMeasured:
+		return ""
+	case f.demand != nil:
+		return ", planned with measured demand,"
+	}
+	return ", planned as its ServiceDemand says,"
+}
+
+// adviseMeasured recommends to have the bound that there is planned with what was measured, if that keeps it and
+// improves anything.
+func (f *forecaster) adviseMeasured(s *Service, object *corev1.Service, read *model.Service) *Advice {
 	now, then := s.outlook(Now), s.asMeasured
-	isNearer := then.Zone-now.Zone >= worthZone && then.Busiest.Load < now.Busiest.Load+worthLoad
+	isNearer := then.Zone-now.Zone >= worthZone
 	isCalmer := now.Busiest.Load-then.Busiest.Load >= worthLoad
-	if then.Refused > now.Refused || !isNearer && !isCalmer {
+	isKept := !now.keeps(read.Topology.MaxLoad)
+	if !then.keeps(read.Topology.MaxLoad) || then.Refused > now.Refused || !isNearer && !isCalmer && !isKept || read.Topology.Measured {
 		return nil
 	}
 	changed := *object
 	changed.Annotations = withMeasured(object)
+	planned := "as its ServiceDemand says"
+	if f.demand != nil {
+		planned = "with measured demand"
+	}
 	return &Advice{
 		Setting: policy.Measured,
-		Sentence: fmt.Sprintf("With its bound planned as its ServiceDemand says, the busiest endpoint expects %s times the mean instead of %s, "+
-			"and %s stay in the zone instead of %s.", times(then.Busiest.Load), times(now.Busiest.Load), percent(then.Zone), percent(now.Zone)),
+		Sentence: fmt.Sprintf("With its bound planned %s, the busiest endpoint expects %s times the mean instead of %s, and %s stay in the "+
+			"zone instead of %s.", planned, times(then.Busiest.Load), times(now.Busiest.Load), percent(then.Zone), percent(now.Zone)),
 		Set: difference(object, &changed),
 	}
 }
@@ -122,37 +155,10 @@ func difference(from, to *corev1.Service) string {
 	return set.String()
 }
 
-func (f *forecaster) boundOf(name string) uint64 {
-	for _, setting := range f.settings {
-		if setting.Name == name {
-			return setting.bound
-		}
-	}
-	return 0
-}
-
 // outlook returns the outlook under a setting; nil if it was not asked for.
 func (s *Service) outlook(setting string) *Outlook {
 	for i := range s.Outlooks {
 		if s.Outlooks[i].Setting == setting {
-			return &s.Outlooks[i]
-		}
-	}
-	return nil
-}
-
-// bounded returns the outlook under the first bound, as planned with what was measured if that is what is asked; nil if
-// none was asked for.
-func (s *Service) bounded() *Outlook {
-	if s.DemandSource == string(fleet.Measured) {
-		for i := range s.Outlooks {
-			if strings.HasSuffix(s.Outlooks[i].Setting, measured) {
-				return &s.Outlooks[i]
-			}
-		}
-	}
-	for i := range s.Outlooks {
-		if strings.HasSuffix(s.Outlooks[i].Setting, "%") {
 			return &s.Outlooks[i]
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/endpointslice/topologycache"
 
-	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
@@ -125,15 +124,18 @@ func TestAForecastIsTheSameEachTime(t *testing.T) {
 			}
 			traffic["shop/"+service.Name] = random.Float64()
 		}
-		demand := map[string]float64{}
+		demand := Weights{}
 		for _, node := range seen.Nodes {
 			demand[node.Name], asked["shop/web-0"][node.Name] = random.Float64(), random.Float64()
 		}
 		var first string
 		for range 5 {
-			report, _ := Make(NewCluster(seen, convert.View{}), Options{
-				Now: time.Unix(0, 0), Bounds: []uint64{120}, Asked: asked, Demand: func(node *model.Node) float64 { return demand[node.Name] },
-			})
+			cluster := NewCluster(seen, convert.View{})
+			measurement, err := NewMeasurement("demand.json", demand, asked, cluster)
+			if err != nil {
+				t.Fatal(err)
+			}
+			report, _ := Make(cluster, Options{Now: time.Unix(0, 0), Bounds: []uint64{120}, Demand: measurement})
 			report.Price(traffic, 0.01)
 			text, err := json.Marshal(report)
 			if err != nil {

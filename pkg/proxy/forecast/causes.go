@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -17,8 +16,8 @@ import (
 
 // Cause is why connections are refused, or why a setting does not work.
 type Cause struct {
-	// Code is stable: a reason of explain, such as NoTopologyMatch; MissingHints; the rule of the webhook that is broken; or
-	// IgnoredAnnotation, if there is no Judge.
+	// Code is stable: a reason of explain, such as NoTopologyMatch; MissingHints; BoundMissed; the rule of the webhook that is
+	// broken; or IgnoredAnnotation, if there is no Judge.
 	Code     string `json:"code"`
 	Sentence string `json:"sentence"`
 	// Denied: the setting counts as absent, and the webhook would deny it.
@@ -29,9 +28,11 @@ type Cause struct {
 // everything.
 type Judge func(before, now *corev1.Service) []Cause
 
-// The codes for a setting that needs hints which are missing, and for an annotation that no rule covers.
+// The codes for a setting that needs hints which are missing, for a bound on the load that an endpoint exceeds, and for an
+// annotation that no rule covers.
 const (
 	missingHints      = "MissingHints"
+	boundMissed       = "BoundMissed"
 	ignoredAnnotation = "IgnoredAnnotation"
 )
 
@@ -50,11 +51,39 @@ func (f *forecaster) causes(now *Outlook, object *corev1.Service, read *model.Se
 	}
 	for i := range portions {
 		if sentence := selection.MissingHints(read, portions[i].endpoints); sentence != "" && !read.InternalTrafficLocal {
-			causes = append(causes, Cause{Code: missingHints, Sentence: sentence + " " + f.whoseHints(object)})
+			causes = append(causes, Cause{Code: missingHints, Sentence: sentence + " " + f.whoseHints(object, read)})
 			break
 		}
 	}
 	return append(causes, f.wrong(object, read)...)
+}
+
+// demandOf has the words for each source of demand.
+var demandOf = map[string]string{
+	string(fleet.Labels):   "one client for each Node, or as its label " + policy.DemandLabel + " says",
+	string(fleet.Clients):  "the clients that the Service names",
+	string(fleet.Measured): "the demand in its ServiceDemand",
+	string(fleet.Given):    "the demand in the file of --demand",
+}
+
+// boundMissed says why an endpoint expects more than the Service's bound; empty if none does. In a comparison loads are
+// not multiples of a mean that a bound is about.
+func (f *forecaster) boundMissed(s *Service, read *model.Service) []Cause {
+	now, bound := &s.Outlooks[0], read.Topology.MaxLoad
+	if now.PlannedWith == "" || now.keeps(bound) || f.clientsOf != nil {
+		return nil
+	}
+	var why string
+	switch {
+	case now.source != now.PlannedWith && (s.asMeasured == nil || s.asMeasured.keeps(bound)):
+		why = "the bound is planned with " + demandOf[now.PlannedWith] + ", and this is a forecast with " + demandOf[now.source]
+	case !slices.Contains(read.Topology.Keys, policy.AnyNode):
+		why = "its topology keys allow some clients no other endpoints"
+	default:
+		why = "the endpoints that are left cannot keep it"
+	}
+	return []Cause{{Code: boundMissed, Sentence: fmt.Sprintf("%s expects %s times the mean, more than its bound of %s allows: %s.",
+		now.Busiest.Endpoint, times(now.Busiest.Load), policy.FormatMaxLoad(bound), why)}}
 }
 
 // wrong is what is wrong with a Service's settings: what the judge says, or else what any proxy ignores.
@@ -120,23 +149,27 @@ func toPorts(service *model.Service, portions []portion, at int) string {
 }
 
 // whoseHints says why endpoints, or some of them, have no hints.
-func (f *forecaster) whoseHints(object *corev1.Service) string {
+func (f *forecaster) whoseHints(object *corev1.Service, read *model.Service) string {
 	written := f.slicesOf[nameOf(object)]
 	if !slices.ContainsFunc(written, isWrittenByController) {
 		return "Who writes these EndpointSlices writes no hints; the EndpointSlice controller of Kubernetes does."
 	}
 	hinted, whyNone := f.controllers.hint(object, written)
-	isHinted := slices.ContainsFunc(hinted, func(slice *discoveryv1.EndpointSlice) bool {
-		return slices.ContainsFunc(slice.Endpoints, func(e discoveryv1.Endpoint) bool { return e.Hints != nil })
-	})
-	switch {
-	case isHinted:
+	converted, _ := f.slicesIn(hinted)
+	portions := f.portions(read, converted)
+	lacking := slices.IndexFunc(portions, func(p portion) bool { return selection.MissingHints(read, p.endpoints) != "" })
+	if lacking < 0 {
 		return "kube-controller-manager writes them within seconds: it may be older than the setting, or have the feature gate off, " +
 			"or what is read here was printed before the Service had the setting."
-	case whyNone != "":
-		return "kube-controller-manager writes none: " + whyNone + "."
 	}
-	return "kube-controller-manager writes none, because the endpoints are in no zone: their Nodes need the label " + string(policy.Zone) + "."
+	sentence := "kube-controller-manager writes none"
+	if whyNone != "" {
+		sentence += ": " + whyNone
+	}
+	if noZone := selection.MissingZone(read, portions[lacking].endpoints, selection.Viewpoint{Labels: f.fleet.Labels}); noZone != "" {
+		sentence += ". " + strings.TrimSuffix(noZone, ".")
+	}
+	return sentence + "."
 }
 
 // noteHints says once for all Services that hints are missing, if several lack them: they may have one cause.

@@ -90,16 +90,6 @@ func asksIn(zones map[string]bool, demand *model.Demand) bool {
 	return false
 }
 
-// MeasuredServices returns the Services with measured demand that counts, sorted.
-func (c Cluster) MeasuredServices() (names []string) {
-	for _, service := range c.services {
-		if c.demands[nameOf(service)] != nil {
-			names = append(names, nameOf(service).String())
-		}
-	}
-	return names
-}
-
 // AsAssumed is the cluster if nothing had been measured.
 func (c Cluster) AsAssumed() Cluster {
 	c.demands, c.demandNote, c.isStale, c.refused = nil, "", false, nil

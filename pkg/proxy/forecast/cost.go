@@ -57,28 +57,35 @@ const (
 	gigabyte = 1e9
 )
 
-// Price calculates what bytes to other zones would cost under each setting, at a price for each GB. The bytes of a
-// Service are split like its connections; those of Services that are not in the report are split like all Services
-// together.
+// Price calculates what the bytes of the report's Services to other zones would cost under each setting, at a price for
+// each GB. The bytes of a Service are split like its connections. In a report of all Services those without a name
+// belong to it, too, and are split like all connections.
 func (r *Report) Price(traffic Traffic, perGB float64) {
-	r.Costs, r.BytesInMonth, r.PerGB = nil, traffic.all()*month, perGB
-	for _, total := range r.Settings {
-		rest, crossing := traffic.all(), 0.0
-		for i := range r.Services {
-			service := &r.Services[i]
-			at := slices.IndexFunc(service.Outlooks, func(o Outlook) bool { return o.Setting == total.Setting })
-			if bytes := traffic[service.Service]; at >= 0 && bytes > 0 {
-				rest, crossing = rest-bytes, crossing+bytes*service.Outlooks[at].OtherZones
-			}
+	unnamed, all := 0.0, 0.0
+	if r.Namespace == "" && r.Service == "" {
+		unnamed = traffic[""]
+	}
+	for i := range r.Services {
+		all += traffic[r.Services[i].Service]
+	}
+	r.Costs, r.BytesInMonth, r.PerGB = nil, (all+unnamed)*month, perGB
+	for i, total := range r.Settings {
+		crossing := unnamed * total.OtherZones
+		for s := range r.Services {
+			service := &r.Services[s]
+			crossing += traffic[service.Service] * service.Outlooks[i].OtherZones
 		}
-		crossing += max(0, rest) * total.OtherZones
 		r.Costs = append(r.Costs, Cost{total.Setting, crossing * month, crossing * month / gigabyte * perGB})
 	}
 }
 
 // costs writes what bytes would cost, a line for each cost, under a name.
 func (p *printer) costs(report *Report, names []string, costs []Cost) {
-	if len(costs) == 0 {
+	switch {
+	case len(costs) == 0:
+		return
+	case report.BytesInMonth == 0:
+		p.f("\nTo other zones in a month: nothing, because no bytes of %s were measured.\n", report.these())
 		return
 	}
 	unit := unitOf(report.BytesInMonth)

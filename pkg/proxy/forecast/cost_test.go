@@ -36,18 +36,18 @@ func TestBytesOfAServiceFollowItsConnections(t *testing.T) {
 	}
 	report := reportOf()
 	report.Price(traffic, 0.02)
-	// 2,000 B/s of shop/api, and 500 B/s of Services that are not in the report.
+	// 2,000 B/s of shop/api, and 100 B/s of Services without a name; shop/gone is not forecast.
 	want := []Cost{
-		{"now", (1000 + 300) * month, (1000 + 300) * month / 1e9 * 0.02}, {"PreferSameZone", 50 * month, 50 * month / 1e9 * 0.02},
+		{"now", (1000 + 60) * month, (1000 + 60) * month / 1e9 * 0.02}, {"PreferSameZone", 10 * month, 10 * month / 1e9 * 0.02},
 	}
-	if diff := cmp.Diff(want, report.Costs, cmpopts.EquateApprox(1e-9, 0)); diff != "" || report.BytesInMonth != 2500*month {
+	if diff := cmp.Diff(want, report.Costs, cmpopts.EquateApprox(1e-9, 0)); diff != "" || report.BytesInMonth != 2100*month {
 		t.Errorf("of %v bytes (-want +got):\n%s", report.BytesInMonth, diff)
 	}
 	var page bytes.Buffer
 	p := printer{w: &page}
 	p.costs(report, settingsIn(report), report.Costs)
 	for _, line := range []string{
-		"To other zones in a month, of 6.48 GB in all, at 0.02 for each GB:", "now   3.37 GB   0.07", "PreferSameZone   0.13 GB   0.00",
+		"To other zones in a month, of 5.44 GB in all, at 0.02 for each GB:", "now   2.75 GB   0.05", "PreferSameZone   0.03 GB   0.00",
 	} {
 		if !strings.Contains(page.String(), line) {
 			t.Errorf("the text lacks %q:\n%s", line, &page)

@@ -12,11 +12,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
-	"github.com/vicinity-proxy/vicinity/pkg/selection/fleet"
 )
 
 // Weights are the demand of nodes, or of all nodes of a zone together, by name.
@@ -55,22 +51,22 @@ func ParseWeights(text []byte) (Weights, error) {
 	return weights, nil
 }
 
-// AskedOf returns the demand of nodes on each Service, by namespace/name: samples whose labels name a node and a
-// Service.
-func AskedOf(samples []Sample) map[string]Weights {
-	asked := map[string]Weights{}
+// WeightsByService returns the demand on each Service, by namespace/name: samples whose labels name a Service, and a
+// node or a zone.
+func WeightsByService(samples []Sample) map[string]Weights {
+	byService := map[string]Weights{}
 	for i := range samples {
 		sample := &samples[i]
-		node, service := sample.nameOf("node", "instance"), sample.service()
-		if node == "" || service == "" {
+		place, service := sample.nameOf(nameLabels...), sample.service()
+		if place == "" || service == "" {
 			continue
 		}
-		if asked[service] == nil {
-			asked[service] = Weights{}
+		if byService[service] == nil {
+			byService[service] = Weights{}
 		}
-		asked[service][node] += sample.Value
+		byService[service][place] += sample.Value
 	}
-	return asked
+	return byService
 }
 
 // add adds to a weight. The sum must be a valid weight, too.
@@ -202,48 +198,4 @@ func weightsOf(samples []Sample) (Weights, error) {
 		return nil, errors.New("the query found nothing")
 	}
 	return weights, nil
-}
-
-// Demand returns each node's share of all demand: by its own weight, or by its part of its zone's. It fails if a name
-// belongs to no node or zone, or to both, or there is no demand at all.
-func (w Weights) Demand(cluster Cluster) (fleet.Demand, error) {
-	nodes, inZone := map[string]bool{}, map[string]int{}
-	for _, node := range cluster.nodes {
-		nodes[node.Name] = true
-	}
-	zoneOf := func(labels map[string]string) string { return labels[string(policy.Zone)] }
-	for _, node := range cluster.nodes {
-		if _, named := w[node.Name]; !named {
-			inZone[zoneOf(node.Labels)]++
-		}
-	}
-	var unknown, ambiguous []string
-	all := 0.0
-	for _, name := range slices.Sorted(maps.Keys(w)) {
-		isZone := inZone[name] > 0 && name != ""
-		switch {
-		case !nodes[name] && !isZone:
-			unknown = append(unknown, name)
-		case nodes[name] && isZone:
-			ambiguous = append(ambiguous, name)
-		}
-		all += w[name]
-	}
-	switch {
-	case len(unknown) > 0:
-		return nil, fmt.Errorf("no Node has this name or is in this zone: %s", explain.Counted(unknown))
-	case len(ambiguous) > 0:
-		return nil, fmt.Errorf("a Node and a zone have this name: %s", explain.Counted(ambiguous))
-	case all == 0:
-		return nil, errors.New("all weights are 0")
-	case math.IsInf(all, 0):
-		return nil, errors.New("the weights are too large to be added")
-	}
-	return func(node *model.Node) float64 {
-		if weight, named := w[node.Name]; named {
-			return weight / all
-		}
-		zone := zoneOf(node.Labels)
-		return w[zone] / all / float64(max(1, inZone[zone]))
-	}, nil
 }

@@ -78,25 +78,30 @@ func TestAZonesWeightIsSharedByItsNodes(t *testing.T) {
 		objects.Nodes = append(objects.Nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 	}
 	cluster := NewCluster(objects, convert.View{})
-	demand, err := Weights{"a": 4, "b": 3, "b2": 5}.Demand(cluster)
-	if err != nil {
-		t.Fatal(err)
+	of := func(weights Weights) (map[string]float64, error) {
+		m, err := NewMeasurement("demand.json", weights, map[string]Weights{"shop/web": weights}, cluster)
+		if err != nil {
+			return nil, err
+		}
+		if diff := cmp.Diff(m.byNode, m.on("shop/web")); diff != "" {
+			t.Errorf("%v: a Service's is different (-all +of it):\n%s", weights, diff)
+		}
+		return m.byNode, nil
 	}
-	got := map[string]float64{}
-	for _, object := range objects.Nodes {
-		got[object.Name] = demand(&model.Node{Name: object.Name, Labels: object.Labels})
+	got, err := of(Weights{"a": 4, "b": 3, "b2": 5})
+	if diff := cmp.Diff(map[string]float64{"a1": 2. / 12, "a2": 2. / 12, "b1": 3. / 12, "b2": 5. / 12}, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
-	if diff := cmp.Diff(map[string]float64{"a1": 2. / 12, "a2": 2. / 12, "b1": 3. / 12, "b2": 5. / 12, "c1": 0}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	if got, err = of(Weights{"a": 5e-324}); err != nil || got["a1"] != 0.5 {
+		t.Errorf("the least number there is, for two nodes: %v, %v", got, err)
 	}
-	inA := &model.Node{Name: "a1", Labels: map[string]string{string(policy.Zone): "a"}}
-	if demand, err = (Weights{"a": 5e-324}).Demand(cluster); err != nil || demand(inA) != 0.5 {
-		t.Errorf("the least number there is, for two nodes: %v", err)
+	if got, err = of(Weights{"a": 1, "x": 1}); err != nil || got["a1"] != 0.5 {
+		t.Errorf("beside the demand of a node that is gone: %v, %v", got, err)
 	}
 	cluster.nodes = append(cluster.nodes, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}})
-	for _, bad := range []Weights{{"b": 1}, {"a": 1, "x": 1}, {"": 1}, {"a": 0}, {"a": 1e308, "b": 1e308}} {
-		if _, err := bad.Demand(cluster); err == nil {
-			t.Errorf("%v is a demand", bad)
+	for _, bad := range []Weights{{"b": 1}, {"x": 1}, {"": 1}, {"a": 0}, {"a": 0, "x": 1}, {"a": 1e308, "c1": 1e308}} {
+		if got, err := of(bad); err == nil {
+			t.Errorf("%v is a demand: %v", bad, got)
 		}
 	}
 }
@@ -133,11 +138,11 @@ func TestAServiceIsAskedAsItWasMeasured(t *testing.T) {
 		Services: []*corev1.Service{objects.Service("shop", "other", zoned), objects.Service("shop", "web", zoned)},
 		Slices:   []*discoveryv1.EndpointSlice{on("web", "a1", "b1", "b1", "b1"), on("other", "a1")},
 	}, convert.View{})
-	demand, err := weights.Demand(cluster)
+	demand, err := NewMeasurement("demand.json", weights, WeightsByService(samples), cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
-	report, refused := Make(cluster, Options{Now: time.Now(), Bounds: []uint64{120}, Demand: demand, Asked: AskedOf(samples)})
+	report, refused := Make(cluster, Options{Now: time.Now(), Bounds: []uint64{120}, Demand: demand})
 	if len(refused) > 0 || len(report.Services) != 2 {
 		t.Fatalf("%+v, refused: %v", report, refused)
 	}

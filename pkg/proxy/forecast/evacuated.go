@@ -79,8 +79,11 @@ func (p *printer) onlyEvacuated(report *Report, most int) {
 	switch {
 	case report.EvacuatedNodes == 0 || len(report.Services) == 0:
 		return
+	case len(report.OnlyEvacuated) == 0 && report.Service != "":
+		p.f("\nEvacuated: %s. %s does not depend on what runs there.\n", nodes, report.Service)
+		return
 	case len(report.OnlyEvacuated) == 0:
-		p.f("\nEvacuated: %s. No Service depends on what runs there.\n", nodes)
+		p.f("\nEvacuated: %s. No Service%s depends on what runs there.\n", nodes, report.ofNamespace())
 		return
 	}
 	p.f("\nEvacuated: %s. Nothing else is left for some clients of %s. The endpoints there go on serving them:\n\n",

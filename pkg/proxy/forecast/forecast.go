@@ -25,11 +25,8 @@ type Options struct {
 	OnlyNow bool
 	// Only limits the forecast to one Service, or to those of a namespace; empty: all.
 	Only explain.Query
-	// Demand is the demand of each node; nil: by its labels, or by the Service's clients. Asked is the demand of nodes on
-	// single Services, by namespace/name, if that was measured, too. DemandFrom says where they come from.
-	Demand     fleet.Demand
-	Asked      map[string]Weights
-	DemandFrom string
+	// Demand is the demand of the nodes; nil: by ServiceDemands, by the Service's clients, or by labels.
+	Demand *Measurement
 	// Judge says what is wrong with a Service's settings; it may be nil.
 	Judge Judge
 	// Progress is called after each Service; it may be nil.
@@ -49,46 +46,49 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 	avoided := model.NewCluster("")
 	avoided.Apply(model.Change{Avoid: known.Avoid})
 	timed, open := avoided.Evacuated()
-	beside := ""
-	switch {
-	case options.Demand != nil:
-		beside = byFile
-	case len(cluster.MeasuredServices()) > 0:
-		beside = measured
+	selected := cluster.services
+	if options.Only != (explain.Query{}) {
+		selected = slices.DeleteFunc(slices.Clone(selected), func(s *corev1.Service) bool { return !options.Only.Covers(nameOf(s)) })
 	}
 	f := forecaster{
-		Cluster: cluster, fleet: fleet.New(nodes, options.Demand), avoided: avoided, refused: refused,
-		controllers: newControllers(cluster.nodes), settings: settingsOf(options.Bounds, beside),
-		asked: options.Asked, judge: options.Judge, onlyEvacuatedOn: map[string]*NodeOnlyEvacuated{},
+		Cluster: cluster, selected: selected, avoided: avoided, refused: refused, demand: options.Demand,
+		controllers: newControllers(cluster.nodes), judge: options.Judge, onlyEvacuatedOn: map[string]*NodeOnlyEvacuated{},
 	}
+	beside := ""
+	switch {
+	case f.demand != nil:
+		f.fleet, beside = fleet.New(nodes, f.demand.of), byFile
+	default:
+		f.fleet = fleet.New(nodes, nil)
+		if slices.ContainsFunc(selected, func(s *corev1.Service) bool { return f.demands[nameOf(s)] != nil }) {
+			beside = measured
+		}
+	}
+	f.settings = settingsOf(options.Bounds, beside)
 	if options.OnlyNow {
 		f.settings = f.settings[:1]
 	}
 	report := Report{
-		Nodes: len(nodes), Zones: append(f.fleet.Zones(), "other"), ZonesInAll: f.fleet.ZonesInAll(), Demand: options.DemandFrom,
+		Nodes: len(nodes), Zones: append(f.fleet.Zones(), "other"), ZonesInAll: f.fleet.ZonesInAll(),
 		Services: []Service{}, NotServed: []NotServed{}, EvacuatedNodes: timed + open, OnlyEvacuated: []OnlyEvacuated{},
-		OnlyEvacuatedOn: []NodeOnlyEvacuated{},
+		OnlyEvacuatedOn: []NodeOnlyEvacuated{}, Namespace: options.Only.Service.Namespace,
+	}
+	if options.Only.Service.Name != "" {
+		report.Namespace, report.Service = "", options.Only.Service.String()
 	}
 	report.note(nodes)
 	if cluster.demandNote != "" {
 		report.Notes = append(report.Notes, cluster.demandNote)
 	}
-	if i := slices.IndexFunc(f.settings, func(s Setting) bool { return s.plansAsked }); i >= 0 {
-		report.Notes = append(report.Notes, f.settings[i].noteAsked())
+	if i := slices.IndexFunc(f.settings, func(s Setting) bool { return s.isMeasured }); i >= 0 {
+		report.Notes = append(report.Notes, f.settings[i].noteMeasured())
 	}
 	return f, report
 }
 
 // forecast forecasts all Services that are asked about.
 func (f *forecaster) forecast(report *Report, options Options) {
-	services := f.services
-	if options.Only != (explain.Query{}) {
-		services = slices.DeleteFunc(slices.Clone(services), func(s *corev1.Service) bool { return !options.Only.Covers(nameOf(s)) })
-	}
-	if options.Only.Service.Name == "" {
-		report.Namespace = options.Only.Service.Namespace
-	}
-	for i, object := range services {
+	for i, object := range f.selected {
 		service, why := f.service(object)
 		if why != "" {
 			report.NotServed = append(report.NotServed, NotServed{nameOf(object).String(), why})
@@ -96,13 +96,18 @@ func (f *forecaster) forecast(report *Report, options Options) {
 			report.Services = append(report.Services, service)
 		}
 		if options.Progress != nil {
-			options.Progress(i+1, len(services))
+			options.Progress(i+1, len(f.selected))
 		}
 	}
 	report.noteHints()
 	if note := f.noteUnmeasured(); note != "" {
 		report.Notes = append(report.Notes, note)
 	}
+	if f.demand != nil {
+		report.Incomplete = append(f.demand.lacks(), f.demand.lacksServices(options.Only, report.Services)...)
+	}
+	report.Demand = f.demandInWords(report.Services)
+	f.weigh(report.Services)
 	report.Settings = f.totals(report.Services)
 	report.OnlyEvacuated = append(report.OnlyEvacuated, f.onlyEvacuated...)
 	for _, node := range slices.Sorted(maps.Keys(f.onlyEvacuatedOn)) {
@@ -113,11 +118,12 @@ func (f *forecaster) forecast(report *Report, options Options) {
 // forecaster is a forecast that is being made.
 type forecaster struct {
 	Cluster
+	selected    []*corev1.Service // those that are asked about
 	fleet       *fleet.Fleet
 	avoided     *model.Cluster // it knows only what is held against nodes
 	controllers controllers
 	settings    []Setting
-	asked       map[string]Weights
+	demand      *Measurement // nil: nodes' demand is not measured, or by ServiceDemands
 	judge       Judge
 	refused     []model.Finding
 	// unmeasured are the Services that are to be planned with measured demand, but are not.
@@ -161,7 +167,7 @@ func (f *forecaster) service(object *corev1.Service) (Service, string) {
 		topology := read.Topology
 		if setting.Name != Now {
 			topology = f.topologyUnder(changed, read)
-			topology.Measured = false // a setting beside it is planned with what was measured
+			topology.Measured = topology.Measured && setting.isMeasured
 		}
 		seen := current
 		if setting.Name != Now && len(topology.Keys) == 0 {
@@ -176,9 +182,10 @@ func (f *forecaster) service(object *corev1.Service) (Service, string) {
 		if i == 0 {
 			s.DemandSource = s.Outlooks[0].source
 			if planned := s.Outlooks[0].PlannedWith; planned != "" && planned != string(fleet.Measured) {
-				s.asMeasured = f.asMeasured(topology, read, portions, clients)
+				s.asMeasured = f.asMeasured(object, read, portions, clients)
 			}
 			s.Causes = append(s.Causes, f.causes(&s.Outlooks[0], object, read, portions)...)
+			s.Causes = append(s.Causes, f.boundMissed(&s, read)...)
 			f.noteEvacuated(read, portions, &s.Outlooks[0])
 		}
 	}
@@ -189,17 +196,21 @@ func (f *forecaster) service(object *corev1.Service) (Service, string) {
 // asMeasured forecasts a Service whose bound is planned with assumed demand as if it were planned with measured demand;
 // nil if nothing was measured. It takes note of one that is to be planned so.
 func (f *forecaster) asMeasured(
-	topology policy.Topology, service *model.Service, portions []portion, clients map[string]uint32,
+	object *corev1.Service, read *model.Service, portions []portion, clients map[string]uint32,
 ) *Outlook {
-	switch {
-	case topology.Measured:
-		f.unmeasured = append(f.unmeasured, service.Name.String())
-		return nil
-	case len(f.settings) == 1 || f.demands[service.Name] == nil:
+	if read.Topology.Measured {
+		f.unmeasured = append(f.unmeasured, read.Name.String())
+	}
+	if len(f.settings) == 1 || f.demand == nil && f.demands[read.Name] == nil {
 		return nil
 	}
-	topology.Measured = true
-	outlook := f.outlook(Setting{Name: policy.Measured}, topology, service, portions, clients)
+	changed := *object
+	changed.Annotations = withMeasured(object)
+	topology := f.topologyUnder(&changed, read)
+	if !topology.Measured { // it may not be
+		return nil
+	}
+	outlook := f.outlook(Setting{Name: policy.Measured, isMeasured: true}, topology, read, portions, clients)
 	return &outlook
 }
 
@@ -250,6 +261,8 @@ func (f *forecaster) meansNothing(
 		return "DNS follows topology keys, and no hints", None
 	case setting.needsHints() && (len(object.Spec.Selector) == 0 || !slices.ContainsFunc(written, isWrittenByController)):
 		return "no controller writes hints into the EndpointSlices of this Service", None
+	case setting.isMeasured && read.IsHeadless:
+		return "nobody counts who dials a headless Service, so a bound on it is planned with assumed demand", policy.FormatMaxLoad(setting.bound)
 	case setting.bound > 0 && read.ExternalTrafficLocal:
 		return "a bound has no effect beside externalTrafficPolicy: Local", Now
 	}
@@ -347,15 +360,15 @@ func (f *forecaster) outlook(
 	setting Setting, topology policy.Topology, service *model.Service, portions []portion, clients map[string]uint32,
 ) Outlook {
 	out := Outlook{Setting: setting.Name, Loads: []float64{}}
-	asked, answered := 0.0, 0.0
-	keys := make([]float64, len(topology.Keys))
+	asked, answered, keys := 0.0, 0.0, make([]float64, len(topology.Keys))
+	byNode, published := f.demand.on(service.Name.String()), f.publishedFor(setting, service.Name)
 	for i, portion := range portions {
 		spread := f.fleet.Spread(fleet.Question{
 			Topology: topology, IsLocal: service.InternalTrafficLocal, Endpoints: portion.endpoints, Clients: clients,
-			Asked: f.asked[service.Name.String()], Measured: f.demands[service.Name], PlansAsked: setting.plansAsked,
+			Asked: byNode, Measured: published,
 		})
 		times := float64(len(portion.ports))
-		out.source, out.PlannedWith = string(spread.Source), string(spread.PlannedWith) // the same for all portions
+		out.source, out.PlannedWith = string(spread.Source), f.plannedWith(setting, spread.PlannedWith) // the same for all portions
 		asked += times * spread.Asked
 		answered += times * (spread.Asked - spread.Refused)
 		out.evacuated += times * spread.Evacuated
@@ -405,6 +418,22 @@ func (f *forecaster) outlook(
 	return out
 }
 
+// publishedFor is the measured demand on a Service that a setting's bound may be planned with.
+func (f *forecaster) publishedFor(setting Setting, service model.ObjectName) *model.Demand {
+	if setting.isMeasured && f.demand != nil {
+		return f.demand.asPublished(service.String())
+	}
+	return f.demands[service]
+}
+
+// plannedWith says where the demand comes from that a setting's bound is planned with.
+func (f *forecaster) plannedWith(setting Setting, source fleet.Source) string {
+	if source == fleet.Measured && setting.isMeasured && f.demand != nil {
+		return string(fleet.Given)
+	}
+	return string(source)
+}
+
 // noteLoads takes in what the endpoints of a portion expect. The endpoints of the first portion are listed.
 func (o *Outlook) noteLoads(portion *portion, spread *fleet.Spread, mean float64, isFirst bool) {
 	for i, load := range spread.Loads {
@@ -428,7 +457,24 @@ func notNaN(x float64) float64 {
 	return x
 }
 
-// totals sums up all Services, under each setting.
+// weigh gives each Service its part of sums over all of them: by its demand, if the demand on Services was measured in
+// the same unit, which a file may have; else all have the same.
+func (f *forecaster) weigh(services []Service) {
+	weights, all := make([]float64, len(services)), 0.0
+	for i := range services {
+		if f.demand != nil {
+			weights[i] = f.demand.byService[services[i].Service].sum()
+		}
+		all += weights[i]
+	}
+	for i := range services {
+		if services[i].Weight = weights[i] / all; all == 0 {
+			services[i].Weight = 1 / float64(len(services))
+		}
+	}
+}
+
+// totals sums up all Services, under each setting, and rounds their weights.
 func (f *forecaster) totals(services []Service) []Total {
 	totals, size := make([]Total, len(f.settings)), len(f.fleet.Zones())+1
 	for i, setting := range f.settings {
@@ -437,13 +483,13 @@ func (f *forecaster) totals(services []Service) []Total {
 			total.Matrix[row] = make([]float64, size)
 		}
 		for s := range services {
-			one := &services[s].Outlooks[i]
-			total.add(&one.Shares, 1/float64(len(services)))
+			one, weight := &services[s].Outlooks[i], services[s].Weight
+			total.add(&one.Shares, weight)
 			if one.Busiest.Load > total.Busiest.Load+1e-9 {
 				total.Busiest, total.BusiestService = one.Busiest, services[s].Service
 			}
 			for z, amount := range one.zones {
-				total.Matrix[z/size][z%size] += amount / float64(len(services))
+				total.Matrix[z/size][z%size] += amount * weight
 			}
 		}
 		total.round()
@@ -456,5 +502,10 @@ func (f *forecaster) totals(services []Service) []Total {
 		explain.RoundParts(cells...)
 		totals[i] = total
 	}
+	weights := make([]*float64, len(services))
+	for i := range services {
+		weights[i] = &services[i].Weight
+	}
+	explain.RoundParts(weights...)
 	return totals
 }

@@ -8,8 +8,9 @@ import "github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 // Its JSON names are an interface: scripts read them.
 type Report struct {
 	Nodes int `json:"nodes"`
-	// Namespace is the one that was asked about; empty: all of them, or one Service.
+	// Namespace is the one that was asked about, and Service the one, as namespace/name; both empty: all of them.
 	Namespace string `json:"namespace,omitempty"`
+	Service   string `json:"service,omitempty"`
 	// NodesWithoutZone and NodesWithoutRegion count the Nodes without the label, or with an empty one. If that is all of
 	// them, it is unknown what stays in a zone, or a region.
 	NodesWithoutZone   int `json:"nodesWithoutZone"`
@@ -22,9 +23,11 @@ type Report struct {
 	ZonesInAll int `json:"zonesInAll"`
 	// Demand says which clients' connections the forecast is for.
 	Demand string `json:"demand"`
-	// Settings has all Services together, under each setting. Every Service has the same weight.
+	// Incomplete are sentences about which part of the demand the forecast is without; none if it has all.
+	Incomplete []string `json:"incomplete,omitempty"`
+	// Settings has all of Services together, by their weights, under each setting.
 	Settings []Total `json:"settings"`
-	// Services are in the order of their names.
+	// Services are those that were asked about and are served, in the order of their names.
 	Services []Service `json:"services"`
 	// NotServed are the Services without connections to endpoints.
 	NotServed []NotServed `json:"notServed"`
@@ -99,6 +102,8 @@ type Busiest struct {
 type Service struct {
 	Service  string `json:"service"` // namespace/name
 	Headless bool   `json:"headless,omitempty"`
+	// Weight is its part of the sums over Services: of all of them together, it is 1.
+	Weight float64 `json:"weight"`
 	// DemandSource is whose connections are forecast: as labels of Nodes say, by named clients, as measured, or by a file.
 	DemandSource string `json:"demandSource"`
 	// EndpointsByZone counts the usable endpoints of the first port; "" are those whose zone is unknown.

@@ -19,9 +19,9 @@ import (
 type Setting struct {
 	// Name is its name in the output: a value of the API, a bound such as "120%", Now or None.
 	Name string
-	// bound is the load bound in percent; 0 for none. plansAsked: it is planned with what nodes ask.
+	// bound is the load bound in percent; 0 for none. isMeasured: it is planned with measured demand.
 	bound      uint64
-	plansAsked bool
+	isMeasured bool
 }
 
 // The settings by name, beside bounds.
@@ -30,14 +30,14 @@ const (
 	None = "none" // no preference
 )
 
-// What follows the name of a bound that is planned with what nodes ask: as ServiceDemands say, or as a file does.
+// What follows the name of a bound that is planned with measured demand: that of ServiceDemands, or of a file.
 const (
 	measured = " " + policy.Measured
 	byFile   = " by file"
 )
 
-// settingsOf returns the settings to compare, in the order of the output. beside is what the name of a bound gets that
-// is compared with each bound, because it is planned with what nodes ask; empty: that is not known.
+// settingsOf returns the settings to compare, in the order of the output. Beside each bound is one that is planned with
+// measured demand, whose name ends with beside; none if that is empty: nothing was measured.
 func settingsOf(bounds []uint64, beside string) []Setting {
 	settings := []Setting{{Name: Now}, {Name: None}, {Name: policy.PreferSameZone}, {Name: policy.PreferSameNode}, {Name: policy.ModeAuto}}
 	for _, bound := range bounds {
@@ -49,15 +49,17 @@ func settingsOf(bounds []uint64, beside string) []Setting {
 	return settings
 }
 
-// noteAsked explains settings that are planned with what nodes ask. Proxies do not know what a file says.
-func (s Setting) noteAsked() string {
+// noteMeasured explains settings that are planned with measured demand. Proxies do not know what a file has.
+func (s Setting) noteMeasured() string {
+	bound := policy.FormatMaxLoad(s.bound)
 	if strings.HasSuffix(s.Name, byFile) {
-		return fmt.Sprintf("%q is a bound that is planned with the demand in the file of --demand. Proxies know nothing of that file, except "+
-			"by the annotation %s of Services and the label %s of Nodes: all other bounds are planned as they plan them.",
-			s.Name, policy.ClientsAnnotation, policy.DemandLabel)
+		return fmt.Sprintf("%q is a bound that is planned with the demand in the file of --demand, as proxies would plan it if ServiceDemands "+
+			"had that demand (by zone), and the Service had %s: %q. Proxies know nothing of the file: %q is planned with assumed demand. "+
+			"ServiceDemands come from the component demand of the webhook's manifests.",
+			s.Name, policy.ClientsAnnotation, policy.Measured, bound)
 	}
 	return fmt.Sprintf("%q is a bound that is planned with what was measured, as with %s: %q. %q is planned with assumed demand, as "+
-		"without that word.", s.Name, policy.ClientsAnnotation, policy.Measured, policy.FormatMaxLoad(s.bound))
+		"without that word.", s.Name, policy.ClientsAnnotation, policy.Measured, bound)
 }
 
 // needsHints reports whether the setting works through hints. Then it has no meaning for a headless Service, or for one
@@ -76,7 +78,7 @@ func (s Setting) apply(service *corev1.Service) *corev1.Service {
 		changed.Annotations = with(service.Annotations, policy.MaxLoadAnnotation, policy.FormatMaxLoad(s.bound))
 		delete(changed.Annotations, policy.TopologyAwareHintsAnnotation)
 		delete(changed.Annotations, policy.TopologyModeAnnotation)
-		if strings.HasSuffix(s.Name, measured) {
+		if s.isMeasured {
 			changed.Annotations = withMeasured(&changed)
 		}
 		switch {

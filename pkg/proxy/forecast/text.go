@@ -46,6 +46,30 @@ func (r *Report) ofNamespace() string {
 	return " of the namespace " + r.Namespace
 }
 
+// ofSelection says which Services were asked about, if not all.
+func (r *Report) ofSelection() string {
+	if r.Service != "" {
+		return " of " + r.Service
+	}
+	return r.ofNamespace()
+}
+
+// these names the Services that the report is about.
+func (r *Report) these() string {
+	if r.Service != "" {
+		return r.Service
+	}
+	return "Services" + r.ofNamespace()
+}
+
+// any names each of them, in a sentence about none.
+func (r *Report) any() string {
+	if r.Service != "" {
+		return r.Service
+	}
+	return "any Service" + r.ofNamespace()
+}
+
 // printer escapes what it writes, so that no name can forge a line, and remembers the first error.
 type printer struct {
 	w   io.Writer
@@ -90,7 +114,7 @@ func (p *printer) totals(report *Report, names []string, totals []Total) {
 		of = "TIMES THE MEAN BEFORE"
 	}
 	p.table(func(line func(...string)) {
-		line("ALL SERVICES", "ON THE NODE", "IN THE ZONE", "IN THE REGION", "OTHER ZONES", "REFUSED", "BUSIEST ENDPOINT, "+of)
+		line(report.whole(), "ON THE NODE", "IN THE ZONE", "IN THE REGION", "OTHER ZONES", "REFUSED", "BUSIEST ENDPOINT, "+of)
 		for i, total := range totals {
 			busiest := "-"
 			if total.BusiestService != "" {
@@ -108,11 +132,22 @@ func (p *printer) totals(report *Report, names []string, totals []Total) {
 	})
 }
 
-// notes writes the notes about the whole cluster.
+// whole names the Services that a total is of, as the head of a column.
+func (r *Report) whole() string {
+	switch {
+	case r.Service != "":
+		return r.Service
+	case r.Namespace != "":
+		return "SERVICES OF " + r.Namespace
+	}
+	return "ALL SERVICES"
+}
+
+// notes writes what the forecast lacks, and the notes about the whole cluster.
 func (p *printer) notes(report *Report) {
-	notes := report.Notes
+	notes := slices.Concat(report.Incomplete, report.Notes)
 	if unknown := report.Settings[0].UnknownZones; unknown > 0 && report.NodesWithoutZone < report.Nodes {
-		notes = append(slices.Clone(notes), fmt.Sprintf("%s of the connections come from, or go to, what is in no known zone.", percent(unknown)))
+		notes = append(notes, fmt.Sprintf("%s of the connections come from, or go to, what is in no known zone.", percent(unknown)))
 	}
 	for i, note := range notes {
 		if i == 0 {
@@ -243,7 +278,7 @@ func (p *printer) advice(report *Report, most int) {
 		p.f("\nand %s; --top 0 prints all\n", count(len(todo)-len(shown), "more Service"))
 	}
 	if len(todo) == 0 {
-		p.f("\nNo other setting keeps more connections in their zone without overloading endpoints, for any Service.\n")
+		p.f("\nNo other setting keeps more connections in their zone without overloading endpoints, for %s.\n", report.any())
 	}
 }
 
@@ -322,14 +357,14 @@ func (d *Difference) load() float64 {
 // Comparison writes what is different between two forecasts, for a terminal.
 func Comparison(w io.Writer, changes string, before, after *Report, most int) error {
 	p := printer{w: w}
-	p.f("Before and after%s: %s. %s\n\n", after.ofNamespace(), changes, after.Demand)
+	p.f("Before and after%s: %s. %s\n\n", after.ofSelection(), changes, after.Demand)
 	p.totals(after, []string{"before", "after"}, []Total{before.Settings[0], after.Settings[0]})
 	p.costs(after, []string{"before", "after"}, slices.Concat(before.Costs, after.Costs))
 	p.notes(after)
 	p.onlyEvacuated(after, most)
 	differences := Differences(before, after)
 	if len(differences) == 0 {
-		p.f("\nNothing is different for any Service.\n")
+		p.f("\nNothing is different for %s.\n", after.any())
 		return p.err
 	}
 	p.f("\n")
@@ -348,7 +383,13 @@ func Comparison(w io.Writer, changes string, before, after *Report, most int) er
 	if most > 0 && len(differences) > most {
 		p.f("and %d more; --top 0 prints all\n", len(differences)-most)
 	}
-	if same := len(after.Services) - len(differences); same > 0 {
+	same := len(after.Services)
+	for _, d := range differences {
+		if d.After != nil {
+			same--
+		}
+	}
+	if same > 0 {
 		p.f("\n%s as before.\n", count(same, "other Service"))
 	}
 	p.newlyRefused(differences, after, most)

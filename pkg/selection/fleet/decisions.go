@@ -1,9 +1,6 @@
 package fleet
 
 import (
-	"iter"
-	"maps"
-	"math"
 	"slices"
 	"strings"
 
@@ -85,7 +82,7 @@ func (t *target) isEvacuated(endpoints []model.PortEndpoint) bool {
 func (f *Fleet) decisionsOf(q Question, census *census, on *demands) *decisions {
 	d := &decisions{
 		question: q, service: model.Service{Topology: policy.Topology{Keys: q.Topology.Keys}, InternalTrafficLocal: q.IsLocal},
-		labels: f.labels, keys: q.Topology.Keys, own: map[string][]int32{},
+		labels: f.Labels, keys: q.Topology.Keys, own: map[string][]int32{},
 		known: map[[policy.MaxKeys]int32]*decision{}, targets: map[[2]string]*target{},
 		groups: map[balance.Group]*target{},
 	}
@@ -106,49 +103,13 @@ func (f *Fleet) decisionsOf(q Question, census *census, on *demands) *decisions 
 
 // plannedWith is the demand that a bound is planned with, and where it is from.
 func (f *Fleet) plannedWith(q *Question, census *census, on *demands) (balance.Demand, Source) {
-	switch {
-	case q.PlansAsked && on.asked != nil:
-		return census.cells.Named(f.wholeNumbers(maps.All(on.asked))), Given
-	case q.PlansAsked && f.isGiven:
-		if census.given == nil {
-			demand := census.cells.Named(f.wholeNumbers(f.all()))
-			census.given = &demand
-		}
-		return *census.given, Given
-	}
-	if on.isMeasured && (q.PlansAsked || q.Topology.Measured) {
+	if on.isMeasured && q.Topology.Measured {
 		return on.measured, Measured
 	}
 	if len(q.Topology.Clients) > 0 {
 		return census.cells.Named(q.Clients), Clients
 	}
 	return census.cells.ByLabels(), Labels
-}
-
-// all yields each node's demand.
-func (f *Fleet) all() iter.Seq2[int32, float64] {
-	return func(yield func(int32, float64) bool) {
-		for i, asks := range f.asks {
-			if !yield(int32(i), asks) {
-				return
-			}
-		}
-	}
-}
-
-// wholeNumbers scales a demand so that the largest becomes balance.MaxDemand, and none above zero becomes less than 1.
-func (f *Fleet) wholeNumbers(asks iter.Seq2[int32, float64]) map[string]uint32 {
-	most := 0.0
-	for _, asked := range asks {
-		most = max(most, asked)
-	}
-	whole := map[string]uint32{}
-	for node, asked := range asks {
-		if asked > 0 {
-			whole[f.nodes[node].Name] = uint32(max(1, math.Round(asked/most*balance.MaxDemand)))
-		}
-	}
-	return whole
 }
 
 // byHints reports whether hints decide.

@@ -69,7 +69,7 @@ func New(nodes []model.Node, demand Demand) *Fleet {
 			f.asks[i] = 1
 		}
 	}
-	f.view = selection.Viewpoint{Labels: f.labels}
+	f.view = selection.Viewpoint{Labels: f.Labels}
 	f.arrange()
 	return f
 }
@@ -126,7 +126,8 @@ func (f *Fleet) ZoneOf(endpoint *model.PortEndpoint) string {
 	return zone
 }
 
-func (f *Fleet) labels(node string) (labels map[string]string, known bool) {
+// Labels returns the labels of a node, if it is one of the fleet.
+func (f *Fleet) Labels(node string) (labels map[string]string, known bool) {
 	i, known := f.byName[node]
 	if !known {
 		return nil, false
@@ -139,8 +140,6 @@ type census struct {
 	crowds []crowd
 	of     []int32 // the crowd of each node
 	cells  *balance.Cells
-	// given is the demand of the fleet in the form for planning bounds; nil until a bound is planned.
-	given *balance.Demand
 }
 
 // crowd is nodes with the same values of all keys but the hostname, in one zone and one region.

@@ -28,20 +28,17 @@ func TestWhereADemandIsFrom(t *testing.T) {
 		question        Question
 		source, planned Source
 	}{
-		"nothing is known":                     {nil, false, Question{}, Labels, Labels},
-		"nothing is measured":                  {nil, true, Question{}, Labels, Labels},
-		"clients are named":                    {nil, false, Question{Clients: clients}, Clients, Clients},
-		"it is measured":                       {nil, false, Question{Measured: measured}, Measured, Labels},
-		"it is measured, and wanted":           {nil, true, Question{Measured: measured}, Measured, Measured},
-		"in zones without nodes":               {nil, true, Question{Measured: nowhere}, Labels, Labels},
-		"with clients":                         {nil, true, Question{Measured: measured, Clients: clients}, Measured, Measured},
-		"to compare":                           {nil, false, Question{Measured: measured, PlansAsked: true}, Measured, Measured},
-		"a file":                               {given, false, Question{}, Given, Labels},
-		"a file, beside clients":               {given, false, Question{Clients: clients}, Given, Clients},
-		"a file, beside what is measured":      {given, true, Question{Measured: measured}, Given, Measured},
-		"a file, to compare":                   {given, true, Question{Measured: measured, PlansAsked: true}, Given, Given},
-		"a file about the Service":             {given, false, Question{Asked: asked}, Given, Labels},
-		"a file about the Service, to compare": {given, false, Question{Asked: asked, PlansAsked: true}, Given, Given},
+		"nothing is known":                {nil, false, Question{}, Labels, Labels},
+		"nothing is measured":             {nil, true, Question{}, Labels, Labels},
+		"clients are named":               {nil, false, Question{Clients: clients}, Clients, Clients},
+		"it is measured":                  {nil, false, Question{Measured: measured}, Measured, Labels},
+		"it is measured, and wanted":      {nil, true, Question{Measured: measured}, Measured, Measured},
+		"in zones without nodes":          {nil, true, Question{Measured: nowhere}, Labels, Labels},
+		"with clients":                    {nil, true, Question{Measured: measured, Clients: clients}, Measured, Measured},
+		"a file":                          {given, false, Question{}, Given, Labels},
+		"a file, beside clients":          {given, false, Question{Clients: clients}, Given, Clients},
+		"a file, beside what is measured": {given, true, Question{Measured: measured}, Given, Measured},
+		"a file about the Service":        {given, false, Question{Asked: asked}, Given, Labels},
 	} {
 		q := c.question
 		q.Topology = policy.Topology{Keys: []policy.Key{policy.Zone, policy.AnyNode}, MaxLoad: 120, Measured: c.wants}

@@ -24,9 +24,6 @@ type Question struct {
 	// Measured is the measured demand of this Service that proxies know. It is the nodes' demand unless Asked or the fleet
 	// says otherwise, and a bound is planned with it if Topology says so. Nil: nothing was measured.
 	Measured *model.Demand
-	// PlansAsked: a bound is planned with what nodes ask, whatever Topology says: with Asked, else with the fleet's demand if
-	// that is given, else with Measured.
-	PlansAsked bool
 }
 
 // Spread is where the connections of all nodes go. Amounts are in the unit of the demand.
@@ -177,7 +174,7 @@ func (f *Fleet) refusers(q Question, sent sent, asks func(int32) float64) (r Ref
 // why is why a node that refuses has no endpoints. A bound makes no difference to that.
 func (f *Fleet) why(q Question, node *model.Node) selection.Reason {
 	service := model.Service{Topology: policy.Topology{Keys: q.Topology.Keys}, InternalTrafficLocal: q.IsLocal}
-	choice, _ := selection.Select(&service, false, q.Endpoints, selection.Viewpoint{Node: *node, Labels: f.labels}).ClusterIP()
+	choice, _ := selection.Select(&service, false, q.Endpoints, selection.Viewpoint{Node: *node, Labels: f.Labels}).ClusterIP()
 	return choice.Reason
 }
 

@@ -91,17 +91,22 @@ func newWorld(random *rand.Rand) world {
 	return w
 }
 
-// measure gives some nodes a measured demand on this Service, and sometimes has bounds planned with it.
+// measure gives some nodes a measured demand on this Service, and sometimes has bounds planned with that of zones.
 func (w *world) measure(random *rand.Rand) {
-	w.question.PlansAsked = random.IntN(2) == 0
-	w.question.Asked = map[string]float64{}
+	w.question.Asked, w.question.Topology.Measured = map[string]float64{}, random.IntN(2) == 0
 	for range random.IntN(5) {
 		w.question.Asked[fmt.Sprint("node-", random.IntN(len(w.nodes)+1))] = float64(random.IntN(4)) / 3
 	}
+	if random.IntN(3) > 0 {
+		w.question.Measured = &model.Demand{Zones: map[string]uint32{}}
+		for _, node := range w.nodes {
+			w.question.Measured.Zones[node.Labels[string(policy.Zone)]] = uint32(random.IntN(4) * 100_000)
+		}
+	}
 }
 
-// nodeByNode decides for each node, as the proxy there does, or would do if it knew the measurements, and sums up.
-func nodeByNode(w world, measured map[string]uint32, asks func(*model.Node) float64) Spread {
+// nodeByNode decides for each node, as the proxy there does, and sums up.
+func nodeByNode(w world, asks func(*model.Node) float64) Spread {
 	q, byName := w.question, map[string]map[string]string{}
 	for _, node := range w.nodes {
 		byName[node.Name] = node.Labels
@@ -117,12 +122,18 @@ func nodeByNode(w world, measured map[string]uint32, asks func(*model.Node) floa
 				return labels, known
 			},
 			Demand: func(*model.Service) (balance.Demand, bool) {
-				cells := balance.NewCells(q.Topology.Keys, node.Name)
+				keys := q.Topology.Keys
+				if q.Topology.Measured {
+					keys = selection.WithZone(keys)
+				}
+				cells := balance.NewCells(keys, node.Name)
 				for _, other := range w.nodes {
 					cells.Set(other.Name, other.Labels)
 				}
-				if measured != nil {
-					return cells.Named(measured), true
+				if q.Topology.Measured && q.Measured != nil {
+					if demand, any := cells.Measured(q.Measured.Zones, q.Measured.Nodes); any {
+						return demand, true
+					}
 				}
 				if len(q.Topology.Clients) > 0 {
 					return cells.Named(q.Clients), true
@@ -215,17 +226,7 @@ func TestASpreadIsTheSumOfWhatAllNodesDecide(t *testing.T) {
 			}
 			return fleet.asks[fleet.byName[node.Name]]
 		}
-		var measured map[string]uint32
-		if isMeasured := demand != nil || on.asked != nil; isMeasured && w.question.PlansAsked {
-			measured = fleet.wholeNumbers(func(yield func(int32, float64) bool) {
-				for i := range fleet.nodes {
-					if !yield(int32(i), asks(&fleet.nodes[i])) {
-						return
-					}
-				}
-			})
-		}
-		want := nodeByNode(w, measured, asks)
+		want := nodeByNode(w, asks)
 		compare := func(what string, got, want []float64) {
 			if !slices.EqualFunc(got, want, func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }) {
 				t.Errorf("round %d: %s: %v, node by node %v\n%+v", round, what, got, want, w)

@@ -409,7 +409,7 @@ var rules = []rule{
 	{
 		Rule: Rule{
 			ID: "NODE002", Kind: kindNode, Default: Warn,
-			Summary: "The zone of a live node changes, and EndpointSlices keep the old one until their Services change.",
+			Summary: "The zone of a live node changes: " + policy.ZoneInSlices + ".",
 		},
 	},
 	{

@@ -20,8 +20,8 @@ import (
 // Demand is the demand of clients, and how many bytes it moves.
 type Demand struct {
 	Weights forecast.Weights
-	// Asked is the demand of nodes on single Services.
-	Asked map[string]forecast.Weights
+	// ByService is the demand on single Services.
+	ByService map[string]forecast.Weights
 	// Traffic is nil if it was not wanted.
 	Traffic forecast.Traffic
 }
@@ -42,7 +42,7 @@ func Read(path string, wantsTraffic bool) (d Demand, err error) {
 		return d, err
 	}
 	samples, err := forecast.ParseSamples(text)
-	d.Asked = forecast.AskedOf(samples)
+	d.ByService = forecast.WeightsByService(samples)
 	if err == nil && wantsTraffic {
 		d.Traffic, err = forecast.TrafficOf(samples)
 	}
@@ -79,7 +79,7 @@ func readMetrics(folder string) (d Demand, err error) {
 		d.Weights[node] = rates.connections
 		asked, traffic = append(asked, rates.asked...), append(traffic, rates.traffic...)
 	}
-	d.Asked = forecast.AskedOf(asked)
+	d.ByService = forecast.WeightsByService(asked)
 	d.Traffic, err = forecast.TrafficOf(traffic)
 	return d, err
 }

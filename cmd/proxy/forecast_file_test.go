@@ -1,0 +1,189 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
+)
+
+// writeQuery writes the result of an instant query. Each line has a node or zone, a Service or "-", and a value.
+func writeQuery(t *testing.T, lines ...string) string {
+	t.Helper()
+	type sample struct {
+		Metric map[string]string `json:"metric"`
+		Value  [2]any            `json:"value"`
+	}
+	samples := []sample{}
+	for _, line := range lines {
+		fields := strings.Fields(line)
+		one := sample{map[string]string{"instance": fields[0]}, [2]any{1764268800, fields[2]}}
+		if zone, is := strings.CutPrefix(fields[0], "zone="); is {
+			one.Metric = map[string]string{"zone": zone}
+		}
+		if namespace, name, is := strings.Cut(fields[1], "/"); is {
+			one.Metric["namespace"], one.Metric["service"] = namespace, name
+		}
+		samples = append(samples, one)
+	}
+	text, err := json.Marshal(samples)
+	succeed(t, err)
+	file := filepath.Join(t.TempDir(), "query.json")
+	succeed(t, os.WriteFile(file, text, 0o600))
+	return file
+}
+
+// TestASelectionIsPricedByItsOwnBytes: shop/web has its three endpoints in as many zones, and all of its bytes are of zone
+// za; ops/mail has none. The bytes without a name belong to all Services together.
+func TestASelectionIsPricedByItsOwnBytes(t *testing.T) {
+	state := threeWith(t, "- apiVersion: v1\n  kind: Service\n", `- apiVersion: v1
+  kind: Service
+  metadata: {namespace: ops, name: mail}
+  spec: {clusterIP: 10.96.0.11, ports: [{port: 25}]}
+- apiVersion: v1
+  kind: Service
+  metadata: {namespace: shop, name: cart, annotations: {vicinity.dev/topology-keys: topology.kubernetes.io/zone}}
+  spec: {clusterIP: 10.96.0.12, ports: [{port: 80}]}
+- apiVersion: discovery.k8s.io/v1
+  kind: EndpointSlice
+  metadata: {namespace: shop, name: cart-1, labels: {kubernetes.io/service-name: cart}}
+  addressType: IPv4
+  ports: [{port: 8080}]
+  endpoints: [{addresses: [10.244.0.9], nodeName: na, zone: za}]
+- apiVersion: v1
+  kind: Service
+`)
+	file := writeQuery(t, "na shop/web 3000000", "na shop/cart 9000000", "nb - 1200000", "nc - 0")
+	const inTB = 30 * 24 * 3600 / 1e12
+	for selection, want := range map[string]struct{ bytes, crossing, share float64 }{
+		"": {13.2e6, 2.2e6, 1. / 6}, "shop/web": {3e6, 2e6, 2. / 3}, "-n shop": {12e6, 2e6, 1. / 6},
+		"shop/cart": {9e6, 0, 0}, "-n ops": {0, 0, 0},
+	} {
+		args := append([]string{"forecast", "--manifests", state, "--demand", file, "--price", "10/GB"}, words(selection)...)
+		got := proxyCommand(t, append(args, "-o", "json")...)
+		var report forecast.Report
+		if err := json.Unmarshal([]byte(got.stdout), &report); err != nil || got.status != 0 {
+			t.Fatalf("%s: %v: %+v", selection, err, got)
+		}
+		cost, total := report.Costs[0], report.Settings[0]
+		if math.Abs(report.BytesInMonth/1e12-want.bytes*inTB) > 1e-6 || math.Abs(cost.Bytes/1e12-want.crossing*inTB) > 1e-6 ||
+			math.Abs(cost.Money-want.crossing*inTB*1e4) > 1e-3 || math.Abs(total.OtherZones-want.share) > 1e-6 {
+			t.Errorf("%s: of %v bytes %+v, and %v of all connections", selection, report.BytesInMonth, cost, total.OtherZones)
+		}
+		text := proxyCommand(t, args...).stdout
+		const nothing = "To other zones in a month: nothing, because no bytes of Services of the namespace ops were measured."
+		if says := strings.Contains(text, nothing); says != (want.bytes == 0) {
+			t.Errorf("%s: the text is\n%s", selection, text)
+		}
+	}
+}
+
+// TestAForecastFromPartOfTheDemandIsNoPass: it says how much is missing, and limits are not judged.
+func TestAForecastFromPartOfTheDemandIsNoPass(t *testing.T) {
+	state := threeWith(t)
+	for name, c := range map[string]struct {
+		lines []string
+		args  string
+		says  string // empty: nothing is missing
+	}{
+		"all of it":               {[]string{"na shop/web 1", "nb shop/web 1", "nc - 0"}, "", ""},
+		"by zone":                 {[]string{"zone=za - 1", "zone=zb - 1", "zone=zc - 0"}, "", ""},
+		"one Node":                {[]string{"na - 1"}, "", "query.json lacks 2 of 3 Nodes (nb, nc): the forecast is without their connections."},
+		"two zones":               {[]string{"zone=za - 1", "zone=zb - 1"}, "", "query.json lacks 1 of 3 Nodes (nc)"},
+		"a Node that is gone":     {[]string{"na - 1", "nb - 1", "nc - 1", "nd - 1"}, "", "25 % of the demand in "},
+		"a zone that is gone":     {[]string{"zone=za - 1", "zone=zb - 1", "zone=zc - 1", "zone=zd - 0"}, "", "0 % of the demand in "},
+		"a Service that is gone":  {[]string{"na shop/web 1", "nb shop/old 3", "nc - 1"}, "", "75 % of the demand on Services in "},
+		"of another selection":    {[]string{"na shop/web 1", "nb ops/old 3", "nc - 1"}, "-n shop", ""},
+		"one of this selection":   {[]string{"na shop/web 1", "nb shop/old 3", "nc - 1"}, "-n shop", "75 % of the demand on these Services in "},
+		"before and after a what": {[]string{"na - 1"}, "--evacuate za", "query.json lacks 2 of 3 Nodes"},
+	} {
+		file := writeQuery(t, c.lines...)
+		args := append([]string{"forecast", "--manifests", state, "--demand", file}, words(c.args)...)
+		if got := proxyCommand(t, args...); got.status != 0 || c.says != "" && !strings.Contains(got.stdout, c.says) ||
+			c.says == "" && (strings.Contains(got.stdout, "lacks") || strings.Contains(got.stdout, "left out")) {
+			t.Errorf("%s: it does not say %q: %+v", name, c.says, got)
+		}
+		got := proxyCommand(t, append(args, "-o", "json")...)
+		var report forecast.Report
+		compared := struct{ After *forecast.Report }{&report}
+		var err error
+		if strings.Contains(c.args, "--evacuate") {
+			err = json.Unmarshal([]byte(got.stdout), &compared)
+		} else {
+			err = json.Unmarshal([]byte(got.stdout), &report)
+		}
+		if err != nil || (len(report.Incomplete) > 0) != (c.says != "") {
+			t.Errorf("%s: %v: what is missing is %q", name, err, report.Incomplete)
+		}
+		for _, gate := range []string{"--max-load 10", "--min-near 0", "--max-refused 1"} {
+			status, says := 0, ""
+			if c.says != "" {
+				status, says = 2, "proxy: limits cannot be judged by part of the demand: "
+			}
+			if got := proxyCommand(t, append(args, words(gate)...)...); got.status != status || !strings.Contains(got.stderr, says) {
+				t.Errorf("%s: %s: status %d, %s; want %d", name, gate, got.status, got.stderr, status)
+			}
+		}
+	}
+}
+
+// TestAMissedBoundIsExplainedAndMended: two thirds of the connections come from zone za, and no proxy knows that.
+func TestAMissedBoundIsExplainedAndMended(t *testing.T) {
+	const keys = `vicinity.dev/topology-keys: "topology.kubernetes.io/zone, *"`
+	file := writeQuery(t, "na shop/web 4", "nb shop/web 1", "nc shop/web 1")
+	for name, c := range map[string]struct {
+		annotations string
+		want        []string // in this order
+		lacks       string
+	}{
+		"a bound": {
+			keys + `, vicinity.dev/max-load: 120%`,
+			[]string{
+				" measured\n", "shop/web: 10.244.0.1:80 expects 2.00 times the mean, more than its bound of 120% allows: the bound is planned with " +
+					"one client for each Node, or as its label vicinity.dev/demand says, and this is a forecast with the demand in the file of --demand.",
+				"shop/web: With its bound planned with measured demand, the busiest endpoint expects 1.20 times the mean instead of 2.00",
+				`vicinity.dev/clients: "measured"`,
+			}, "No other setting",
+		},
+		"no bound": {
+			keys, []string{" 120% by file\n", "with a bound of 120%, planned with measured demand, no endpoint expects more than 1.20 times",
+				`vicinity.dev/max-load: "120%"`, `vicinity.dev/clients: "measured"`}, "with a bound of 120% no endpoint",
+		},
+		"a bound that no demand keeps": {
+			`vicinity.dev/topology-keys: topology.kubernetes.io/zone, vicinity.dev/max-load: 120%`,
+			[]string{" see below\n", "more than its bound of 120% allows: its topology keys allow some clients no other endpoints."},
+			"With its bound planned",
+		},
+		"a bound that is to be planned so": {
+			keys + `, vicinity.dev/max-load: 120%, vicinity.dev/clients: measured`,
+			[]string{"There is no ServiceDemand that shop/web can be planned with.", "more than its bound of 120% allows"}, "With its bound planned",
+		},
+	} {
+		got := proxyCommand(t, "forecast", "--manifests", threeWith(t, noAnnotations, "annotations: {"+c.annotations+"}"), "--demand", file)
+		rest := got.stdout
+		for _, want := range c.want {
+			_, after, found := strings.Cut(rest, want)
+			if !found {
+				t.Errorf("%s: there is no %q, or before what is wanted first:\n%s", name, want, got.stdout)
+			}
+			rest = after
+		}
+		if got.status != 0 || strings.Contains(got.stdout, c.lacks) {
+			t.Errorf("%s: status %d, or there is %q:\n%s%s", name, got.status, c.lacks, got.stdout, got.stderr)
+		}
+	}
+	headless := threeWith(t, noAnnotations, "annotations: {"+keys+", vicinity.dev/max-load: 120%}", "clusterIP: 10.96.0.10", "clusterIP: None")
+	got := proxyCommand(t, "forecast", "--manifests", headless, "--demand", file, "-o", "json")
+	var report forecast.Report
+	succeed(t, json.Unmarshal([]byte(got.stdout), &report))
+	service := report.Services[0]
+	at := slices.IndexFunc(service.Outlooks, func(o forecast.Outlook) bool { return o.Setting == "120% by file" })
+	if at < 0 || service.Advice != nil || !strings.HasPrefix(service.Outlooks[at].Note, "nobody counts who dials a headless Service") {
+		t.Errorf("a headless Service is never planned with measured demand: %+v", service)
+	}
+}

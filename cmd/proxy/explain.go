@@ -18,6 +18,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
@@ -183,12 +184,15 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	}
 	nodes := []string{flags.node}
 	if flags.allNodes {
-		nodes = slices.Sorted(maps.Keys(change.Nodes))
+		nodes = linuxNodes(stderr, change.Nodes)
 	} else if err := flags.checkNode(stderr, flags.nodeNames(change.Nodes)); err != nil {
 		return err
 	}
 	if len(nodes) == 0 {
-		return fmt.Errorf("explain for all nodes: there is no Node in %s", flags.origin())
+		return fmt.Errorf("explain for all nodes: there is no Node that runs Linux in %s", flags.origin())
+	}
+	if node := change.Nodes[flags.node]; node != nil && !flags.allNodes {
+		warnOfSystem(stderr, node.Name, node.Labels)
 	}
 	// No proxy needs to run here: without one, the output is what a proxy would decide.
 	refusals, _ := status.Read[explain.Refusals](ctx, flags.settings.MetricsBindAddress, "/refused")
@@ -216,6 +220,31 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	return cli.Exit(exitUnread)
 }
 
+// linuxNodes returns the nodes on which a proxy like this one can run, sorted, and prints which are left out.
+func linuxNodes(stderr io.Writer, all map[string]*model.Node) []string {
+	var linux, others []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if policy.IsLinux(all[name].Labels) {
+			linux = append(linux, name)
+		} else {
+			others = append(others, name)
+		}
+	}
+	if len(others) > 0 {
+		printable.Fprintf(stderr, "proxy: left out, because they do not run Linux (label %s) and this proxy does not run there: %s (%s)\n",
+			policy.OSLabel, printable.Count(len(others), "Node"), explain.Counted(others))
+	}
+	return linux
+}
+
+// warnOfSystem prints that this proxy does not run on a node with these labels, if it cannot.
+func warnOfSystem(stderr io.Writer, node string, labels map[string]string) {
+	if !policy.IsLinux(labels) {
+		printable.Fprintf(stderr, "warning: node %s does not run Linux (%s=%s), so this proxy does not run there: what follows does not "+
+			"hold for its clients\n", node, policy.OSLabel, labels[policy.OSLabel])
+	}
+}
+
 // warnOfUnreachable prints which nodes do not answer the node of a running proxy. No object says so.
 func warnOfUnreachable(stderr io.Writer, running *status.Summary) {
 	for _, sentence := range running.Unreachable() {
@@ -224,27 +253,52 @@ func warnOfUnreachable(stderr io.Writer, running *status.Summary) {
 }
 
 // explain explains a state as each of some nodes sees it, one node after the other, because the views of all together
-// may not fit into memory. On the node of the running proxy that proxy's own observations count.
+// may not fit into memory. On the node of the running proxy that proxy's own observations count. What is dialled may meet a
+// rule on some of the nodes only.
 func (f *explainFlags) explain(
 	ctx context.Context, change model.Change, running *status.Summary, nodes []string, query explain.Query,
 ) iter.Seq2[[]explain.Port, error] {
 	return func(yield func([]explain.Port, error) bool) {
-		for _, node := range nodes {
-			known := change
-			if running != nil && running.Node == node {
-				known = change.Then(running.Avoids())
+		nodePorts := f.settings.Tables(model.Families).NodePorts
+		views, isFound := explain.NewViews(change, nodePorts, query), query == explain.Query{}
+		if err := tooMany(views.PortsOnEach(), len(nodes), query); err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, name := range nodes {
+			of := views
+			if running != nil && running.Node == name {
+				of = explain.NewViews(change.Then(running.Avoids()), nodePorts, query)
 			}
-			cluster := explain.Seen(known, node, f.settings.Tables(model.Families).NodePorts)
-			ports := f.clients(change.Nodes[node]).Ports(cluster, query)
-			if len(ports) == 0 && query != (explain.Query{}) {
-				yield(nil, f.notFound(ctx, cluster, query))
-				return
+			node := cmp.Or(change.Nodes[name], &model.Node{Name: name})
+			ports := of.Ports(f.clients(change.Nodes[name]), node)
+			isFound = isFound || len(ports) > 0
+			if !isFound && !query.Dialled.IsValid() {
+				break
 			}
 			if !yield(ports, nil) {
 				return
 			}
 		}
+		if !isFound {
+			yield(nil, f.notFound(ctx, views.From(&model.Node{Name: nodes[0]}), query))
+		}
 	}
+}
+
+// tooMany is the error of a question whose answer would be too long to be of use.
+func tooMany(ports, nodes int, query explain.Query) error {
+	if ports*nodes <= explain.MostExplained {
+		return nil
+	}
+	ask := "one Service (NAMESPACE/NAME), the Services of one namespace (-n), or one node (--node)"
+	if query.Service.Name != "" {
+		ask = "one of its ports (NAMESPACE/NAME:PORT), or one node (--node)"
+	} else if query.Service.Namespace != "" {
+		ask = "one Service (NAMESPACE/NAME), or one node (--node)"
+	}
+	return fmt.Errorf("explain %d ports on each of %d nodes: that is more than %d explanations; ask about %s. 'forecast' sums up all nodes",
+		ports, nodes, explain.MostExplained, ask)
 }
 
 // askForecast is the error of --evacuate: it names the command line that replaces it.

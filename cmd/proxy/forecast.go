@@ -262,7 +262,7 @@ func (f *forecastFlags) words() string {
 
 func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastFlags, query explain.Query) error {
 	progress := cli.NewProgress(stderr)
-	read := func(what string, objects int) { progress.Show("%s: %d objects read", what, objects) }
+	read := func(what string, objects int) { progress.Show("%s: %s read", what, printable.Count(objects, "object")) }
 	objects, unread, err := readObjects(ctx, stderr, &flags.manifestsFlag, flags.connection(), flags.publisher, read)
 	if err != nil {
 		return unreadableError{err}
@@ -284,7 +284,7 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	}
 	options := forecast.Options{
 		Now: time.Now(), Bounds: flags.bound, Judge: judgeOf(objects, flags.serviceProxyName), Only: query,
-		Progress:   func(done, all int) { progress.Show("%d of %d Services forecast", done, all) },
+		Progress:   func(done, all int) { progress.Show("%d of %s forecast", done, printable.Count(all, "Service")) },
 		DemandFrom: demandFrom(state),
 	}
 	if flags.demand != "" {
@@ -336,8 +336,8 @@ func (f *forecastFlags) state(objects convert.Objects) forecast.Cluster {
 func demandFrom(state forecast.Cluster) string {
 	const assumed = "ach Node counts as one client, unless its labels or the Service say otherwise."
 	if measured := state.MeasuredServices(); len(measured) > 0 {
-		return fmt.Sprintf("Nodes ask as ServiceDemands say of %d of the cluster's %d Services (%s); of others e%s",
-			len(measured), len(state.ServiceNames()), explain.Counted(measured), assumed)
+		return fmt.Sprintf("Nodes ask as ServiceDemands say of %d of the cluster's %s (%s); of others e%s",
+			len(measured), printable.Count(len(state.ServiceNames()), "Service"), explain.Counted(measured), assumed)
 	}
 	return "E" + assumed
 }

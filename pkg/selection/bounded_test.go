@@ -128,7 +128,7 @@ func TestAMissingLabelIsNoEmptyOne(t *testing.T) {
 		want   string
 	}{
 		"no label": {"zone-b-0", func(labels map[string]string) { delete(labels, zone) }, zoneThenAll,
-			"This node has no label topology.kubernetes.io/zone; all of this node's connections go to all endpoints of the cluster, "},
+			"This node has no label topology.kubernetes.io/zone; all of this node's connections go to the whole cluster, "},
 		"an empty label": {"zone-b-0", func(labels map[string]string) { labels[zone] = "" }, zoneThenAll,
 			`No endpoint is in its topology.kubernetes.io/zone, ""; all of this node's connections go to `},
 		"another label": {"zone-b-0", func(map[string]string) {}, zoneThenAll,

@@ -64,9 +64,8 @@ func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Serv
 	case bounded.Note == "" && now.Busiest.Load-bounded.Busiest.Load >= worthLoad && bounded.Refused <= now.Refused:
 		return &Advice{
 			bounded.Setting,
-			fmt.Sprintf("%s expects %s times the mean; with a bound of %s no endpoint expects more than %s times, and %s stay in the "+
-				"zone instead of %s.", now.Busiest.Endpoint, times(now.Busiest.Load), bound, times(bounded.Busiest.Load),
-				percent(bounded.Zone), percent(now.Zone)),
+			fmt.Sprintf("%s expects %s times the mean; with a bound of %s %s.", now.Busiest.Endpoint, times(now.Busiest.Load), bound,
+				joined("no endpoint expects more than "+times(bounded.Busiest.Load)+" times", staysInZone(bounded, now))),
 			set(bounded.Setting),
 		}
 	}
@@ -85,10 +84,31 @@ func (s *Service) adviseMeasured(object *corev1.Service) *Advice {
 	changed.Annotations = withMeasured(object)
 	return &Advice{
 		Setting: policy.Measured,
-		Sentence: fmt.Sprintf("With its bound planned as its ServiceDemand says, the busiest endpoint expects %s times the mean instead of %s, "+
-			"and %s stay in the zone instead of %s.", times(then.Busiest.Load), times(now.Busiest.Load), percent(then.Zone), percent(now.Zone)),
+		Sentence: fmt.Sprintf("With its bound planned as its ServiceDemand says, %s.",
+			joined(instead("the busiest endpoint expects %s times the mean", times(then.Busiest.Load), times(now.Busiest.Load)), staysInZone(then, now))),
 		Set: difference(object, &changed),
 	}
+}
+
+// staysInZone says how much stays in the zone instead of what stays now; empty if that is the same.
+func staysInZone(then, now *Outlook) string {
+	return instead("%s stay in the zone", percent(then.Zone), percent(now.Zone))
+}
+
+// instead says a value, and which one it replaces; empty if the two are the same as they are printed.
+func instead(format, then, now string) string {
+	if then == now {
+		return ""
+	}
+	return fmt.Sprintf(format, then) + " instead of " + now
+}
+
+// joined joins two clauses, of which either may be empty.
+func joined(first, second string) string {
+	if first == "" || second == "" {
+		return first + second
+	}
+	return first + ", and " + second
 }
 
 // isDistributed reports whether a Service has a trafficDistribution that says something.

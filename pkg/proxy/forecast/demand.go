@@ -213,7 +213,7 @@ func (w Weights) Demand(cluster Cluster) (fleet.Demand, error) {
 	}
 	zoneOf := func(labels map[string]string) string { return labels[string(policy.Zone)] }
 	for _, node := range cluster.nodes {
-		if _, named := w[node.Name]; !named {
+		if _, named := w[node.Name]; !named && policy.IsLinux(node.Labels) {
 			inZone[zoneOf(node.Labels)]++
 		}
 	}

@@ -65,7 +65,11 @@ refuses, and which nodes do not answer it (--unreachable-nodes). Where labels of
 source (--node-topology).
 
 With ADDRESS:PORT it prints what a connection there does: a ClusterIP, an external address, a node port at an address that
-the Node names, or a node port on loopback, such as 127.0.0.1:30080 or [::1]:30080.
+the Node names, or a node port on loopback, such as 127.0.0.1:30080 or [::1]:30080; a port of a ClusterIP that its Service does
+not define is refused, and an address of a ServiceCIDR that is nobody's ClusterIP is dropped.
+
+--all-nodes leaves out Nodes that do not run Linux (label kubernetes.io/os): this proxy does not run there. It explains at most
+a million ports, counting each on each node; 'forecast' sums up all nodes.
 
 PORT is a port's name or its number. Without NAME all Services are explained, or those of the namespace of -n. NAME without
 NAMESPACE is in that of -n, or in the one of the kubeconfig's context.
@@ -188,8 +192,11 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	} else if err := flags.checkNode(stderr, flags.nodeNames(change.Nodes)); err != nil {
 		return err
 	}
-	if len(nodes) == 0 {
-		return fmt.Errorf("explain for all nodes: there is no Node that runs Linux in %s", flags.origin())
+	switch {
+	case len(change.Nodes) == 0 && flags.allNodes:
+		return fmt.Errorf("explain for all nodes: there is no Node in %s", flags.origin())
+	case len(nodes) == 0:
+		return fmt.Errorf("explain for all nodes: no Node in %s runs Linux", flags.origin())
 	}
 	if node := change.Nodes[flags.node]; node != nil && !flags.allNodes {
 		warnOfSystem(stderr, node.Name, node.Labels)

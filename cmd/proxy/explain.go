@@ -18,6 +18,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
@@ -67,7 +68,11 @@ not answer it (--unreachable-nodes). Where labels of other nodes decide, each po
 source (--node-topology).
 
 With ADDRESS:PORT it prints what a connection there does: a ClusterIP, an external address, a node port at an address that
-the Node names, or a node port on loopback, such as 127.0.0.1:30080 or [::1]:30080.
+the Node names, or a node port on loopback, such as 127.0.0.1:30080 or [::1]:30080; a port of a ClusterIP that its Service does
+not define is refused, and an address of a ServiceCIDR that is nobody's ClusterIP is dropped.
+
+--all-nodes leaves out Nodes that do not run Linux (label kubernetes.io/os): this proxy does not run there. It explains at most
+a million ports, counting each on each node; 'forecast' sums up all nodes.
 
 PORT is a port's name or its number. Without NAME all Services are explained, or those of the namespace of -n. NAME without
 NAMESPACE is in that of -n, or in the one of the kubeconfig's context.
@@ -192,12 +197,18 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	}
 	nodes := []string{flags.node}
 	if flags.allNodes {
-		nodes = slices.Sorted(maps.Keys(change.Nodes))
+		nodes = linuxNodes(stderr, change.Nodes)
 	} else if err := flags.checkNode(stderr, flags.nodeNames(change.Nodes)); err != nil {
 		return err
 	}
-	if len(nodes) == 0 {
+	switch {
+	case len(change.Nodes) == 0 && flags.allNodes:
 		return fmt.Errorf("explain for all nodes: there is no Node in %s", flags.origin())
+	case len(nodes) == 0:
+		return fmt.Errorf("explain for all nodes: no Node in %s runs Linux", flags.origin())
+	}
+	if node := change.Nodes[flags.node]; node != nil && !flags.allNodes {
+		warnOfSystem(stderr, node.Name, node.Labels)
 	}
 	// No proxy needs to run here: without one, the output is what a proxy would decide.
 	refusals, _ := status.Read[explain.Refusals](ctx, flags.running.address, "/refused")
@@ -222,24 +233,78 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	return cli.Exit(exitUnread)
 }
 
+// linuxNodes returns the nodes on which a proxy like this one can run, sorted, and prints which are left out.
+func linuxNodes(stderr io.Writer, all map[string]*model.Node) []string {
+	var linux, others []string
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if policy.IsLinux(all[name].Labels) {
+			linux = append(linux, name)
+		} else {
+			others = append(others, name)
+		}
+	}
+	if len(others) > 0 {
+		printable.Fprintf(stderr, "proxy: left out, because they do not run Linux (label %s) and this proxy does not run there: %s (%s)\n",
+			policy.OSLabel, printable.Count(len(others), "Node"), explain.Counted(others))
+	}
+	return linux
+}
+
+// warnOfSystem prints that this proxy does not run on a node with these labels, if it cannot.
+func warnOfSystem(stderr io.Writer, node string, labels map[string]string) {
+	if !policy.IsLinux(labels) {
+		printable.Fprintf(stderr, "warning: node %s does not run Linux (%s=%s), so this proxy does not run there: what follows does not "+
+			"hold for its clients\n", node, policy.OSLabel, labels[policy.OSLabel])
+	}
+}
+
 // explain explains a state as each of some nodes sees it, one node after the other, because the views of all together
-// may not fit into memory. On the node of the running proxy that proxy's own observations count.
+// may not fit into memory. On the node of the running proxy that proxy's own observations count. What is dialled may meet a
+// rule on some of the nodes only.
 func (f *explainFlags) explain(
 	ctx context.Context, change model.Change, nodes []string, query explain.Query,
 ) iter.Seq2[[]explain.Port, error] {
 	return func(yield func([]explain.Port, error) bool) {
-		for _, node := range nodes {
-			cluster := explain.Seen(change.Then(f.running.avoids(node)), node, f.settings.Tables(model.Families).NodePorts)
-			ports := f.clients(change.Nodes[node]).Ports(cluster, query)
-			if len(ports) == 0 && query != (explain.Query{}) {
-				yield(nil, f.notFound(ctx, cluster, query))
-				return
+		nodePorts := f.settings.Tables(model.Families).NodePorts
+		views, isFound := explain.NewViews(change, nodePorts, query), query == explain.Query{}
+		if err := tooMany(views.PortsOnEach(), len(nodes), query); err != nil {
+			yield(nil, err)
+			return
+		}
+		for _, name := range nodes {
+			of := views
+			if f.running.isOf(name) {
+				of = explain.NewViews(change.Then(f.running.avoids(name)), nodePorts, query)
+			}
+			node := cmp.Or(change.Nodes[name], &model.Node{Name: name})
+			ports := of.Ports(f.clients(change.Nodes[name]), node)
+			isFound = isFound || len(ports) > 0
+			if !isFound && !query.Dialled.IsValid() {
+				break
 			}
 			if !yield(ports, nil) {
 				return
 			}
 		}
+		if !isFound {
+			yield(nil, f.notFound(ctx, views.From(&model.Node{Name: nodes[0]}), query))
+		}
 	}
+}
+
+// tooMany is the error of a question whose answer would be too long to be of use.
+func tooMany(ports, nodes int, query explain.Query) error {
+	if ports*nodes <= explain.MostExplained {
+		return nil
+	}
+	ask := "one Service (NAMESPACE/NAME), the Services of one namespace (-n), or one node (--node)"
+	if query.Service.Name != "" {
+		ask = "one of its ports (NAMESPACE/NAME:PORT), or one node (--node)"
+	} else if query.Service.Namespace != "" {
+		ask = "one Service (NAMESPACE/NAME), or one node (--node)"
+	}
+	return fmt.Errorf("explain %d ports on each of %d nodes: that is more than %d explanations; ask about %s. 'forecast' sums up all nodes",
+		ports, nodes, explain.MostExplained, ask)
 }
 
 // askForecast is the error of --evacuate: it names the command line that replaces it.

@@ -3,6 +3,9 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
 
 // TestExplainCountsWhatIsLeftOut for people, who can ask for everything; programs always get everything.
@@ -13,5 +16,82 @@ func TestExplainCountsWhatIsLeftOut(t *testing.T) {
 		if got.status != 0 || left != want || strings.Contains(got.stdout, "--all lists") != (args == "") {
 			t.Errorf("%q: status %d, %d lines, want %d:\n%s%s", args, got.status, left, want, got.stdout, got.stderr)
 		}
+	}
+}
+
+// withWindows is a cluster in which a node runs Windows; the node without the label counts as Linux. An endpoint of the Service
+// is on the Windows node, and it keeps connections on the node.
+const withWindows = `apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: linux, labels: {kubernetes.io/os: linux, topology.kubernetes.io/zone: a}}}
+- {apiVersion: v1, kind: Node, metadata: {name: unlabelled, labels: {topology.kubernetes.io/zone: a}}}
+- {apiVersion: v1, kind: Node, metadata: {name: win2, labels: {kubernetes.io/os: windows, topology.kubernetes.io/zone: b}}}
+- apiVersion: v1
+  kind: Service
+  metadata:
+    {name: web, namespace: shop, annotations: {vicinity.dev/topology-keys: "topology.kubernetes.io/zone, *", vicinity.dev/max-load: 120%}}
+  spec: {clusterIP: 10.96.0.80, ports: [{port: 80, protocol: TCP}]}
+- apiVersion: v1
+  kind: Service
+  metadata: {name: hard, namespace: shop, annotations: {vicinity.dev/topology-keys: kubernetes.io/hostname}}
+  spec: {clusterIP: 10.96.0.81, ports: [{port: 80, protocol: TCP}]}
+- apiVersion: discovery.k8s.io/v1
+  kind: EndpointSlice
+  metadata: {name: web-1, namespace: shop, labels: {kubernetes.io/service-name: web}}
+  addressType: IPv4
+  ports: [{port: 8080, protocol: TCP}]
+  endpoints:
+  - {addresses: [10.244.1.5], nodeName: linux, zone: a, conditions: {ready: true}}
+  - {addresses: [10.244.2.5], nodeName: win2, zone: b, conditions: {ready: true}}
+- apiVersion: discovery.k8s.io/v1
+  kind: EndpointSlice
+  metadata: {name: hard-1, namespace: shop, labels: {kubernetes.io/service-name: hard}}
+  addressType: IPv4
+  ports: [{port: 8080, protocol: TCP}]
+  endpoints: [{addresses: [10.244.1.6], nodeName: linux, zone: a, conditions: {ready: true}}]
+`
+
+// TestNodesWithoutLinuxAreNoClients: this proxy does not run there. Their endpoints serve all the same, and the two Linux nodes
+// of one zone share both endpoints, because nobody else asks.
+func TestNodesWithoutLinuxAreNoClients(t *testing.T) {
+	folder := writeState(t, withWindows)
+	got := proxyCommand(t, words("explain --all-nodes shop/web --manifests "+folder)...)
+	if got.status != 0 || strings.Contains(got.stdout, "on win2") || !strings.Contains(got.stdout, " on unlabelled\n") ||
+		!strings.Contains(got.stdout, "60 % of this node's connections stay in its") || !strings.Contains(got.stdout, "for 2 of 2 of the demand") ||
+		!strings.Contains(got.stderr, "do not run Linux (label kubernetes.io/os) and this proxy does not run there: 1 Node (win2)") {
+		t.Errorf("explain --all-nodes: status %d\n%s%s", got.status, got.stdout, got.stderr)
+	}
+	for _, command := range []string{"explain --node win2 shop/web", "explain --node win2 shop/web --why linux", "render --node win2"} {
+		got := proxyCommand(t, append(words(command), "--manifests", folder)...)
+		if got.status != 0 || !strings.Contains(got.stderr, "node win2 does not run Linux (kubernetes.io/os=windows)") {
+			t.Errorf("%s: status %d\n%s%s", command, got.status, got.stdout, got.stderr)
+		}
+	}
+	got = proxyCommand(t, words("forecast shop/hard --manifests "+folder)...)
+	for _, want := range []string{
+		"50 % of its connections are refused on 1 of 2 Nodes (unlabelled).",
+		"Clients on Nodes that do not run Linux (label kubernetes.io/os) follow another proxy, and are not counted here: 1 of 3 Nodes (win2).",
+	} {
+		if got.status != 0 || !strings.Contains(got.stdout, want) {
+			t.Errorf("forecast: status %d, want %q\n%s%s", got.status, want, got.stdout, got.stderr)
+		}
+	}
+}
+
+// TestExplainSaysWhatToAskInsteadOfTooMuch at once.
+func TestExplainSaysWhatToAskInsteadOfTooMuch(t *testing.T) {
+	for query, want := range map[explain.Query]string{
+		{}: "explain 2000 ports on each of 5000 nodes: that is more than 1000000 explanations; ask about one Service (NAMESPACE/NAME), " +
+			"the Services of one namespace (-n), or one node (--node). 'forecast' sums up all nodes",
+		{Service: model.ObjectName{Namespace: "shop"}}:              "ask about one Service (NAMESPACE/NAME), or one node (--node)",
+		{Service: model.ObjectName{Namespace: "shop", Name: "web"}}: "ask about one of its ports (NAMESPACE/NAME:PORT), or one node (--node)",
+	} {
+		if err := tooMany(2000, 5000, query); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", query, err, want)
+		}
+	}
+	if err := tooMany(1, 5000, explain.Query{}); err != nil {
+		t.Error(err)
 	}
 }

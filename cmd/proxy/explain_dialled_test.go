@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 )
 
 // dialledState is a Service with node ports of TCP and UDP, and one that keeps connections from outside on the node where
@@ -74,8 +76,8 @@ func TestExplainSaysWhatAConnectionToAnAddressDoes(t *testing.T) {
 	)
 	folder := writeState(t, dialledState)
 	for args, want := range map[string][]string{
-		"10.96.0.80:80":            {"http: ClusterIP, everybody: balance"},
-		"[fd00:96::80]:80":         {"http: ClusterIP, everybody: balance"},
+		"10.96.0.80:80":            {"http: ClusterIP, everybody: balance", ": address, everybody: refuse"}, // over UDP and SCTP
+		"[fd00:96::80]:80":         {"http: ClusterIP, everybody: balance", ": address, everybody: refuse"},
 		"192.0.2.5:30080":          {"http: external, everybody: balance", "dns: external, everybody: refuse"},
 		"192.0.2.5:30080" + served: {"http: external, everybody: balance", "dns: external, everybody: refuse"},
 		"192.0.2.5:30081":          {"http: external, outside: drop", "http: external, inside: balance"},
@@ -94,7 +96,7 @@ func TestExplainSaysWhatAConnectionToAnAddressDoes(t *testing.T) {
 					got = append(got, port.Port+": "+traffic.To+", "+traffic.From+": "+traffic.Outcome)
 				}
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
+			if diff := gocmp.Diff(want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
@@ -119,6 +121,85 @@ func TestExplainSaysWhatAConnectionToAnAddressDoes(t *testing.T) {
 		got := proxyCommand(t, append(words("explain --node node-a --manifests "+folder), words(args)...)...)
 		if got.status == 0 || !strings.Contains(got.stderr, want) {
 			t.Errorf("%s: status %d, want %q:\n%s%s", args, got.status, want, got.stdout, got.stderr)
+		}
+	}
+}
+
+// TestExplainSaysWhatRulesDoWhereNoServicePortIs: a ClusterIP refuses the ports that its Service does not define, over each
+// protocol that it does not define, and what no Service has of a ServiceCIDR is dropped, external IPs included.
+func TestExplainSaysWhatRulesDoWhereNoServicePortIs(t *testing.T) {
+	folder := writeState(t, dialledState+`- apiVersion: networking.k8s.io/v1
+  kind: ServiceCIDR
+  metadata: {name: kubernetes}
+  spec: {cidrs: [10.96.0.0/16, "fd00:96::/112"]}
+- apiVersion: v1
+  kind: Service
+  metadata: {name: outside, namespace: shop}
+  spec:
+    clusterIP: 10.96.0.82
+    externalIPs: [10.96.200.1, 203.0.113.1]
+    ports: [{name: http, port: 80, protocol: TCP}]
+`)
+	const undefined = "/TCP,UDP,SCTP: refuse"
+	for args, want := range map[string][]string{
+		"10.96.0.80:81":     {"shop/web 10.96.0.80:81" + undefined},
+		"[fd00:96::80]:81":  {"shop/web [fd00:96::80]:81" + undefined},
+		"10.96.0.80:30080":  {"shop/web 10.96.0.80:30080" + undefined},
+		"10.96.0.80:53":     {"shop/web /UDP: refuse", "shop/web 10.96.0.80:53/TCP,SCTP: refuse"},
+		"10.96.0.81:80":     {"shop/near /TCP: balance", "shop/near 10.96.0.81:80/UDP,SCTP: refuse"},
+		"10.96.9.9:80":      {" 10.96.9.9:80/TCP,UDP,SCTP: drop"},
+		"[fd00:96::99]:443": {" [fd00:96::99]:443/TCP,UDP,SCTP: drop"},
+		"10.96.200.1:80":    {"shop/outside /TCP: refuse", " 10.96.200.1:80/UDP,SCTP: drop"},
+		"10.96.200.1:81":    {" 10.96.200.1:81/TCP,UDP,SCTP: drop"},
+		"203.0.113.1:80":    {"shop/outside /TCP: refuse"},
+	} {
+		var got []string
+		for _, port := range explained(t, append(words("--node node-a --manifests "+folder), words(args)...)...) {
+			protocols := cmp.Or(strings.Join(port.Protocols, ","), port.Protocol)
+			got = append(got, fmt.Sprintf("%s %s/%s: %s", port.Service, port.Address, protocols, port.Traffic[0].Outcome))
+		}
+		if diff := gocmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", args, diff)
+		}
+	}
+	for args, want := range map[string]string{
+		"10.96.0.81:81": "10.96.0.81:81 TCP UDP SCTP IPv4 on node-a\n" +
+			"  address    New connections to 10.96.0.81:81 over TCP, UDP and SCTP are refused at once, because 10.96.0.81 is the ClusterIP of " +
+			"shop/near, which has http 80/TCP. If the node has the address itself, the proxy has no part in them. [refuse]\n",
+		"10.96.9.9:80": "10.96.9.9:80 TCP UDP SCTP IPv4 on node-a\n" +
+			"  address    New connections to 10.96.9.9:80 over TCP, UDP and SCTP get no answer, because 10.96.9.9 is in the ServiceCIDR " +
+			"10.96.0.0/16 and is the ClusterIP of no Service that this proxy serves: it drops what no other program has translated. " +
+			"If the node has the address itself, the proxy has no part in them. [drop]\n",
+	} {
+		got := proxyCommand(t, append(words("explain --node node-a --manifests "+folder), words(args)...)...)
+		if diff := gocmp.Diff(outcome{stdout: want}, got, gocmp.AllowUnexported(outcome{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", args, diff)
+		}
+	}
+	got := proxyCommand(t, words("explain --node node-a 203.0.113.1:81 --manifests "+folder)...)
+	if got.status == 0 || !strings.Contains(got.stderr, "the proxy has no part in a connection there") {
+		t.Errorf("an external IP's other port: status %d\n%s%s", got.status, got.stdout, got.stderr)
+	}
+}
+
+// TestExplainDialsFromEachNode: an address may lead somewhere on some nodes only, and node ports are served where the settings
+// say.
+func TestExplainDialsFromEachNode(t *testing.T) {
+	folder := writeState(t, dialledState+`- apiVersion: v1
+  kind: Node
+  metadata: {name: node-0}
+  status: {addresses: [{type: InternalIP, address: 192.0.2.4}]}
+`)
+	got := proxyCommand(t, words("explain --all-nodes 192.0.2.5:30081 --manifests "+folder)...)
+	if got.status != 0 || strings.Count(got.stdout, " on node-a\n") != 1 || strings.Contains(got.stdout, "node-0") {
+		t.Errorf("status %d\n%s%s", got.status, got.stdout, got.stderr)
+	}
+	for _, args := range []string{
+		"--all-nodes 192.0.2.6:30081", "--node node-a --nodeport-addresses 198.51.100.0/24 192.0.2.5:30081",
+	} {
+		got := proxyCommand(t, append(words("explain --manifests "+folder), words(args)...)...)
+		if got.status == 0 || !strings.Contains(got.stderr, "no Service in "+folder+" is reached at") {
+			t.Errorf("%s: status %d\n%s%s", args, got.status, got.stdout, got.stderr)
 		}
 	}
 }

@@ -26,6 +26,9 @@ func runWhy(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, 
 	names := make([]string, 0, len(objects.Nodes))
 	for _, node := range objects.Nodes {
 		names = append(names, node.Name)
+		if node.Name == flags.node {
+			warnOfSystem(stderr, node.Name, node.Labels)
+		}
 	}
 	if err := flags.checkNode(stderr, names); err != nil {
 		return err

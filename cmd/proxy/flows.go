@@ -40,7 +40,8 @@ LOCALITY     where the endpoint is, seen from this node: same_node, same_zone, o
 TIER         why connections go there: the first topology key of the Service that the endpoint matches on this node, * for any
              node, hint for hints of EndpointSlices, or none: nothing keeps connections near
 (gone)       it is no longer an endpoint of the Service; such connections last until their client ends them
-SENT         and RECEIVED: bytes as the client sees them, with IP headers, if conntrack counts them
+SENT         and RECEIVED: bytes of all of these connections, those that are ending included, as the client sees them, with IP
+             headers, if conntrack counts them
 
 Connections are of the node that translates them: the client's, for pods. Those that pods of other nodes make to this one are
 seen there. What other programs translate is passed over, and so are node ports on loopback.

@@ -262,7 +262,7 @@ func (f *forecastFlags) words() string {
 
 func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastFlags, query explain.Query) error {
 	progress := cli.NewProgress(stderr)
-	read := func(what string, objects int) { progress.Show("%s: %d objects read", what, objects) }
+	read := func(what string, objects int) { progress.Show("%s: %s read", what, printable.Count(objects, "object")) }
 	objects, unread, err := readObjects(ctx, stderr, &flags.manifestsFlag, flags.connection(), flags.publisher, read)
 	if err != nil {
 		return unreadableError{err}
@@ -284,7 +284,7 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	}
 	options := forecast.Options{
 		Now: time.Now(), Bounds: flags.bound, Judge: judgeOf(objects, flags.serviceProxyName), Only: query,
-		Progress: func(done, all int) { progress.Show("%d of %d Services forecast", done, all) },
+		Progress: func(done, all int) { progress.Show("%d of %s forecast", done, printable.Count(all, "Service")) },
 	}
 	if flags.demand != "" {
 		if err := flags.readDemand(state, &options); err != nil {

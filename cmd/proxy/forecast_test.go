@@ -185,8 +185,8 @@ func TestForecastJudgesInAPipeline(t *testing.T) {
 		"an unknown zone": {
 			"--evacuate zone-x", 2, `^proxy: --evacuate zone-x: no Node is in that zone; there are zone-a, zone-b, zone-c\n$`,
 		},
-		"no such Nodes":            {"--without-nodes a=b", 2, `chooses none of the 9 Nodes`},
-		"all Nodes":                {"--without-nodes kubernetes.io/hostname", 2, `chooses all 9 Nodes`},
+		"no such Nodes":            {"--without-nodes a=b", 2, `chooses none of the Nodes: 9 in all`},
+		"all Nodes":                {"--without-nodes kubernetes.io/hostname", 2, `chooses all Nodes: 9`},
 		"a Service to scale":       {"--scale shop/wep=zone-a:2", 2, `did you mean shop/web\?`},
 		"a zone to scale in":       {"--scale shop/web=zone-x:2", 2, `no Node is in that zone; there are zone-a`},
 		"no endpoints":             {"--scale ops/billing=zone-a:2", 2, `has no EndpointSlice`},

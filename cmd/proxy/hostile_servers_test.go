@@ -33,6 +33,8 @@ func apiServer(t *testing.T, nodes []string, livez http.HandlerFunc) (kubeconfig
 		nodeItems = append(nodeItems, fmt.Sprintf(`{"metadata":{"name":%s}}`, name))
 		podItems = append(podItems, fmt.Sprintf(`{"metadata":{"name":"proxy-%d"},"spec":{"nodeName":%s}}`, i, name))
 	}
+	// No proxy of ours runs on Windows, so nobody misses one there.
+	nodeItems = append(nodeItems, `{"metadata":{"name":"windows","labels":{"kubernetes.io/os":"windows"}}}`)
 	mux := http.NewServeMux()
 	mux.HandleFunc("/api/v1/nodes", list("NodeList", strings.Join(nodeItems, ",")))
 	mux.HandleFunc("/api/v1/namespaces/kube-system/pods", list("PodList", strings.Join(podItems, ",")))

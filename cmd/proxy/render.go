@@ -73,6 +73,7 @@ func runRender(ctx context.Context, stdout, stderr io.Writer, flags *tableFlags)
 	tables := flags.settings.Tables(model.Families)
 	node := change.Nodes[flags.node]
 	if node != nil {
+		warnOfSystem(stderr, node.Name, node.Labels)
 		change.LocalAddrs = node.Addresses
 	}
 	for _, sentence := range config.RenderWarnings(tables, node, change.Services) {

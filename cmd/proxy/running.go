@@ -122,9 +122,12 @@ func (f *stateFlags) alone() error {
 		f.running.address, f.running.why)
 }
 
+// isOf reports whether the running proxy is that of a node.
+func (r *running) isOf(node string) bool { return r.summary != nil && r.summary.Node == node }
+
 // avoids returns what the running proxy tries last because nodes do not answer it, if it is that of a node.
 func (r *running) avoids(node string) model.Change {
-	if r.summary == nil || r.summary.Node != node {
+	if !r.isOf(node) {
 		return model.Change{}
 	}
 	return r.summary.Avoids()

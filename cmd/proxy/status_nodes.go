@@ -22,7 +22,7 @@ type rollcallFlags struct {
 
 func (f *rollcallFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.allNodes, "all-nodes", f.allNodes,
-		"ask the proxies of all Nodes through the API server, a line each, without comparing their kernels")
+		"ask the proxies of all Nodes that run Linux through the API server, a line each, without comparing their kernels")
 	flags.StringVar(&f.context, "context", "", "with --all-nodes: `NAME` of the context in the kubeconfig (default: the current one)")
 	flags.StringVar(&f.Namespace, "proxy-namespace", "kube-system", "with --all-nodes: `NAMESPACE` of the proxy's pods")
 	flags.StringVar(&f.Selector, "proxy-selector", "app.kubernetes.io/name=vicinity-proxy", "with --all-nodes: `LABELS` of the proxy's pods")
@@ -42,7 +42,7 @@ func runRollcall(ctx context.Context, stdout, stderr io.Writer, kubeconfig strin
 		return err
 	}
 	if len(nodes) == 0 {
-		return errors.New("there is no Node, so no proxy can be asked")
+		return errors.New("there is no Node that runs Linux, so no proxy can be asked")
 	}
 	if output == "text" {
 		err = rollcall.Text(stdout, nodes)

@@ -183,15 +183,24 @@ func (c *Cluster) Frontends(service *Service, port ServicePort, family Family) (
 	return owned, lost
 }
 
+// Owner returns the Service that owns a frontend, if one does.
+func (c *Cluster) Owner(frontend Frontend) (service ObjectName, isOwned bool) {
+	claimants := c.claims.byFrontend[frontend]
+	if len(claimants) == 0 {
+		return ObjectName{}, false
+	}
+	first := claimants[0]
+	owned := PortFrontend{Frontend: frontend, Kind: first.kind}
+	if _, overruled := c.overruled(owned, first.service.Name); overruled || c.isAPIServer(owned) {
+		return ObjectName{}, false
+	}
+	return first.service.Name, true
+}
+
 // Owns reports whether a Service owns a frontend.
 func (c *Cluster) Owns(service ObjectName, frontend Frontend) bool {
-	claimants := c.claims.byFrontend[frontend]
-	if len(claimants) == 0 || claimants[0].service.Name != service {
-		return false
-	}
-	owned := PortFrontend{Frontend: frontend, Kind: claimants[0].kind}
-	_, overruled := c.overruled(owned, service)
-	return !overruled && !c.isAPIServer(owned)
+	owner, isOwned := c.Owner(frontend)
+	return isOwned && owner == service
 }
 
 // isAPIServer reports whether this process reaches the API server at a frontend that the Service's owner or a load
@@ -227,7 +236,7 @@ func (c *Cluster) applyAPIServers(addrs []netip.AddrPort, dirty map[ObjectName]b
 // node, with the same protocol and number. The tables look for a frontend with an address first, so the external IP
 // would take the node port's clients.
 func (c *Cluster) overruled(frontend PortFrontend, service ObjectName) (nodePort claim, overruled bool) {
-	if frontend.Kind != ExternalIP || !c.servesNodePorts(frontend.Addr) {
+	if frontend.Kind != ExternalIP || !c.ServesNodePorts(frontend.Addr) {
 		return claim{}, false
 	}
 	claimants := c.claims.byFrontend[frontend.nodePort()]
@@ -243,8 +252,8 @@ func (f Frontend) nodePort() Frontend {
 	return f
 }
 
-// servesNodePorts reports whether node ports are served on an address.
-func (c *Cluster) servesNodePorts(addr netip.Addr) bool {
+// ServesNodePorts reports whether the tables serve node ports on an address: one of this node, and none of loopback.
+func (c *Cluster) ServesNodePorts(addr netip.Addr) bool {
 	return c.local[addr] && !addr.IsLoopback() && (c.NodePorts.All(FamilyOf(addr)) || c.NodePorts.includes(addr, c.Self()))
 }
 

@@ -63,6 +63,17 @@ func NewCluster(self string) *Cluster {
 	}
 }
 
+// SeenFrom returns the same state as another node sees it, on a machine that has these addresses. It costs the same
+// whatever the cluster holds, because the two share their memory: neither may change from then on.
+func (c *Cluster) SeenFrom(node string, localAddrs []netip.Addr) *Cluster {
+	view := *c
+	view.self, view.localAddrs, view.local = node, localAddrs, make(map[netip.Addr]bool, len(localAddrs))
+	for _, addr := range localAddrs {
+		view.local[addr] = true
+	}
+	return &view
+}
+
 // ServiceCIDRs returns the ranges from which ClusterIPs are taken, sorted, each once.
 func (c *Cluster) ServiceCIDRs() []netip.Prefix {
 	var all []netip.Prefix

@@ -35,8 +35,18 @@ const (
 	NoBalancersLabel  = "node.kubernetes.io/exclude-from-external-load-balancers"
 )
 
-// DemandLabels are the labels of a Node that say how much demand it has.
-var DemandLabels = [...]Key{DemandLabel, ControlPlaneLabel, NoBalancersLabel}
+// OSLabel on a Node says its operating system, as its kubelet reports it.
+const OSLabel = "kubernetes.io/os"
+
+// IsLinux reports whether a node with these labels can run a proxy of ours. Without the label it can. On other systems another
+// proxy leads clients: it follows no topology keys and no bounds, so they are no part of any plan.
+func IsLinux(labels map[string]string) bool {
+	system, labelled := labels[OSLabel]
+	return !labelled || system == "linux"
+}
+
+// DemandLabels are the labels of a Node that say how much demand it has, and whether plans are for it.
+var DemandLabels = [...]Key{DemandLabel, ControlPlaneLabel, NoBalancersLabel, OSLabel}
 
 // DemandOf returns the expected demand of a node with these labels, relative to other nodes: what DemandLabel says,
 // else 0 on a control plane of its own, else 1. A malformed label counts as absent, and is reported as invalid.

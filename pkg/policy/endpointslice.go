@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
 // SliceWords is what an EndpointSlice says about whom it serves, in the words of the API.
@@ -118,11 +120,7 @@ func (s SliceWords) unused(code, format string, args ...any) Unused {
 
 // endpoints counts them: "2 endpoints", "1 IPv6 endpoint".
 func (s SliceWords) endpoints(family string) string {
-	noun := strings.TrimSpace(family + " endpoints")
-	if s.Endpoints == 1 {
-		noun = strings.TrimSuffix(noun, "s")
-	}
-	return fmt.Sprintf("%d %s", s.Endpoints, noun)
+	return printable.Count(s.Endpoints, strings.TrimSpace(family+" endpoint"))
 }
 
 func (p PortWords) wanted() string {

@@ -28,8 +28,7 @@ func selectBounded(service *model.Service, endpoints []model.PortEndpoint, viewp
 		return choice
 	}
 	alike := asSeenByAll(endpoints)
-	part := planned{places: balance.NewPlaces(keys, alike, viewpoint.ValueOf), hashes: balance.Hashes(alike)}
-	share := part.plan(service, demand, viewpoint.Node)
+	part, share := viewpoint.share(service, alike, demand)
 	part.slots, part.kept, part.source = share.Slots(service.Name, part.hashes), share.Kept(), share.Source
 	if share.Outcome == balance.Nobody {
 		choice := byKeys(endpoints) // with the reason
@@ -94,6 +93,21 @@ type planned struct {
 	sent   []uint32 // what goes to the endpoints that each key matches, of sharesOne; nil if this node refuses
 	kept   balance.Kept
 	source balance.Source // of the demand
+}
+
+func newPlanned(service *model.Service, endpoints []model.PortEndpoint, viewpoint Viewpoint) planned {
+	return planned{
+		places: balance.NewPlaces(service.Topology.Keys, endpoints, viewpoint.ValueOf), hashes: balance.Hashes(endpoints),
+	}
+}
+
+// share plans for all nodes, unless the plan is kept, and returns this node's part and what it was made of.
+func (v Viewpoint) share(service *model.Service, endpoints []model.PortEndpoint, demand balance.Demand) (planned, balance.Share) {
+	if v.plan != nil {
+		return v.plan.share(service, endpoints, demand, v)
+	}
+	part := newPlanned(service, endpoints, v)
+	return part, part.plan(service, demand, v.Node)
 }
 
 // plan plans for all nodes, and returns one node's part.
@@ -240,7 +254,7 @@ func there(key, value string) string {
 func groupName(key, value string) string {
 	switch policy.Key(key) {
 	case policy.AnyNode:
-		return "all endpoints of the cluster"
+		return "the whole cluster"
 	case policy.Hostname:
 		return "this node"
 	}

@@ -90,13 +90,13 @@ func TestABoundedServiceSaysWhatBecomesOfConnections(t *testing.T) {
 		},
 		"too few near": {
 			newTown(keys, []int{3, 3, 3}, []int{6, 1, 1}), "zone-b-2", "*",
-			`45 % of this node's connections stay in its topology.kubernetes.io/zone, "zone-b", and 55 % go on to all endpoints of the ` +
+			`45 % of this node's connections stay in its topology.kubernetes.io/zone, "zone-b", and 55 % go on to the whole ` +
 				`cluster: 1 of 8 endpoints is there for 3 of 9 of the demand, and would expect 2.67 times the mean load without the bound; ` +
 				`max-load is 120 %.`,
 		},
 		"nobody near": {
 			newTown(keys, []int{3, 3, 3}, []int{0, 1, 2}), "zone-a-0", "*",
-			`No endpoint is in its topology.kubernetes.io/zone, "zone-a"; all of this node's connections go to all endpoints of the ` +
+			`No endpoint is in its topology.kubernetes.io/zone, "zone-a"; all of this node's connections go to the whole ` +
 				`cluster, most to those that expect least.`,
 		},
 		"a hard key": {
@@ -128,7 +128,7 @@ func TestAMissingLabelIsNoEmptyOne(t *testing.T) {
 		want   string
 	}{
 		"no label": {"zone-b-0", func(labels map[string]string) { delete(labels, zone) }, zoneThenAll,
-			"This node has no label topology.kubernetes.io/zone; all of this node's connections go to all endpoints of the cluster, "},
+			"This node has no label topology.kubernetes.io/zone; all of this node's connections go to the whole cluster, "},
 		"an empty label": {"zone-b-0", func(labels map[string]string) { labels[zone] = "" }, zoneThenAll,
 			`No endpoint is in its topology.kubernetes.io/zone, ""; all of this node's connections go to `},
 		"another label": {"zone-b-0", func(map[string]string) {}, zoneThenAll,

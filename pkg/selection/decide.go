@@ -56,11 +56,12 @@ func (p *Planner) Decide(name model.ObjectName, families []model.Family) []Decis
 				continue
 			}
 			decision := Decision{Viewpoint: viewpoint, Service: service, Port: port, Family: family, Sources: sources[family]}
+			decision.Viewpoint.plan = p.planOf(&decision)
 			decision.Owned, decision.Lost = cluster.Frontends(service, port, family)
 			decision.Endpoints, decision.LeftOut = joined.Endpoints(port, family)
 			decision.Virtual = cluster.MarkVirtual(name, decision.Endpoints)
 			cluster.MarkAvoided(decision.Endpoints)
-			decision.Selection = Select(service, service.IsExternal(port, family), decision.Endpoints, viewpoint)
+			decision.Selection = Select(service, service.IsExternal(port, family), decision.Endpoints, decision.Viewpoint)
 			decision.noteVirtual()
 			decisions = append(decisions, decision)
 		}

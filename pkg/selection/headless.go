@@ -25,6 +25,7 @@ func (p *Planner) decideHeadless(
 }
 
 func (p *Planner) chooseReady(decision Decision) Decision {
+	decision.Viewpoint.plan = p.planOf(&decision)
 	p.cluster.MarkAvoided(decision.Endpoints)
 	for i := range decision.Endpoints {
 		endpoint := &decision.Endpoints[i]

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
@@ -32,18 +33,32 @@ type MeasuredLoads struct {
 
 // Loads returns what the endpoints of a decision expect, and whether anything was planned.
 func (p *Planner) Loads(decision Decision) (loads Loads, planned bool) {
-	part, service := decision.Selection.Cluster.planned, decision.Service
+	part := decision.Selection.Cluster.planned
 	if part == nil {
 		return Loads{}, false
 	}
-	demand, known := p.demandOf(service)
+	demand, known := p.demandOf(decision.Service)
 	if !known {
 		return Loads{}, false
 	}
+	kept := decision.Viewpoint.plan
+	if kept == nil {
+		return p.loadsOf(decision.Service, part, demand), true
+	}
+	if kept.loads == nil {
+		loads := p.loadsOf(decision.Service, part, demand)
+		kept.loads = &loads
+	}
+	return *kept.loads, true
+}
+
+func (p *Planner) loadsOf(service *model.Service, part *planned, demand balance.Demand) (loads Loads) {
 	limit := int(service.Topology.MaxLoad)
 	loads.Endpoints, loads.Source = balance.NewPlan(demand, part.places, limit).Loads(), demand.Source()
-	for _, count := range p.readyEndpoints(service.Clients()) {
-		loads.Clients += int(count)
+	for node, count := range p.readyEndpoints(service.Clients()) {
+		if labels, _ := p.cluster.NodeLabels(node); policy.IsLinux(labels) {
+			loads.Clients += int(count)
+		}
 	}
 	if loads.Source == balance.Measurement {
 		assumed := p.assumedOf(service, WithZone(service.Topology.Keys))
@@ -53,7 +68,7 @@ func (p *Planner) Loads(decision Decision) (loads Loads, planned bool) {
 		}
 		loads.Measured.setParts(demand)
 	}
-	return loads, true
+	return loads
 }
 
 // setParts takes the parts of the zones and nodes that there are from what was measured, because a plan rounds it.

@@ -26,6 +26,9 @@ type Planner struct {
 	// asked is how many ready endpoints each named client Service has on each node, as of a version of them.
 	asked   map[model.ObjectName]map[string]uint32
 	askedAt uint64
+
+	// views is what other nodes decide from, too; nil before SeeFrom.
+	views *views
 }
 
 // mostKept bounds the entries of all lists together, some 40 MiB; each node in a list is an entry. Users may write any
@@ -168,6 +171,18 @@ func (p *Planner) viewpoint() Viewpoint {
 
 // demandOf returns each node's demand on a Service: measured, if its owner wants that and it is known; or else assumed.
 func (p *Planner) demandOf(service *model.Service) (balance.Demand, bool) {
+	if p.views == nil {
+		return p.sumDemand(service)
+	}
+	of, isThere := p.views.demands[service.Name]
+	if !isThere {
+		of.demand, of.known = p.sumDemand(service)
+		p.views.demands[service.Name] = of
+	}
+	return of.demand, of.known
+}
+
+func (p *Planner) sumDemand(service *model.Service) (balance.Demand, bool) {
 	if !p.cluster.KnowsAllNodes() {
 		return balance.Demand{}, false
 	}

@@ -16,6 +16,8 @@ type Viewpoint struct {
 	// Demand returns each node's demand on a Service whose load is bounded, for plans by its keys. It returns false while
 	// some nodes are unknown; nil means the same.
 	Demand func(service *model.Service) (demand balance.Demand, known bool)
+	// plan is where the plan for the port in question is kept for other nodes; nil if it is not.
+	plan *portPlan
 }
 
 // Selection is the decision for one Service port in one family on one node.

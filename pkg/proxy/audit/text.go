@@ -68,15 +68,16 @@ func (p printer) proxy(node *Node) {
 	case says.LastError != "":
 		p.line("in agreement", "no: %s", says.LastError)
 	default:
-		p.line("in agreement", "no: %d Services wait for their turn", says.Waiting)
+		p.line("in agreement", "no: %s", printable.CountOf(says.Waiting, "Service waits for its turn", "Services wait for their turn"))
 	}
 	if says.Newest != nil {
 		p.line("newest change", "%s; Services decided: %d, in %s", ago(says.Newest.At), says.Newest.Services,
 			time.Duration(says.Newest.Seconds*float64(time.Second)).Round(10*time.Microsecond))
 	}
 	p.line("Services", "%s", node.counted())
-	p.line("left out", "%d objects are refused, %d Services by the kernel; %d frontends are contested; %d Services wait",
-		says.RefusedObjects, says.RefusedByKernel, says.Contested, says.Waiting)
+	p.line("left out", "%s refused, %s by the kernel; %s contested; %s",
+		printable.CountOf(says.RefusedObjects, "object is", "objects are"), printable.Count(says.RefusedByKernel, "Service"),
+		printable.CountOf(says.Contested, "frontend is", "frontends are"), printable.CountOf(says.Waiting, "Service waits", "Services wait"))
 	nodes := "no Service needs their labels"
 	if says.NodeTopology != "" {
 		nodes = "their labels come from " + explain.SourceInWords(says.NodeTopology)
@@ -104,7 +105,8 @@ func (p printer) reachability(proxy *status.Summary) {
 	case says.CutOffSince != nil:
 		p.line("answers", "no other node has answered this one since %s, so none is judged", ago(*says.CutOffSince))
 	case len(says.Unreachable) == 0:
-		p.line("answers", "%d other nodes with endpoints answer; %d never did, and are not judged", says.Answering, says.NeverAnswered)
+		p.line("answers", "%s; %d never did, so that nothing is concluded from their silence",
+			printable.CountOf(says.Answering, "other node with endpoints answers", "other nodes with endpoints answer"), says.NeverAnswered)
 	}
 	sentences := proxy.Unreachable()
 	p.list("unreachable", len(sentences), func(i int) string { return sentences[i] })
@@ -146,9 +148,10 @@ func (p printer) xds(says *status.XDS) {
 // kernel writes what differs.
 func (p printer) kernel(k *Kernel) {
 	if k.Agrees {
-		p.line("kernel", "holds what it should: %d elements, compared in %.2f s", k.Elements, k.Seconds)
+		p.line("kernel", "holds what it should: %s, compared in %.2f s", printable.Count(k.Elements, "element"), k.Seconds)
 	} else {
-		p.line("kernel", "does not hold what it should: %d differences, %d elements", len(k.Differences), k.Elements)
+		p.line("kernel", "does not hold what it should: %s, %s",
+			printable.Count(len(k.Differences), "difference"), printable.Count(k.Elements, "element"))
 	}
 	p.list("", len(k.Differences), func(i int) string { return k.Differences[i].String() })
 }

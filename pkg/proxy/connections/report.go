@@ -63,7 +63,7 @@ type Counts struct {
 	Unanswered int `json:"unanswered"`
 	// Ending are over, and wait until conntrack forgets them.
 	Ending int `json:"ending"`
-	// Sent and Received are the bytes of those that are not over, both as the client sees it.
+	// Sent and Received are the bytes of all of these, both as the client sees it.
 	Sent     uint64 `json:"sent"`
 	Received uint64 `json:"received"`
 }
@@ -82,7 +82,7 @@ func countsOf(e *conntrack.Entry) Counts {
 	case e.Status&conntrack.SeenReply == 0:
 		return Counts{Unanswered: 1, Sent: e.Sent.Bytes}
 	case accounting.IsOver(e):
-		return Counts{Ending: 1}
+		return Counts{Ending: 1, Sent: e.Sent.Bytes, Received: e.Received.Bytes}
 	}
 	return Counts{Open: 1, Sent: e.Sent.Bytes, Received: e.Received.Bytes}
 }

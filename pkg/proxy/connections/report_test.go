@@ -95,7 +95,7 @@ func TestTheWorstComesFirst(t *testing.T) {
 	if gone := c.Endpoints[1]; !gone.Gone || gone.Node != "" || gone.Locality != "unknown" {
 		t.Errorf("%+v", gone)
 	}
-	if a.Open != 2 || a.Ending != 1 || a.ByLocality["same_node"] != 2 || a.Sent != 3000 {
+	if a.Open != 2 || a.Ending != 1 || a.ByLocality["same_node"] != 2 || a.Sent != 4500 { // those that are over are counted
 		t.Errorf("%+v", a)
 	}
 }
@@ -118,7 +118,7 @@ func TestText(t *testing.T) {
 SERVICE   UNANSWERED   OPEN   SAME-NODE   SAME-ZONE   OTHER-ZONE   UNKNOWN   ENDING   SENT      RECEIVED
 shop/c    1            1      1           0           0            1         0        3 kB      2.5 MB
 shop/b    0            1      0           0           1            0         0        1.5 kB    2.5 MB
-shop/a    0            2      2           0           0            0         1        3 kB      5 MB
+shop/a    0            2      2           0           0            0         1        4.5 kB    7.5 MB
 `},
 		"the first alone": {false, 1, `
 SERVICE   UNANSWERED   OPEN   SAME-NODE   SAME-ZONE   OTHER-ZONE   UNKNOWN   ENDING   SENT   RECEIVED

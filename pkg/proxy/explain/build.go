@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// build explains a decision that the cluster's own node made. It names only those frontends that a query is about.
-func (c Clients) build(cluster *model.Cluster, decision selection.Decision, query Query) Port {
+// build explains a decision that the cluster's own node made. It names only the frontend that is dialled, if one is.
+func (c Clients) build(cluster *model.Cluster, decision selection.Decision, dialled dialled) Port {
 	service := decision.Service
 	port := Port{
 		Node:            decision.Viewpoint.Node.Name,
@@ -22,7 +22,7 @@ func (c Clients) build(cluster *model.Cluster, decision selection.Decision, quer
 		Frontends:       frontends(decision.Owned),
 		Lost:            lost(decision),
 		Traffic:         c.traffic(decision),
-		Cluster:         choice(decision.Selection.Cluster),
+		Cluster:         choice(decision.Selection.Cluster, decision.UsedBySteps()),
 		Excluded:        excluded(decision.Exclusions()),
 		AllowedSources:  allowedSources(decision),
 		AffinitySeconds: int(service.AffinityTimeout / time.Second),
@@ -32,15 +32,15 @@ func (c Clients) build(cluster *model.Cluster, decision selection.Decision, quer
 	}
 	port.Warnings = warnings(cluster, decision, port.Lost)
 	port.Outcome, port.Message = outcomeOfClusterIP(port.Traffic)
-	if loopback, isAsked := c.loopback(decision, query.Dialled); isAsked {
+	if loopback, isAsked := c.loopback(decision, dialled.addr); isAsked {
 		port.Traffic = append(port.Traffic, loopback)
 	}
-	if query.Dialled.IsValid() {
-		query.narrow(&port, decision)
+	if dialled.addr.IsValid() {
+		dialled.narrow(&port, decision)
 	}
 	port.NextTiers = nextTiers(decision.Tiers())
 	if decision.Selection.Local != nil {
-		local := choice(*decision.Selection.Local)
+		local := choice(*decision.Selection.Local, nil)
 		port.Local = &local
 	}
 	return port
@@ -63,30 +63,32 @@ func namesOf(endpoints []model.PortEndpoint) []string {
 	return names
 }
 
-func choice(chosen selection.Choice) Choice {
+// choice describes a choice. used is how many of its endpoints each step of its share uses.
+func choice(chosen selection.Choice, used []int) Choice {
 	return Choice{
 		Endpoints: namesOf(chosen.Endpoints),
 		Tier:      chosen.Tier,
 		Reason:    string(chosen.Reason.Code),
 		Message:   chosen.Reason.Sentence(),
-		Shares:    shares(chosen),
+		Shares:    shares(chosen, used),
 		Slots:     slots(chosen),
 	}
 }
 
 // shares are what goes to the endpoints at each key; everything at one key if the choice is not split.
-func shares(chosen selection.Choice) []Share {
+func shares(chosen selection.Choice, used []int) []Share {
 	switch {
 	case chosen.Share == nil && len(chosen.Endpoints) == 0:
 		return []Share{}
 	case chosen.Share == nil:
-		return []Share{{Key: chosen.Tier, Value: chosen.Reason.Value, Share: 1, Endpoints: len(chosen.Endpoints)}}
+		return []Share{{Key: chosen.Tier, Value: chosen.Reason.Value, Share: 1, Endpoints: len(chosen.Endpoints), Used: len(chosen.Endpoints)}}
 	}
 	list := []Share{}
-	for _, step := range chosen.Share.Steps {
+	for k, step := range chosen.Share.Steps {
 		if step.Part > 0 {
 			list = append(list, Share{
 				Key: string(step.Key), Value: step.Value, Share: selection.Part(step.Part).Ratio(), Endpoints: int(step.Endpoints),
+				Used: used[k],
 			})
 		}
 	}

@@ -23,29 +23,38 @@ type Clients struct {
 // Ports explains every Service port that a query asks for, as the cluster's own node decides it: by Service, then in
 // the order of the Service's ports, IPv4 before IPv6.
 func (c Clients) Ports(cluster *model.Cluster, query Query) []Port {
-	names := []model.ObjectName{query.Service}
-	if query.Service.Name == "" {
-		names = cluster.ServiceNames()
-	}
-	var ports []Port
 	planner := selection.NewPlanner(cluster)
-	for _, name := range names {
+	planner.SeeFrom(cluster)
+	return c.ports(cluster, planner, query, query.namesIn(cluster))
+}
+
+// ports explains what a query asks for of some Services; of those to which the address leads, if one is dialled.
+func (c Clients) ports(cluster *model.Cluster, planner *selection.Planner, query Query, services []model.ObjectName) []Port {
+	var ports []Port
+	dialled := query.dialledIn(cluster)
+	if dialled.addr.IsValid() {
+		services = dialled.services
+	}
+	for _, name := range services {
 		decisions := planner.Decide(name, model.Families)
 		if len(decisions) == 0 {
 			continue
 		}
 		names, written := newNames(decisions), newSlicesOf(cluster, decisions[0].Service)
 		for _, decision := range decisions {
-			if !query.wants(decision) || names.isIdle(decision) {
+			if !query.wants(decision, dialled) || names.isIdle(decision) {
 				continue
 			}
-			port := c.build(cluster, decision, query)
+			port := c.build(cluster, decision, dialled)
 			port.HealthCheck = healthCheck(decisions, decision.Family)
 			names.explain(&port, decision)
 			written.explain(&port, decision)
 			port.Load = loadOf(cluster, planner, decision)
 			ports = append(ports, port)
 		}
+	}
+	if undefined := dialled.undefined(cluster); undefined != nil {
+		ports = append(ports, *undefined)
 	}
 	return ports
 }

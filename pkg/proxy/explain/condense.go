@@ -1,6 +1,10 @@
 package explain
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
+)
 
 // few is how many endpoints, and sentences, of one reason are listed one by one.
 const few = 3
@@ -47,7 +51,7 @@ func count(excluded []Excluded) []Excluded {
 		switch {
 		case known:
 			numbers[i]++
-			counted[i].Endpoint = fmt.Sprintf("%d endpoints", numbers[i])
+			counted[i].Endpoint = printable.Count(numbers[i], "endpoint")
 		case len(counted) < few:
 			at[e.Message] = len(counted)
 			counted, numbers = append(counted, e), append(numbers, 1)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -28,8 +29,9 @@ func (l *Load) demand(cluster *model.Cluster, decision selection.Decision, loads
 	zones := slices.SortedFunc(maps.Keys(m.Zones), func(a, b string) int {
 		return cmp.Or(cmp.Compare(m.Zones[b], m.Zones[a]), strings.Compare(a, b))
 	})
-	l.Demand = fmt.Sprintf("Zones ask as measured at %s, %d connections a minute, %d of %d nodes heard: %s.",
-		m.Since.UTC().Format("2006-01-02 15:04 UTC"), m.ConnectionsPerMinute, m.NodesHeard, m.NodesAll, parts(zones, m.Zones))
+	l.Demand = fmt.Sprintf("Zones ask as measured at %s, %s a minute, %d of %s heard: %s.",
+		m.Since.UTC().Format("2006-01-02 15:04 UTC"), printable.Count(m.ConnectionsPerMinute, "connection"), m.NodesHeard,
+		printable.Count(m.NodesAll, "node"), parts(zones, m.Zones))
 	busiest := m.AssumedBusiest()
 	gives := m.AssumedGives[busiest]
 	l.AssumedWouldGive = float64(gives) / 1000
@@ -79,7 +81,7 @@ func parts(zones []string, asks map[string]float64) string {
 		}
 	}
 	if others := len(zones) - mostZones; others > 0 {
-		words = append(words, fmt.Sprintf("%d more zones %s", others, percent(rest)))
+		words = append(words, printable.Count(others, "more zone")+" "+percent(rest))
 	}
 	return strings.Join(words, ", ")
 }

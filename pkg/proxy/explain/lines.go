@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -93,12 +94,9 @@ func healthLines(check *HealthCheck) []string {
 	if check == nil {
 		return nil
 	}
-	answer := fmt.Sprintf("that %d endpoints on this node are ready.", check.LocalEndpoints)
-	switch check.LocalEndpoints {
-	case 0:
+	answer := "that " + printable.CountOf(check.LocalEndpoints, "endpoint on this node is", "endpoints on this node are") + " ready."
+	if check.LocalEndpoints == 0 {
 		answer = "to send nothing here: no endpoint on this node is ready."
-	case 1:
-		answer = "that 1 endpoint on this node is ready."
 	}
 	return []string{fmt.Sprintf("Load balancers that ask on port %d are told %s", check.NodePort, answer)}
 }
@@ -133,14 +131,14 @@ func choiceLines(choice Choice) []string {
 }
 
 func shareLine(share Share) string {
-	group, noun := share.Key, "endpoints"
+	group, endpoints := share.Key, printable.Count(share.Endpoints, "endpoint")
 	if share.Value != "" {
 		group += " " + share.Value
 	}
-	if share.Endpoints == 1 {
-		noun = "endpoint"
+	if share.Used < share.Endpoints {
+		endpoints = fmt.Sprintf("%d of %s", share.Used, endpoints)
 	}
-	return fmt.Sprintf("%5.1f %%  %s: %d %s", share.Share*100, group, share.Endpoints, noun)
+	return fmt.Sprintf("%5.1f %%  %s: %s", share.Share*100, group, endpoints)
 }
 
 // excludedLines says of each endpoint why it is left out, with the sentences below each other.

@@ -7,11 +7,15 @@ import "time"
 // Its JSON names are an interface: scripts read them.
 type Port struct {
 	Node     string `json:"node,omitempty"`
-	Service  string `json:"service"`  // namespace/name
+	Service  string `json:"service"`  // namespace/name; empty for an address of no Service
 	Port     string `json:"port"`     // the port's name, often empty
 	Number   int    `json:"number"`   // the port that clients dial, except for the node port
 	Protocol string `json:"protocol"` // TCP, UDP or SCTP; empty for the addresses of a headless Service
 	Family   string `json:"family"`   // IPv4 or IPv6
+	// Address and Protocols are what was dialled, address:port, and over which protocols, where that leads to no Service port
+	// but meets a rule all the same. Service then has the address as its ClusterIP; Port and Protocol are empty.
+	Address   string   `json:"address,omitempty"`
+	Protocols []string `json:"protocols,omitempty"`
 	// Name is what clients of a headless Service ask DNS for, without the cluster's domain; empty for all others.
 	Name string `json:"name,omitempty"`
 
@@ -85,7 +89,7 @@ type LostFrontend struct {
 // Traffic is what happens to new connections of some clients to some frontends.
 type Traffic struct {
 	// To is ClusterIP, or external: every other kind of frontend; or loopback, where node ports on loopback addresses are
-	// served or refused by a feature gate, and where somebody asks for one.
+	// served or refused by a feature gate, and where somebody asks for one. It is address for Port.Address.
 	To string `json:"to"`
 	// From says whose connections these are. It is "everybody", unless externalTrafficPolicy Local makes a difference:
 	// then those of this node and of pods come from inside, all others from outside. In a family in which the proxy does
@@ -95,7 +99,8 @@ type Traffic struct {
 	Frontends []string `json:"frontends"` // their addresses, never null
 	Outcome   string   `json:"outcome"`   // balance, refuse or drop; of loopback also unserved: the proxy has no part in it
 	Message   string   `json:"message"`   // the outcome as a sentence
-	Choice    string   `json:"choice"`    // cluster or local: where the port lists the endpoints, or why there are none
+	// Choice is cluster or local: where the port lists the endpoints, or why there are none. It is empty for Port.Address.
+	Choice string `json:"choice"`
 	// Source is which source address the endpoint sees: kept, the client's own; masqueraded, one of this node; or
 	// keptForPods, the former for pods and the latter for this node. Empty if nothing arrives, and for the ClusterIP
 	// unless all its connections are masqueraded: there it depends not on the Service, but on which clients the proxy
@@ -125,7 +130,8 @@ type Share struct {
 	Key       string  `json:"key"`             // the topology key, or the tier of a choice that is not split
 	Value     string  `json:"value,omitempty"` // this node's, of that key
 	Share     float64 `json:"share"`           // from 0 to 1
-	Endpoints int     `json:"endpoints"`       // how many the node and these have the value in common
+	Endpoints int     `json:"endpoints"`       // how many have the value
+	Used      int     `json:"used"`            // to how many of them something of this part goes from this node
 }
 
 // Load is what endpoints expect from all nodes together, as planned. Loads are multiples of the mean.

@@ -84,7 +84,7 @@ func TestAPortNamesItsTierItsReasonAndWhatItLeftOut(t *testing.T) {
 		Cluster: explain.Choice{
 			Endpoints: []string{"10.244.1.5:8080"}, Tier: "example.com/zone",
 			Reason: "MatchedTopologyKey", Message: sentence(selection.MatchedTopologyKey, "example.com/zone", "a"),
-			Shares: []explain.Share{{Key: "example.com/zone", Value: "a", Share: 1, Endpoints: 1}},
+			Shares: []explain.Share{{Key: "example.com/zone", Value: "a", Share: 1, Endpoints: 1, Used: 1}},
 			Slots:  map[string]int{"10.244.1.5:8080": 1},
 		},
 		Excluded: []explain.Excluded{{
@@ -105,7 +105,7 @@ func TestALocalPolicyHasAChoiceOfItsOwn(t *testing.T) {
 	want := &explain.Choice{
 		Endpoints: []string{"10.244.1.5:8080"}, Tier: "node",
 		Reason: "OnThisNode", Message: sentence(selection.OnThisNode, "internalTrafficPolicy", ""),
-		Shares: []explain.Share{{Key: "node", Share: 1, Endpoints: 1}}, Slots: map[string]int{"10.244.1.5:8080": 1},
+		Shares: []explain.Share{{Key: "node", Share: 1, Endpoints: 1, Used: 1}}, Slots: map[string]int{"10.244.1.5:8080": 1},
 	}
 	if diff := cmp.Diff(want, got.Local); diff != "" {
 		t.Errorf("local (-want +got):\n%s", diff)
@@ -159,7 +159,7 @@ func TestABoundedLoadIsSplit(t *testing.T) {
 	cluster.Apply(model.Change{AllNodes: new(true)})
 	got := one(t, cluster).Cluster
 	want := []explain.Share{
-		{Key: "example.com/zone", Value: "a", Share: 0.75, Endpoints: 1}, {Key: "*", Share: 0.25, Endpoints: 4},
+		{Key: "example.com/zone", Value: "a", Share: 0.75, Endpoints: 1, Used: 1}, {Key: "*", Share: 0.25, Endpoints: 4, Used: 3},
 	}
 	if diff := cmp.Diff(want, got.Shares); diff != "" {
 		t.Errorf("shares (-want +got):\n%s", diff)

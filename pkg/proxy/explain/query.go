@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -85,39 +84,9 @@ func (q Query) Match(id model.PortID, number uint16) bool {
 }
 
 // wants reports whether the query asks for a port: by its name, or because what is dialled leads to it.
-func (q Query) wants(decision selection.Decision) bool {
-	if !q.Dialled.IsValid() {
-		return q.Match(decision.Service.PortID(decision.Port, decision.Family), decision.Port.Port)
+func (q Query) wants(decision selection.Decision, dialled dialled) bool {
+	if q.Dialled.IsValid() {
+		return dialled.leadsTo(decision)
 	}
-	return slices.ContainsFunc(decision.Owned, func(frontend model.PortFrontend) bool { return q.dials(decision, frontend) })
-}
-
-// narrow reduces a port to what concerns the dialled frontend.
-func (q Query) narrow(port *Port, decision selection.Decision) {
-	owned := slices.DeleteFunc(slices.Clone(decision.Owned), func(frontend model.PortFrontend) bool { return !q.dials(decision, frontend) })
-	port.Frontends = frontends(owned)
-	port.Traffic = slices.DeleteFunc(port.Traffic, func(traffic Traffic) bool {
-		isLoopback := traffic.To == toLoopback
-		return isLoopback != q.Dialled.Addr().IsLoopback() || !isLoopback && !slices.Contains(traffic.Frontends, port.Frontends[0].Address)
-	})
-	for i := range port.Traffic {
-		if port.Traffic[i].To != toLoopback {
-			port.Traffic[i].Frontends = []string{port.Frontends[0].Address}
-		}
-	}
-}
-
-// dials reports whether what is dialled is a frontend of a port. A node port is dialled at an address of the node or,
-// whether it is served there or not, on loopback.
-func (q Query) dials(decision selection.Decision, frontend model.PortFrontend) bool {
-	addr := q.Dialled.Addr()
-	switch {
-	case !q.Dialled.IsValid():
-		return true
-	case frontend.Port != q.Dialled.Port() || model.FamilyOf(addr) != decision.Family:
-		return false
-	case frontend.IsNodePort():
-		return addr.IsLoopback() || slices.Contains(decision.Viewpoint.Node.Addresses, addr)
-	}
-	return frontend.Addr == addr
+	return q.Match(decision.Service.PortID(decision.Port, decision.Family), decision.Port.Port)
 }

@@ -3,6 +3,8 @@ package explain
 import (
 	"fmt"
 	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
 // Refusals are what a running proxy says about the Services that the kernel of its node refuses. No decision can
@@ -51,8 +53,8 @@ func refusedLines(refusal *Refusal) []string {
 		inForce = "An earlier version of this Service is in force on this node"
 	}
 	return []string{
-		fmt.Sprintf("%s: the kernel refuses this one since %s, %d times so far.",
-			inForce, refusal.Since.UTC().Format(time.RFC3339), refusal.Tries),
+		fmt.Sprintf("%s: the kernel refuses this one since %s, %s so far.",
+			inForce, refusal.Since.UTC().Format(time.RFC3339), printable.Count(refusal.Tries, "time")),
 		refusal.Message,
 	}
 }

@@ -27,7 +27,7 @@ func TestARefusedServiceSaysThatTheKernelDoesSomethingElse(t *testing.T) {
 			"3 times so far.\n             adding map ip vicinity long: file name too long\n",
 		"", "",
 		"  refused    Nothing of this Service is in force on this node: the kernel refuses this one since 1970-01-01T00:00:00Z, " +
-			"1 times so far.\n             adding chain ip vicinity long: file name too long\n",
+			"1 time so far.\n             adding chain ip vicinity long: file name too long\n",
 	} {
 		block := strings.Split(page.String(), "\n\n")[i] + "\n"
 		if strings.Contains(block, "refused  ") != (want != "") || !strings.Contains(block, want) {

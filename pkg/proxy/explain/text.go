@@ -2,6 +2,7 @@ package explain
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -14,6 +15,10 @@ const column = 13
 func writePort(page *bytes.Buffer, port Port) {
 	printable.Fprintf(page, "%s\n", headline(port))
 	writeLines(page, "refused", refusedLines(port.Refused))
+	if port.Address != "" {
+		writeLines(page, toAddress, []string{reasoned(port.Message, port.Outcome)})
+		return
+	}
 	if port.Outcome == outcomeLost {
 		writeLines(page, "outcome", []string{reasoned(port.Message, port.Outcome)})
 	}
@@ -49,7 +54,8 @@ func writePort(page *bytes.Buffer, port Port) {
 
 // headline names the port: "default/web http 80/TCP IPv4 on node-a1".
 func headline(port Port) string {
-	words := []string{port.Service}
+	words := []string{cmp.Or(port.Address, port.Service)}
+	words = append(words, port.Protocols...)
 	if port.Port != "" {
 		words = append(words, port.Port)
 	}

@@ -78,7 +78,8 @@ func splitPort() explain.Port {
 		Endpoints: []string{"10.244.1.5:8080", "10.244.1.16:8080"}, Tier: "topology.kubernetes.io/zone",
 		Reason: "SpilledOverLoad", Message: "75 % of this node's connections stay in its zone.",
 		Shares: []explain.Share{
-			{Key: "topology.kubernetes.io/zone", Value: "zone-a", Share: 0.75, Endpoints: 1}, {Key: "*", Share: 0.25, Endpoints: 2},
+			{Key: "topology.kubernetes.io/zone", Value: "zone-a", Share: 0.75, Endpoints: 1, Used: 1},
+			{Key: "*", Share: 0.25, Endpoints: 3, Used: 2},
 		},
 		Slots: map[string]int{"10.244.1.5:8080": 28, "10.244.1.16:8080": 4},
 	}

@@ -10,6 +10,7 @@ const (
 	toClusterIP = "ClusterIP"
 	toExternal  = "external"
 	toLoopback  = "loopback"
+	toAddress   = "address"
 
 	fromAll     = "everybody"
 	fromOutside = "outside"

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -48,11 +49,12 @@ func (s slicesOf) explain(port *Port, decision selection.Decision) {
 	var more int
 	port.UnusedSlices, more = s.unused(decision)
 	if more > 0 {
-		port.Warnings = append(port.Warnings, fmt.Sprintf("%d more EndpointSlices do nothing for this port.", more))
+		port.Warnings = append(port.Warnings, printable.CountOf(more, "more EndpointSlice does", "more EndpointSlices do")+" nothing for this port.")
 	}
 	if s.leftOut > 0 {
 		port.Warnings = append(port.Warnings, fmt.Sprintf(
-			"%d EndpointSlices are left out: those of a Service can list %d ports in sum.", s.leftOut, model.MaxOffers))
+			"%s left out: those of a Service can list %d ports in sum.",
+			printable.CountOf(s.leftOut, "EndpointSlice is", "EndpointSlices are"), model.MaxOffers))
 	}
 	if len(s.slices)+s.leftOut == 0 {
 		port.Warnings = append(port.Warnings, fmt.Sprintf("No EndpointSlice in the namespace %s has the label kubernetes.io/service-name=%s.",

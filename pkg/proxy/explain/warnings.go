@@ -5,6 +5,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -38,7 +39,7 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 			decision.Family, decision.Family))
 	}
 	if decision.LeftOut > 0 {
-		list = append(list, fmt.Sprintf("%d endpoints are left out: %s", decision.LeftOut, selection.TooManyEndpoints))
+		list = append(list, printable.CountOf(decision.LeftOut, "endpoint is", "endpoints are")+" left out: "+selection.TooManyEndpoints)
 	}
 	for _, finding := range decision.Findings() {
 		switch finding.Code {

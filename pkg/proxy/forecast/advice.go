@@ -58,9 +58,8 @@ func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Serv
 			continue
 		}
 		bound := policy.FormatMaxLoad(setting.bound) + f.plannedInWords(setting)
-		sentence := fmt.Sprintf("%s expects %s times the mean; with a bound of %s no endpoint expects more than %s times, and %s stay in the "+
-			"zone instead of %s", now.Busiest.Endpoint, times(now.Busiest.Load), bound, times(bounded.Busiest.Load), percent(bounded.Zone),
-			percent(now.Zone))
+		sentence := fmt.Sprintf("%s expects %s times the mean; with a bound of %s %s", now.Busiest.Endpoint, times(now.Busiest.Load), bound,
+			joined("no endpoint expects more than "+times(bounded.Busiest.Load)+" times", staysInZone(bounded, now)))
 		if isNearer(bounded) {
 			sentence = fmt.Sprintf("A bound of %s keeps %s in the zone instead of %s, and no endpoint expects more than %s times the mean",
 				bound, percent(bounded.Zone), percent(now.Zone), times(bounded.Busiest.Load))
@@ -118,10 +117,31 @@ func (f *forecaster) adviseMeasured(s *Service, object *corev1.Service, read *mo
 	}
 	return &Advice{
 		Setting: policy.Measured,
-		Sentence: fmt.Sprintf("With its bound planned %s, the busiest endpoint expects %s times the mean instead of %s, and %s stay in the "+
-			"zone instead of %s.", planned, times(then.Busiest.Load), times(now.Busiest.Load), percent(then.Zone), percent(now.Zone)),
+		Sentence: fmt.Sprintf("With its bound planned %s, %s.", planned,
+			joined(instead("the busiest endpoint expects %s times the mean", times(then.Busiest.Load), times(now.Busiest.Load)), staysInZone(then, now))),
 		Set: difference(object, &changed),
 	}
+}
+
+// staysInZone says how much stays in the zone instead of what stays now; empty if that is the same.
+func staysInZone(then, now *Outlook) string {
+	return instead("%s stay in the zone", percent(then.Zone), percent(now.Zone))
+}
+
+// instead says a value, and which one it replaces; empty if the two are the same as they are printed.
+func instead(format, then, now string) string {
+	if then == now {
+		return ""
+	}
+	return fmt.Sprintf(format, then) + " instead of " + now
+}
+
+// joined joins two clauses, of which either may be empty.
+func joined(first, second string) string {
+	if first == "" || second == "" {
+		return first + second
+	}
+	return first + ", and " + second
 }
 
 // isDistributed reports whether a Service has a trafficDistribution that says something.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 	"github.com/vicinity-proxy/vicinity/pkg/selection/fleet"
@@ -110,7 +111,7 @@ func (r *refusal) cause(service *model.Service, portions []portion) Cause {
 	switch why.Code {
 	case selection.NoEndpoints, selection.NoUsableEndpoints, selection.OnlyVirtualIPs: // anywhere
 	default:
-		where = fmt.Sprintf(" on %d of %d Nodes (%s). On %s", r.refusers.Count, r.refusers.Of,
+		where = fmt.Sprintf(" on %d of %s (%s). On %s", r.refusers.Count, printable.Count(r.refusers.Of, "Node"),
 			countedOf(r.refusers.First, r.refusers.Count), r.refusers.First[0])
 	}
 	part := "All"
@@ -186,9 +187,19 @@ func (r *Report) noteHints() {
 	}
 }
 
-// note says which labels Nodes lack.
+// note says which Nodes are no clients, and which labels Nodes lack.
 func (r *Report) note(nodes []model.Node) {
 	r.Notes = []string{}
+	var others []string
+	for i := range nodes {
+		if !policy.IsLinux(nodes[i].Labels) {
+			others = append(others, nodes[i].Name)
+		}
+	}
+	if slices.Sort(others); len(others) > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("Clients on Nodes that do not run Linux (label %s) follow another proxy, and are not counted here: "+
+			"%d of %s (%s).", policy.OSLabel, len(others), printable.Count(len(nodes), "Node"), explain.Counted(others)))
+	}
 	for _, label := range []struct {
 		key     policy.Key
 		what    string
@@ -205,8 +216,8 @@ func (r *Report) note(nodes []model.Node) {
 			r.Notes = append(r.Notes, fmt.Sprintf("No Node has the label %s, so it is unknown what stays in a %s.", label.key, label.what))
 		case len(names) > 0:
 			slices.Sort(names)
-			r.Notes = append(r.Notes, fmt.Sprintf("In no %s, without the label %s: %d of %d Nodes (%s).",
-				label.what, label.key, len(names), len(nodes), explain.Counted(names)))
+			r.Notes = append(r.Notes, fmt.Sprintf("In no %s, without the label %s: %d of %s (%s).",
+				label.what, label.key, len(names), printable.Count(len(nodes), "Node"), explain.Counted(names)))
 		}
 	}
 }

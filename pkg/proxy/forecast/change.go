@@ -55,10 +55,10 @@ func (w WithoutNodes) apply(c *Cluster, rehinted map[model.ObjectName]bool) erro
 		}
 	}
 	if len(gone) == 0 {
-		return fmt.Errorf("--without-nodes %s chooses none of the %d Nodes", w.Selector, len(c.nodes))
+		return fmt.Errorf("--without-nodes %s chooses none of the Nodes: %d in all", w.Selector, len(c.nodes))
 	}
 	if len(gone) == len(c.nodes) {
-		return fmt.Errorf("--without-nodes %s chooses all %d Nodes", w.Selector, len(c.nodes))
+		return fmt.Errorf("--without-nodes %s chooses all Nodes: %d", w.Selector, len(c.nodes))
 	}
 	c.nodes = slices.DeleteFunc(c.nodes, func(node *corev1.Node) bool { return gone[node.Name] })
 	for _, service := range c.services {
@@ -125,7 +125,7 @@ func (e Evacuate) apply(c *Cluster, _ map[model.ObjectName]bool) error {
 	case chosen > 0:
 		return nil
 	case e.Selector != nil:
-		return fmt.Errorf("--evacuate %s chooses none of the %d Nodes", e.Selector, len(c.nodes))
+		return fmt.Errorf("--evacuate %s chooses none of the Nodes: %d in all", e.Selector, len(c.nodes))
 	}
 	return fmt.Errorf("--evacuate %s: no Node is in that zone; %s", e.Zone, c.zonesInWords())
 }

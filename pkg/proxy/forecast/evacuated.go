@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/selection/fleet"
 )
@@ -75,7 +76,7 @@ func isExternal(service *model.Service) bool {
 
 // onlyEvacuated says which Services have only evacuated endpoints, if anything is evacuated.
 func (p *printer) onlyEvacuated(report *Report, most int) {
-	nodes := count(report.EvacuatedNodes, "Node")
+	nodes := printable.Count(report.EvacuatedNodes, "Node")
 	switch {
 	case report.EvacuatedNodes == 0 || len(report.Services) == 0:
 		return
@@ -87,7 +88,7 @@ func (p *printer) onlyEvacuated(report *Report, most int) {
 		return
 	}
 	p.f("\nEvacuated: %s. Nothing else is left for some clients of %s. The endpoints there go on serving them:\n\n",
-		nodes, count(len(report.OnlyEvacuated), "Service"))
+		nodes, printable.Count(len(report.OnlyEvacuated), "Service"))
 	list := slices.SortedStableFunc(slices.Values(report.OnlyEvacuated), func(a, b OnlyEvacuated) int {
 		return cmp.Or(cmp.Compare(b.Share, a.Share), cmp.Compare(len(b.Outside), len(a.Outside)))
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
 
@@ -109,14 +110,14 @@ const millionths = 1e6
 // lacks says which part of a cluster's nodes was not measured, and which part of what was measured is left out.
 func (m *Measurement) lacks() (sentences []string) {
 	var missing []string
-	for _, node := range slices.Sorted(maps.Keys(m.places.zoneOf)) {
+	for _, node := range m.places.linux {
 		if _, measured := m.byNode[node]; !measured {
 			missing = append(missing, node)
 		}
 	}
 	if len(missing) > 0 {
 		sentences = append(sentences, fmt.Sprintf("%s lacks %d of %d Nodes (%s): the forecast is without their connections. For a Node that "+
-			"opens none, the value is 0.", m.from, len(missing), len(m.places.zoneOf), explain.Counted(missing)))
+			"opens none, the value is 0.", m.from, len(missing), len(m.places.linux), explain.Counted(missing)))
 	}
 	if len(m.unknown) > 0 {
 		sentences = append(sentences, fmt.Sprintf("%s of the demand in %s is left out, because there is no Node and no zone of this name: %s.",
@@ -158,16 +159,22 @@ func (m *Measurement) lacksServices(query explain.Query, forecast []Service) (se
 // places are the nodes of a cluster, by name and by zone.
 type places struct {
 	zoneOf map[string]string
-	in     map[string][]string
+	// linux are the nodes where a proxy like this one can run, and in are those of a zone: clients of others do not count.
+	linux []string
+	in    map[string][]string
 }
 
 func newPlaces(cluster Cluster) places {
-	p := places{map[string]string{}, map[string][]string{}}
+	p := places{zoneOf: map[string]string{}, in: map[string][]string{}}
 	for _, node := range cluster.nodes {
 		zone := node.Labels[string(policy.Zone)]
-		p.zoneOf[node.Name], p.in[zone] = zone, append(p.in[zone], node.Name)
+		p.zoneOf[node.Name] = zone
+		if policy.IsLinux(node.Labels) {
+			p.linux, p.in[zone] = append(p.linux, node.Name), append(p.in[zone], node.Name)
+		}
 	}
 	delete(p.in, "") // which is no zone
+	slices.Sort(p.linux)
 	return p
 }
 
@@ -229,7 +236,7 @@ func (f *forecaster) demandInWords(services []Service) string {
 		return says
 	case len(measured) > 0:
 		return fmt.Sprintf("Nodes ask as ServiceDemands say of %d of %s (%s); of others e%s",
-			len(measured), count(len(services), "Service"), explain.Counted(measured), assumed)
+			len(measured), printable.Count(len(services), "Service"), explain.Counted(measured), assumed)
 	}
 	return "E" + assumed
 }
@@ -250,6 +257,6 @@ func (m *Measurement) inWords(services []Service) string {
 		return fmt.Sprintf("Nodes ask as %s says of each Service. In sums, Services are weighted by that demand.", m.from)
 	default:
 		return fmt.Sprintf("Nodes ask as %s says: of %s as it says of each, and of %s as of all together. In sums, Services are weighted by "+
-			"their own demand there; those others have none.", m.from, explain.Counted(measured), count(others, "other"))
+			"their own demand there; those others have none.", m.from, explain.Counted(measured), printable.Count(others, "other"))
 	}
 }

@@ -16,8 +16,8 @@ import (
 // first most Services; 0: all.
 func Text(w io.Writer, report *Report, most int) error {
 	p := printer{w: w}
-	p.f("%s and %s%s, forecast for new connections inside the cluster. %s\n\n", count(report.Nodes, "Node"),
-		count(len(report.Services), "Service"), report.ofNamespace(), report.Demand)
+	p.f("%s and %s%s, forecast for new connections inside the cluster. %s\n\n", printable.Count(report.Nodes, "Node"),
+		printable.Count(len(report.Services), "Service"), report.ofNamespace(), report.Demand)
 	p.totals(report, settingsIn(report), report.Settings)
 	p.costs(report, settingsIn(report), report.Costs)
 	p.notes(report)
@@ -124,7 +124,7 @@ func (p *printer) totals(report *Report, names []string, totals []Total) {
 			if report.NodesWithoutZone == report.Nodes || !total.hasZones() {
 				zone, others = "-", "-"
 			}
-			if report.NodesWithoutRegion == report.Nodes {
+			if report.NodesWithoutRegion == report.Nodes || !total.hasZones() && total.Region == 0 {
 				region = "-"
 			}
 			line(names[i], percent(total.Node), zone, region, others, percent(total.Refused), busiest)
@@ -275,7 +275,7 @@ func (p *printer) advice(report *Report, most int) {
 		}
 	}
 	if len(shown) < len(todo) {
-		p.f("\nand %s; --top 0 prints all\n", count(len(todo)-len(shown), "more Service"))
+		p.f("\nand %s; --top 0 prints all\n", printable.Count(len(todo)-len(shown), "more Service"))
 	}
 	if len(todo) == 0 {
 		p.f("\nNo other setting keeps more connections in their zone without overloading endpoints, for %s.\n", report.any())
@@ -390,7 +390,7 @@ func Comparison(w io.Writer, changes string, before, after *Report, most int) er
 		}
 	}
 	if same > 0 {
-		p.f("\n%s as before.\n", count(same, "other Service"))
+		p.f("\n%s as before.\n", printable.Count(same, "other Service"))
 	}
 	p.newlyRefused(differences, after, most)
 	return p.err
@@ -415,12 +415,4 @@ func orNone(o *Outlook) *Outlook {
 		return &Outlook{}
 	}
 	return o
-}
-
-// count writes a number of things.
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

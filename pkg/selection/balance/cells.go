@@ -20,8 +20,10 @@ type Cells struct {
 	free  []int32
 	index map[tuple]int32
 	words []vocabulary // by key
-	// before are the nodes of this node's cell that come before it by name.
+	// before are the nodes of this node's cell that come before it by name. others has the same for all nodes, once somebody
+	// asks about another one.
 	before tally
+	others before
 }
 
 type node struct {
@@ -50,14 +52,19 @@ func NewCells(keys []policy.Key, self string) *Cells {
 	}
 }
 
-// Set takes in a node, or its new labels, and reports whether that can change any plan.
+// Set takes in a node, or its new labels, and reports whether that can change any plan. A node that does not run Linux is
+// left out: its clients do not go where a plan says (policy.IsLinux).
 func (c *Cells) Set(name string, labels map[string]string) (changed bool) {
+	if !policy.IsLinux(labels) {
+		return c.Remove(name)
+	}
 	demand, _ := policy.DemandOf(labels)
 	old, known := c.nodes[name]
 	current := node{cell: c.enter(labels), demand: demand}
 	if known && old == current {
 		return false
 	}
+	c.others = before{}
 	// The new one first: a cell that is empty in between would be given up.
 	c.cells[current.cell].add(tallyOf(demand))
 	c.nodes[name] = current
@@ -80,6 +87,7 @@ func (c *Cells) Set(name string, labels map[string]string) (changed bool) {
 func (c *Cells) Remove(name string) (changed bool) {
 	old, known := c.nodes[name]
 	if known {
+		c.others = before{}
 		c.leave(name, old)
 		delete(c.nodes, name)
 	}

@@ -1,5 +1,10 @@
 package balance
 
+import (
+	"iter"
+	"maps"
+)
+
 // MaxDemand is the most that one node can ask; more counts as this much. With it a plan for 65,535 endpoints holds up
 // to 260,000 such nodes. Labels stay far below (policy.MaxDemand), and so do pods on a node.
 const MaxDemand = 1 << 16
@@ -12,6 +17,8 @@ type Demand struct {
 	named  map[string]uint32
 	most   uint32
 	byCell map[int32]tally // the named nodes
+	// before has the named nodes by name.
+	before *before
 	// others is the demand of each node that is not named, by the number of its value of the zone; nil: none. The field
 	// zone is the index of the zone among the keys.
 	others []uint32
@@ -56,7 +63,7 @@ func (d Demand) Source() Source {
 
 // sumNamed sums up the named nodes by their cells.
 func (d *Demand) sumNamed() {
-	d.byCell = map[int32]tally{}
+	d.byCell, d.before = map[int32]tally{}, &before{}
 	for name := range d.named {
 		if node, known := d.cells.nodes[name]; known {
 			sum := d.byCell[node.cell]
@@ -115,23 +122,28 @@ func (d Demand) withOthers(named tally, nodes uint64, cell int32) tally {
 	return tally{nodes: nodes, demand: named.demand + others*each, squares: named.squares + others*each*each}
 }
 
-// before returns the demand of the nodes that share a node's cell and come before it by name. It is known for the own
-// node; for others all nodes are looked at.
-func (d Demand) before(name string, cell int32) tally {
+// beforeNode returns the demand of the nodes that share a node's cell and come before it by name. The sum is kept for the own
+// node; for others all nodes are sorted once.
+func (d Demand) beforeNode(name string, cell int32) tally {
 	sum := d.cells.before
 	if name != d.cells.self {
-		sum = d.cells.countBefore(name, cell)
+		sum = d.cells.others.of(name, cell, maps.All(d.cells.nodes))
 	}
 	if d.named == nil {
 		return sum
 	}
-	var named tally
-	for other := range d.named {
-		if node, known := d.cells.nodes[other]; known && node.cell == cell && other < name {
-			named.add(tallyOf(d.of(other, node)))
+	return d.withOthers(d.before.of(name, cell, d.namedNodes()), sum.nodes, cell)
+}
+
+// namedNodes yields the named nodes that the cells have, with the demand that they are named with.
+func (d Demand) namedNodes() iter.Seq2[string, node] {
+	return func(yield func(string, node) bool) {
+		for name := range d.named {
+			if known, has := d.cells.nodes[name]; has && !yield(name, node{known.cell, d.of(name, known)}) {
+				return
+			}
 		}
 	}
-	return d.withOthers(named, sum.nodes, cell)
 }
 
 // tally is what some nodes are together.

@@ -80,7 +80,7 @@ func (p *Plan) seat(name string, rank model.Rank) uint32 {
 	if !known {
 		return 0
 	}
-	before, all := p.demand.before(name, node.cell), p.demand.in(node.cell)
+	before, all := p.demand.beforeNode(name, node.cell), p.demand.in(node.cell)
 	if k := slices.Index(p.places.keys, policy.Hostname); k >= 0 {
 		before, all = p.amongHosts(name, node.cell, rank, k, before, all)
 	}

@@ -40,7 +40,8 @@ type Fleet struct {
 const MaxZones = 16
 
 // New returns the fleet of some nodes. Without a demand each asks as its labels say (policy.DemandOf), and a Service's
-// own clients replace that. If there is no demand at all, all nodes count alike.
+// own clients replace that. If there is no demand at all, all nodes count alike. Nodes
+// that do not run Linux are no clients, whatever the demand: only endpoints are there.
 func New(nodes []model.Node, demand Demand) *Fleet {
 	f := &Fleet{
 		nodes:  slices.SortedFunc(slices.Values(nodes), func(a, b model.Node) int { return cmp.Compare(a.Name, b.Name) }),
@@ -53,12 +54,7 @@ func New(nodes []model.Node, demand Demand) *Fleet {
 		node := &f.nodes[i]
 		f.byName[node.Name] = int32(i)
 		f.zoneOf[i], f.regionOf[i] = f.zones.number(node.Labels[string(policy.Zone)]), f.regions.number(node.Labels[string(Region)])
-		if demand != nil {
-			f.asks[i] = demand(node)
-		} else {
-			asks, _ := policy.DemandOf(node.Labels)
-			f.asks[i] = float64(asks)
-		}
+		f.asks[i] = asksOf(node, demand)
 		if pair := [2]int32{f.zoneOf[i], f.regionOf[i]}; pair[0] > 0 && pair[1] > 0 && f.pairs[pair] == 0 {
 			f.pairs[pair] = int32(len(f.pairs) + 1)
 		}
@@ -66,12 +62,24 @@ func New(nodes []model.Node, demand Demand) *Fleet {
 	}
 	if all == 0 {
 		for i := range f.asks {
-			f.asks[i] = 1
+			f.asks[i] = asksOf(&f.nodes[i], func(*model.Node) float64 { return 1 })
 		}
 	}
 	f.view = selection.Viewpoint{Labels: f.Labels}
 	f.arrange()
 	return f
+}
+
+// asksOf is a node's demand. Clients on nodes that do not run Linux are led by another proxy, and have no part in the fleet.
+func asksOf(node *model.Node, demand Demand) float64 {
+	switch {
+	case !policy.IsLinux(node.Labels):
+		return 0
+	case demand != nil:
+		return demand(node)
+	}
+	asks, _ := policy.DemandOf(node.Labels)
+	return float64(asks)
 }
 
 // arrange gives the zones that ask most a row of their own in a matrix, by name.

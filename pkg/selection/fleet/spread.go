@@ -229,7 +229,7 @@ func (f *Fleet) by(demand balance.Demand, measured *model.Demand) map[int32]floa
 // known returns the demand of the known nodes; nil if none of them has any.
 func known[T any](f *Fleet, demand map[string]T, asks func(T) float64) (byNode map[int32]float64) {
 	for name, of := range demand {
-		if node, isKnown := f.byName[name]; isKnown && asks(of) > 0 {
+		if node, isKnown := f.byName[name]; isKnown && asks(of) > 0 && policy.IsLinux(f.nodes[node].Labels) {
 			if byNode == nil {
 				byNode = map[int32]float64{}
 			}

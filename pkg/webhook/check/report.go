@@ -232,19 +232,19 @@ func (f *finding) fullName() string {
 
 // String returns "3 objects checked, 1 denied, 2 warnings".
 func (s summary) String() string {
-	text := counted(s.Checked, "object") + " checked, "
+	text := printable.Count(s.Checked, "object") + " checked, "
 	if s.Patches > 0 {
-		text += countOf(s.Patches, "patch", "patches") + " in part, "
+		text += printable.CountOf(s.Patches, "patch", "patches") + " in part, "
 	}
-	text += fmt.Sprintf("%d denied, %s", s.Denied, counted(s.Warnings, "warning"))
+	text += fmt.Sprintf("%d denied, %s", s.Denied, printable.Count(s.Warnings, "warning"))
 	if s.Errors > 0 {
-		text += ", " + counted(s.Errors, "error")
+		text += ", " + printable.Count(s.Errors, "error")
 	}
 	if s.PassedOver > 0 {
 		text += fmt.Sprintf("; %d passed over", s.PassedOver)
 	}
 	if s.FilesPassedOver > 0 {
-		text += fmt.Sprintf("; %s passed over: %s", counted(s.FilesPassedOver, "file"), strings.Join(s.byRole(), ", "))
+		text += fmt.Sprintf("; %s passed over: %s", printable.Count(s.FilesPassedOver, "file"), strings.Join(s.byRole(), ", "))
 	}
 	return text
 }
@@ -261,17 +261,8 @@ func (s summary) byRole() []string {
 		{chartFile, "file of a Helm chart", "files of Helm charts"}, {excludedFile, "excluded", "excluded"},
 	} {
 		if n := s.roles[words.role]; n > 0 {
-			counts = append(counts, countOf(n, words.one, words.many))
+			counts = append(counts, printable.CountOf(n, words.one, words.many))
 		}
 	}
 	return counts
-}
-
-func counted(n int, noun string) string { return countOf(n, noun, noun+"s") }
-
-func countOf(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
 }

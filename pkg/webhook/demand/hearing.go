@@ -1,6 +1,10 @@
 package demand
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
+)
 
 // hearing is whether enough nodes are heard, or an operator has to act.
 type hearing string
@@ -36,7 +40,7 @@ func hearingOf(round Round, silence Silence) hearing {
 func (l *leader) tellHearing(round Round, silence Silence) {
 	if now := hearingOf(round, silence); now != l.hearing && (silence.Nodes > 0 || l.measured > 1) {
 		l.hearing = now
-		heard := fmt.Sprintf("%d of %d nodes", round.Heard, round.Nodes)
+		heard := fmt.Sprintf("%d of %s", round.Heard, printable.Count(round.Nodes, "node"))
 		switch now {
 		case hearsAll:
 			l.options.Log.Info("measuring demand: all proxies answer", "heard", heard)

@@ -279,7 +279,8 @@ func (l *leader) conclude(
 	return round, l.publishing.publish(ctx, now, interval, proxies, seen, round)
 }
 
-// nodes returns all nodes, with the addresses of their proxies if they have one.
+// nodes returns all nodes that run Linux, with the addresses of their proxies if they have one. No others have a proxy that
+// counts.
 func (l *leader) nodes(ctx context.Context) ([]Node, []Target, error) {
 	list := &metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}}
 	if err := l.objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -292,6 +293,9 @@ func (l *leader) nodes(ctx context.Context) ([]Node, []Target, error) {
 	nodes := make([]Node, 0, len(list.Items))
 	exists := map[string]bool{}
 	for i := range list.Items {
+		if !policy.IsLinux(list.Items[i].Labels) {
+			continue
+		}
 		weight, _ := policy.DemandOf(list.Items[i].Labels)
 		nodes = append(nodes, Node{list.Items[i].Name, list.Items[i].Labels[string(policy.Zone)], float64(weight)})
 		exists[list.Items[i].Name] = true

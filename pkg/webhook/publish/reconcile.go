@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
 )
@@ -274,7 +275,7 @@ func (r *reconciler) write(ctx context.Context, before *topologyslice.TopologySl
 		err = r.writer.Update(ctx, slice)
 	}
 	if err != nil {
-		return "", "", fmt.Errorf("%s a TopologySlice of %d nodes: %w", operation, len(slice.Nodes), err)
+		return "", "", fmt.Errorf("%s a TopologySlice of %s: %w", operation, printable.Count(len(slice.Nodes), "node"), err)
 	}
 	r.options.Observer.SliceWritten(operation)
 	if w.content == nil {
@@ -296,7 +297,7 @@ func (r *reconciler) awaitSight(ctx context.Context, written map[string]string) 
 		return true, nil
 	})
 	if err != nil && ctx.Err() == nil {
-		return fmt.Errorf("wait until %d TopologySlices come back that were written: %w", len(written), err)
+		return fmt.Errorf("wait until what was written comes back, %s: %w", printable.Count(len(written), "TopologySlice"), err)
 	}
 	return err
 }

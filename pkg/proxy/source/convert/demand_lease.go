@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
@@ -114,10 +115,7 @@ func inWords(age time.Duration) string {
 	case hours >= 2, age == time.Hour:
 		number, unit = hours, "hour"
 	}
-	if number != 1 {
-		unit += "s"
-	}
-	return fmt.Sprintf("%d %s", number, unit)
+	return printable.Count(number, unit)
 }
 
 // ToldAt returns the newest time that an object tells, by which a folder was not written before; zero if it tells none.

@@ -160,7 +160,8 @@ func (d *Directory) show(name string) {
 	d.note(name, used)
 }
 
-// inUse returns a node with the labels that Services name, and of this node the zone, which hints read; or all.
+// inUse returns a node with the labels that Services name, and of this node the zone, which hints read, and its operating
+// system; or all.
 func (d *Directory) inUse(node *model.Node) *model.Node {
 	if d.AllLabels {
 		return node
@@ -177,6 +178,7 @@ func (d *Directory) inUse(node *model.Node) *model.Node {
 	}
 	if d.wholes[node.Name] != nil {
 		take(policy.Zone)
+		take(policy.OSLabel)
 	}
 	return &used
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/vicinity-proxy/vicinity/pkg/limited"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
@@ -62,7 +63,8 @@ const (
 	maxInterruptions = 20
 )
 
-// Call asks the proxies of all Nodes, in the order of their names. It needs to list Nodes, to list pods in the namespace,
+// Call asks the proxies of all Nodes, in the order of their names. Nodes that do not run Linux are left out, unless a pod is
+// there. It needs to list Nodes, to list pods in the namespace,
 // and to get pods/proxy there. An error says what could not be listed; a proxy that does not answer is no error.
 func Call(ctx context.Context, config *rest.Config, options Options) ([]Node, error) {
 	c, err := newCaller(config, options)
@@ -85,6 +87,9 @@ func Call(ctx context.Context, config *rest.Config, options Options) ([]Node, er
 			podOn[pod.Spec.NodeName] = pod.Name
 		}
 	}
+	nodes.Items = slices.DeleteFunc(nodes.Items, func(node corev1.Node) bool {
+		return !policy.IsLinux(node.Labels) && podOn[node.Name] == ""
+	})
 	answers := make([]Node, len(nodes.Items))
 	var asking sync.WaitGroup
 	free := make(chan struct{}, atOnce)

@@ -44,7 +44,7 @@ func Text(to io.Writer, nodes []Node) error {
 	if err := table.Flush(); err != nil {
 		return fmt.Errorf("write the status: %w", err)
 	}
-	summary := fmt.Sprintf("%d of %d nodes agree.", agree, len(nodes))
+	summary := fmt.Sprintf("%d of %s.", agree, printable.CountOf(len(nodes), "node agrees", "nodes agree"))
 	if refuse > 0 {
 		summary += " Refused objects keep their last good versions, if there were any; 'proxy status' on a node names them."
 	}

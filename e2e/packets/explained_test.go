@@ -1,0 +1,80 @@
+package packets_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+)
+
+// TestExplainSaysOfEveryAddressAndPortWhatTheRulesDo: whatever a client dials, a frontend of a Service or something beside it,
+// `explain ADDRESS:PORT` foretells what becomes of it, over each protocol.
+func TestExplainSaysOfEveryAddressAndPortWhatTheRulesDo(t *testing.T) {
+	t.Parallel()
+	for name, addresses := range map[string]model.NodePortAddresses{
+		"node ports on the node's addresses": {Primary: true},
+		"node ports on all addresses":        {},
+		"node ports on other addresses":      {Prefixes: secondPrefixes},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := newNodePorts(t, addresses)
+			refuseWithoutLimit(t, n.node.Namespace)
+			meetNeighbours(t, []*fabric.Namespace{n.pod, n.node.Namespace}, n.near)
+			streams := app{"streams", 11} // over TCP alone, on a number of its own, and an external IP that is the node's address
+			withNode := func(s *model.Service) {
+				streams.withEverything(s)
+				s.Ports = s.Ports[:1]
+				s.Ports[0].Port = servicePort + 2
+				s.ExternalIPs = append(s.ExternalIPs, n.node.IPv4, n.node.IPv6)
+			}
+			inRange := []netip.Addr{netip.MustParseAddr("10.96.7.7"), netip.MustParseAddr("fd00:96::77")}
+			n.apply(service(web.withEverything).Then(streams.service(withNode)).Then(streams.endpoints(n.near)).
+				Then(app{"none", 12}.service()).Then(serviceCIDR(fabric.ClusterIPv4, fabric.ClusterIPv6)))
+			addrs := append(inRange, n.node.IPv4, n.node.IPv6)
+			for _, kind := range []model.FrontendKind{model.ClusterIP, model.ExternalIP, model.LoadBalancerIP} {
+				addrs = append(append(addrs, web.addrs(kind)...), streams.addrs(kind)...)
+			}
+			addrs = append(addrs, app{"none", 12}.addrs(model.ClusterIP)...)
+			seen := map[string]int{}
+			for _, port := range []uint16{servicePort, servicePort + 1, servicePort + 2, web.nodePort(), streams.nodePort(), 30099} {
+				for _, p := range only(pathsTo(port, addrs...), "tcp", "udp") {
+					outcome := n.explained(p)
+					seen[outcome]++
+					expect(t, "explain says "+outcome, []*fabric.Namespace{n.pod, n.node.Namespace}, []path{p}, expectations[outcome])
+				}
+			}
+			for outcome := range expectations {
+				if seen[outcome] == 0 {
+					t.Errorf("nothing that was dialled is said to %q: %v", outcome, seen)
+				}
+			}
+		})
+	}
+}
+
+// expectations are what a client sees of each outcome; none is what explain knows nothing of.
+var expectations = map[string]expectation{"balance": answered, "refuse": refused, "drop": silent, "none": notServed}
+
+// explained returns the outcome that explain says, of a pod's connection on the first node.
+func (n *nodePorts) explained(p path) string {
+	n.t.Helper()
+	cluster := explain.Seen(n.everything, n.node.Name, n.setup.config.NodePorts)
+	ports := explain.Clients{NodePorts: n.setup.config.NodePorts}.Ports(cluster, explain.Query{Dialled: p.addr})
+	outcome := "none"
+	for _, port := range ports {
+		protocols := append(port.Protocols, port.Protocol)
+		for _, protocol := range protocols {
+			if protocol != map[string]string{"tcp": "TCP", "udp": "UDP"}[p.network] {
+				continue
+			}
+			if outcome != "none" || len(port.Traffic) != 1 {
+				n.t.Errorf("%s: explain says it twice: %+v", p, ports)
+			}
+			outcome = port.Traffic[0].Outcome
+		}
+	}
+	return outcome
+}

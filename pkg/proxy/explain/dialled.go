@@ -1,0 +1,119 @@
+package explain
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// dialled is an address and port that are dialled on a node, and where that leads. The zero value: nothing is dialled.
+type dialled struct {
+	addr netip.AddrPort
+	// leads are the frontends that are reached, by protocol. The tables look for one with the address first, and then for a
+	// node port.
+	leads map[model.Protocol]model.Frontend
+	// services are their owners, sorted.
+	services []model.ObjectName
+}
+
+// dialledIn finds out where what a query dials leads to on the cluster's own node. Loopback leads to a node port whether it is
+// served there or not.
+func (q Query) dialledIn(cluster *model.Cluster) dialled {
+	if !q.Dialled.IsValid() {
+		return dialled{}
+	}
+	d := dialled{addr: q.Dialled, leads: map[model.Protocol]model.Frontend{}}
+	addr := q.Dialled.Addr()
+	for _, protocol := range model.Protocols {
+		frontend := model.Frontend{Addr: addr, Protocol: protocol, Port: q.Dialled.Port()}
+		owner, isOwned := cluster.Owner(frontend)
+		if !isOwned && (addr.IsLoopback() || cluster.ServesNodePorts(addr)) {
+			frontend.Addr = model.AnyAddr(model.FamilyOf(addr))
+			owner, isOwned = cluster.Owner(frontend)
+		}
+		if isOwned {
+			d.leads[protocol] = frontend
+			d.services = append(d.services, owner)
+		}
+	}
+	slices.SortFunc(d.services, model.ObjectName.Compare)
+	d.services = slices.Compact(d.services)
+	return d
+}
+
+// isLedBy reports whether a frontend is reached.
+func (d dialled) isLedBy(frontend model.PortFrontend) bool {
+	return d.leads[frontend.Protocol] == frontend.Frontend
+}
+
+// leadsTo reports whether a frontend of a port is reached.
+func (d dialled) leadsTo(decision selection.Decision) bool {
+	return slices.ContainsFunc(decision.Owned, d.isLedBy)
+}
+
+// narrow reduces a port to what concerns the frontend that is reached.
+func (d dialled) narrow(port *Port, decision selection.Decision) {
+	reached := decision.Owned[slices.IndexFunc(decision.Owned, d.isLedBy)]
+	port.Frontends = frontends([]model.PortFrontend{reached})
+	address := port.Frontends[0].Address
+	port.Traffic = slices.DeleteFunc(port.Traffic, func(traffic Traffic) bool {
+		isLoopback := traffic.To == toLoopback
+		return isLoopback != d.addr.Addr().IsLoopback() || !isLoopback && !slices.Contains(traffic.Frontends, address)
+	})
+	for i := range port.Traffic {
+		if port.Traffic[i].To != toLoopback {
+			port.Traffic[i].Frontends = []string{address}
+		}
+	}
+}
+
+// undefined explains the protocols over which what is dialled leads to no Service port, but meets a rule all the same: the
+// port of a ClusterIP that its Service does not define, and an address of a ServiceCIDR that is nobody's ClusterIP. Nil: it meets
+// none.
+func (d dialled) undefined(cluster *model.Cluster) *Port {
+	addr := d.addr.Addr()
+	if !d.addr.IsValid() || len(d.leads) == len(model.Protocols) {
+		return nil
+	}
+	virtual, isOne := cluster.VirtualIP(addr) // an address of the node itself is none
+	if !isOne {
+		return nil
+	}
+	port := &Port{
+		Node: cluster.Self().Name, Number: int(d.addr.Port()), Family: model.FamilyOf(addr).String(), Address: d.addr.String(),
+		Cluster: choice(selection.Choice{}, nil),
+	}
+	for _, protocol := range model.Protocols {
+		if _, leads := d.leads[protocol]; !leads {
+			port.Protocols = append(port.Protocols, protocol.String())
+		}
+	}
+	subject := "New connections to " + port.Address + " over " + listed(port.Protocols)
+	if service := cluster.Service(virtual.Service); service != nil {
+		port.Service, port.Outcome = service.Name.String(), outcomeNames[selection.Refuse]
+		port.Message = fmt.Sprintf("%s are refused at once, because %s is the ClusterIP of %s, which has %s.",
+			subject, addr, service.Name, portList(service))
+	} else {
+		port.Outcome = outcomeNames[selection.Drop]
+		port.Message = fmt.Sprintf("%s get no answer, because %s is in the ServiceCIDR %s and is the ClusterIP of no Service that this "+
+			"proxy serves: it drops what no other program has translated.", subject, addr, virtual.Range)
+	}
+	port.Message += " If the node has the address itself, the proxy has no part in them."
+	port.Traffic = []Traffic{{
+		To: toAddress, From: fromAll, Frontends: []string{port.Address}, Outcome: port.Outcome, Message: port.Message,
+	}}
+	return port
+}
+
+// listed writes "TCP, UDP and SCTP".
+func listed(words []string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " and " + words[last]
+}

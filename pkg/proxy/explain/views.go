@@ -1,0 +1,71 @@
+package explain
+
+import (
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// MostExplained is how many ports are explained in one run, counting each port once on each node. That many take about half a
+// minute, and a gigabyte of text.
+const MostExplained = 1_000_000
+
+// Views explains one state of the cluster as several of its nodes see it. What does not depend on the node is computed
+// once: the cost is that of the explanations, and not of all nodes for each node.
+type Views struct {
+	cluster *model.Cluster
+	planner *selection.Planner
+	query   Query
+	names   []model.ObjectName // the Services that the query asks for; nil if an address is dialled
+}
+
+// NewViews returns the views of a state. change begins the state.
+func NewViews(change model.Change, nodePorts model.NodePortAddresses, query Query) *Views {
+	cluster := Seen(change, "", nodePorts)
+	return &Views{cluster: cluster, planner: selection.NewPlanner(cluster), query: query, names: query.namesIn(cluster)}
+}
+
+// Ports explains to a node what the query asks for, in the order of Clients.Ports.
+func (v *Views) Ports(clients Clients, node *model.Node) []Port {
+	view := v.From(node)
+	v.planner.SeeFrom(view)
+	return clients.ports(view, v.planner, v.query, v.names)
+}
+
+// From is the cluster as a node sees it. The node's addresses are those that its object names: the command may run on
+// another machine.
+func (v *Views) From(node *model.Node) *model.Cluster {
+	return v.cluster.SeenFrom(node.Name, node.Addresses)
+}
+
+// PortsOnEach is about how many ports each node has to explain.
+func (v *Views) PortsOnEach() (ports int) {
+	for _, name := range v.names {
+		service := v.cluster.Service(name)
+		if service == nil {
+			continue
+		}
+		families := max(1, len(service.ClusterIPs))
+		if service.IsHeadless && v.query.Port == "" {
+			ports += families // its addresses
+		}
+		for _, port := range service.Ports {
+			if v.query.Match(service.PortID(port, model.IPv4), port.Port) {
+				ports += families
+			}
+		}
+	}
+	return ports
+}
+
+// namesIn returns the Services that a query asks for by name, sorted.
+func (q Query) namesIn(cluster *model.Cluster) []model.ObjectName {
+	switch {
+	case q.Dialled.IsValid():
+		return nil
+	case q.Service.Name != "":
+		return []model.ObjectName{q.Service}
+	}
+	return slices.DeleteFunc(cluster.ServiceNames(), func(name model.ObjectName) bool { return !q.Covers(name) })
+}

@@ -1,0 +1,56 @@
+package balance
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"sync"
+)
+
+// before holds, for each cell, its nodes by name with the sums of all nodes before each. It is made once, when somebody asks
+// about a node for which no sum is kept, and answers for all nodes in the time that sorting them takes.
+type before struct {
+	once   sync.Once
+	byCell map[int32]*row
+}
+
+// row is some nodes of a cell by name: sums[i] is the sum of the first i.
+type row struct {
+	names []string
+	sums  []tally
+}
+
+// of returns the sum of the nodes of a cell that come before a name. all yields every node, with its cell and demand.
+func (b *before) of(name string, cell int32, all iter.Seq2[string, node]) tally {
+	b.once.Do(func() { b.byCell = rowsOf(all) })
+	row := b.byCell[cell]
+	if row == nil {
+		return tally{}
+	}
+	at, _ := slices.BinarySearch(row.names, name)
+	return row.sums[at]
+}
+
+func rowsOf(all iter.Seq2[string, node]) map[int32]*row {
+	type named struct {
+		name string
+		node
+	}
+	var sorted []named
+	for name, node := range all {
+		sorted = append(sorted, named{name, node})
+	}
+	slices.SortFunc(sorted, func(a, b named) int { return cmp.Compare(a.name, b.name) })
+	rows := map[int32]*row{}
+	for _, next := range sorted {
+		r := rows[next.cell]
+		if r == nil {
+			r = &row{sums: []tally{{}}}
+			rows[next.cell] = r
+		}
+		sum := r.sums[len(r.sums)-1]
+		sum.add(tallyOf(next.demand))
+		r.names, r.sums = append(r.names, next.name), append(r.sums, sum)
+	}
+	return rows
+}

@@ -1,0 +1,100 @@
+package selection
+
+import (
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+// SeeFrom has the planner decide for another node from now on: view is the cluster as that node sees it
+// (model.Cluster.SeenFrom). What does not depend on the node is computed once, so that decisions for all nodes cost the sum
+// of the nodes and of the endpoints of each decision. They must not be made concurrently, and the cluster must not change.
+func (p *Planner) SeeFrom(view *model.Cluster) {
+	p.cluster = view
+	if p.views == nil {
+		p.views = &views{demands: map[model.ObjectName]knownDemand{}, plans: map[viewedPort]*portPlan{}}
+	}
+}
+
+// views is what a planner keeps for the decisions of other nodes.
+type views struct {
+	demands map[model.ObjectName]knownDemand
+	plans   map[viewedPort]*portPlan
+}
+
+type knownDemand struct {
+	demand balance.Demand
+	known  bool
+}
+
+// viewedPort is a port in a family, or the addresses of a headless Service.
+type viewedPort struct {
+	model.PortID
+	isOfAddresses bool
+}
+
+// planOf returns where the plan for the endpoints of a decision is kept; nil if it is not.
+func (p *Planner) planOf(decision *Decision) *portPlan {
+	if p.views == nil || decision.Service.Topology.MaxLoad == 0 {
+		return nil
+	}
+	port := viewedPort{decision.Service.PortID(decision.Port, decision.Family), decision.IsOfAddresses}
+	if p.views.plans[port] == nil {
+		p.views.plans[port] = &portPlan{}
+	}
+	return p.views.plans[port]
+}
+
+// portPlan is the plan for one port, which is the same for all nodes that see its endpoints alike.
+type portPlan struct {
+	endpoints []model.PortEndpoint
+	places    *balance.Places
+	hashes    []uint32
+	plan      *balance.Plan
+	loads     *Loads
+}
+
+// share returns a node's share of the plan, and what it was made of.
+func (p *portPlan) share(service *model.Service, endpoints []model.PortEndpoint, demand balance.Demand, viewpoint Viewpoint) (planned, balance.Share) {
+	if p.plan == nil || !slices.EqualFunc(p.endpoints, endpoints, isPlannedAlike) {
+		made := newPlanned(service, endpoints, viewpoint)
+		*p = portPlan{
+			endpoints: endpoints, places: made.places, hashes: made.hashes,
+			plan: balance.NewPlan(demand, made.places, int(service.Topology.MaxLoad)),
+		}
+	}
+	return planned{places: p.places, hashes: p.hashes}, p.plan.Share(viewpoint.Node.Name, viewpoint.Node.Labels)
+}
+
+// isPlannedAlike reports whether a plan makes no difference between two endpoints.
+func isPlannedAlike(a, b model.PortEndpoint) bool {
+	rankOfA, isUsableA := a.RankSeenByAll()
+	rankOfB, isUsableB := b.RankSeenByAll()
+	return a.Addr == b.Addr && a.Node == b.Node && a.Zone == b.Zone && rankOfA == rankOfB && isUsableA == isUsableB
+}
+
+// UsedBySteps returns for each step of a share how many of the chosen endpoints get something of what goes there from this
+// node. The decision must be of a planner that keeps its plans: see SeeFrom. Nil without a share.
+func (d *Decision) UsedBySteps() []int {
+	chosen, kept := d.Selection.Cluster, d.Viewpoint.plan
+	if chosen.Share == nil || kept == nil || kept.plan == nil {
+		return nil
+	}
+	used := make([]int, len(chosen.Share.Steps))
+	for _, leg := range kept.plan.Legs(d.Viewpoint.Node.Name, d.Viewpoint.Node.Labels) {
+		rest := chosen.Endpoints
+		for i := range d.Endpoints {
+			if leg.Part == 0 || len(rest) == 0 {
+				break
+			}
+			if rest[0].Addr == d.Endpoints[i].Addr {
+				rest = rest[1:]
+				if kept.plan.Weight(leg.Group, i) > 0 {
+					used[leg.Key]++
+				}
+			}
+		}
+	}
+	return used
+}

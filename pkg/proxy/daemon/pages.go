@@ -80,6 +80,7 @@ func (d *daemon) pages() http.Handler {
 			summary := d.observer.syncs.Summary(d.options.Node, d.options.Build.Version, began, d.status.Verdict(time.Now()))
 			summary.Reachability = d.watch.summary()
 			summary.XDS = d.mesh.summary()
+			summary.KernelSettings = d.settings.summary()
 			return summary
 		},
 		Build:     status.Build{Name: "vicinity-proxy", Version: d.options.Build.Version, GoVersion: d.options.Build.GoVersion},

@@ -84,7 +84,7 @@ func TestThreeZones(t *testing.T) {
 		want[inAll(at)] += made[of]
 	}
 	wait.Equal(t, "the connections that clients made", want, func() map[string]uint64 {
-		return s.numbers(s.here, "vicinity_connections_total", "vicinity_service_connections_total", "vicinity_unanswered_connections_total")
+		return s.numbers(s.here, "vicinity_connections_total", "vicinity_service_connections_total")
 	})
 	for _, on := range []*fabric.Node{s.beside, s.across} {
 		if diff := cmp.Diff(map[string]uint64{}, s.numbers(on, "vicinity_connections_total", "vicinity_traffic_bytes_total")); diff != "" {
@@ -109,11 +109,12 @@ func (s *town) awaitTransfers(client *fabric.Namespace, of *service, family mode
 }
 
 func connectionsOf(of *service, at place) string {
-	return fmt.Sprintf("vicinity_service_connections_total{locality=%q,namespace=\"shop\",service=%q,tier=%q}", at.locality, of.name, at.tier)
+	return fmt.Sprintf("vicinity_service_connections_total{locality=%q,namespace=\"shop\",outcome=\"answered\",service=%q,tier=%q}",
+		at.locality, of.name, at.tier)
 }
 
 func inAll(at place) string {
-	return fmt.Sprintf("vicinity_connections_total{locality=%q,tier=%q}", at.locality, at.tier)
+	return fmt.Sprintf("vicinity_connections_total{locality=%q,outcome=\"answered\",tier=%q}", at.locality, at.tier)
 }
 
 // expectBytes compares what the proxy counted with what the clients' kernels did: of each Service, of all, and between zones.

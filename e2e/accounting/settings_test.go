@@ -15,9 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-var counters = []string{
-	"vicinity_connections_total", "vicinity_service_connections_total", "vicinity_unanswered_connections_total",
-}
+var counters = []string{"vicinity_connections_total", "vicinity_service_connections_total"}
 
 // TestPacketsMeetTheSameRules whether or not anybody counts; and if nobody does, nobody listens and no setting changes.
 func TestPacketsMeetTheSameRules(t *testing.T) {
@@ -101,6 +99,35 @@ func TestWhereNobodyTellsOfEndsTheTableIsRead(t *testing.T) {
 	if times := strings.Count(proxy.Log.String(), told); times != 1 {
 		t.Errorf("it is said %d times that nobody tells of ends", times)
 	}
+}
+
+// TestCountingGoesOnThoughSomebodyTurnsItOff: conntrack's counters are turned on again, the log says so, and connections that
+// began meanwhile are said to be without bytes.
+func TestCountingGoesOnThoughSomebodyTurnsItOff(t *testing.T) {
+	t.Parallel()
+	s := newTown(t)
+	web := s.add("web", allKeys, endpoint{pod: s.addPod(s.beside, "server")})
+	s.write()
+	proxy := s.count(s.here)
+	must.Succeed(t, s.here.SetSysctl("net.netfilter.nf_conntrack_acct", "0"))
+	made := s.ask(s.client.Namespace, web, 1)["server"]
+	proxy.Log.Await(t, `msg="another program changed a kernel setting; it is set again" sysctl=net.netfilter.nf_conntrack_acct`)
+	if value := s.setting("nf_conntrack_acct"); value != "1" {
+		t.Errorf("nf_conntrack_acct is %s", value)
+	}
+	s.end()
+	at := place{"same_zone", "topology.kubernetes.io/zone", "zone-a"}
+	const withoutBytes = `vicinity_accounting_not_counted_total{reason="no_counters"}`
+	wait.Equal(t, "connections", map[string]uint64{inAll(at): made, withoutBytes: made}, func() map[string]uint64 {
+		return s.numbers(s.here, "vicinity_connections_total", "vicinity_accounting_not_counted_total")
+	})
+	s.judge(s.client.Namespace)
+	made += s.ask(s.client.Namespace, web, 1)["server"]
+	s.end()
+	wait.Equal(t, "connections", map[string]uint64{inAll(at): made, withoutBytes: made / 2}, func() map[string]uint64 {
+		return s.numbers(s.here, "vicinity_connections_total", "vicinity_accounting_not_counted_total")
+	})
+	s.expectBytes(map[*service]place{web: at}, s.judged(s.client.Namespace))
 }
 
 // TestAnEndpointThatLeftIsWhereItWas: its connections end later.

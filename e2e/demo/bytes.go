@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
@@ -176,21 +177,19 @@ func (s *stage) traffic(ctx context.Context) (sum traffic, err error) {
 		if err != nil {
 			return traffic{}, fmt.Errorf("reading /metrics of the proxy on %s: %w", proxy.node.Name, err)
 		}
-		all := func(string) bool { return true }
-		sum.connections += sumOfSeries(families["vicinity_connections_total"], all)
-		sum.bytes += sumOfSeries(families["vicinity_traffic_bytes_total"], all)
-		sum.crossing += sumOfSeries(families["vicinity_traffic_bytes_total"], func(locality string) bool { return locality == "other_zone" })
+		sum.connections += sumOfSeries(families["vicinity_connections_total"], "outcome", "answered")
+		sum.bytes += sumOfSeries(families["vicinity_traffic_bytes_total"], "", "")
+		sum.crossing += sumOfSeries(families["vicinity_traffic_bytes_total"], "locality", "other_zone")
 	}
 	return sum, nil
 }
 
-// sumOfSeries adds up the series of a counter whose locality is meant.
-func sumOfSeries(family *dto.MetricFamily, isMeant func(locality string) bool) (sum float64) {
+// sumOfSeries adds up the series of a counter whose label has a value, or all if no label is named.
+func sumOfSeries(family *dto.MetricFamily, name, value string) (sum float64) {
 	for _, series := range family.GetMetric() {
-		for _, label := range series.GetLabel() {
-			if label.GetName() == "locality" && isMeant(label.GetValue()) {
-				sum += series.GetCounter().GetValue()
-			}
+		isMeant := func(label *dto.LabelPair) bool { return label.GetName() == name && label.GetValue() == value }
+		if name == "" || slices.ContainsFunc(series.GetLabel(), isMeant) {
+			sum += series.GetCounter().GetValue()
 		}
 	}
 	return sum

@@ -50,12 +50,15 @@ func (c *counted) count(n *node) *accounting.Accounting {
 			c.t.Fatal(err)
 		}
 	}
+	if err := n.Do(nft.CountBytes); err != nil {
+		c.t.Fatal(err)
+	}
 	accounts := accounting.New(
 		accounting.Settings{PerService: true, MaxServices: 10, Keys: []string{string(policy.Hostname)}},
 		owners.NewReader(owners.Options{Places: true, Keep: flows.LookFor}),
 		accounting.Kernel{
 			Table: conntrack.NewLooks(n.flows, nil), Subscribe: n.flows.Subscribe, LookEvery: time.Second,
-			CountBytes: func() error { return n.Do(nft.CountBytes) }, TellsEnds: func() bool { return !c.isDeaf },
+			TellsEnds: func() bool { return !c.isDeaf },
 		}, slog.New(slog.DiscardHandler))
 	n.readers = append(n.readers, accounts.Owners)
 	c.restart(n)
@@ -288,7 +291,7 @@ func TestADialThatNobodyAnswersIsNoConnection(t *testing.T) {
 	mustAsk(t, c.client.Namespace, foreign)
 	leave()
 	c.end()
-	wait.Until(t, "a port mapping that ends", func() bool { return c.accounts[0].Ledger.State().Unowned == 1 })
+	wait.Until(t, "a port mapping that ends", func() bool { return c.accounts[0].Ledger.State().OtherProgram == 1 })
 	if after := sums(c.accounts[0]); after[otherZone] != before || len(after) != 1 {
 		t.Errorf("a port mapping is counted: %+v", after)
 	}

@@ -45,6 +45,13 @@ func (s Scope) ServesNodePorts(addr netip.Addr, isLocal IsLocal) (bool, error) {
 	return isLocal(addr)
 }
 
+// MayServeNodePorts is ServesNodePorts without asking the kernel: where node ports are served on every address of the
+// node, any address but loopback may be one of them.
+func (s Scope) MayServeNodePorts(addr netip.Addr) bool {
+	serves, _ := s.ServesNodePorts(addr, func(netip.Addr) (bool, error) { return true, nil })
+	return serves
+}
+
 // Place is where a client is, as far as its address shows.
 type Place uint8
 

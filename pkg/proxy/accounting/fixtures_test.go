@@ -26,7 +26,7 @@ func at(text string) netip.AddrPort { return netip.MustParseAddrPort(text) }
 // entry is a connection that our rules led to an endpoint.
 func entry(client, dialled, endpoint string) conntrack.Entry {
 	return conntrack.Entry{
-		Protocol: model.TCP, State: conntrack.TCPEstablished, Status: replied, ID: 1,
+		Protocol: model.TCP, State: conntrack.TCPEstablished, Status: replied, ID: 1, IsCounted: true,
 		Original: conntrack.Tuple{Source: at(client), Destination: at(dialled)},
 		Reply:    conntrack.Tuple{Source: at(endpoint), Destination: at(client)},
 	}

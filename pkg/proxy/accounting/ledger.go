@@ -41,13 +41,12 @@ type Ledger struct {
 	zones    map[zones]*Traffic
 	services *services // nil unless counted by Service
 	follower follower
-	unowned  uint64
 }
 
 // Count is what is counted.
 type Count struct {
-	// Connections were answered, Unanswered were not.
-	Connections, Unanswered uint64
+	// Connections were answered, Refused by a reset, and Unanswered not at all.
+	Connections, Refused, Unanswered uint64
 	Traffic
 }
 
@@ -56,6 +55,7 @@ type Traffic struct{ Sent, Received uint64 }
 
 func (c *Count) add(more Count) {
 	c.Connections += more.Connections
+	c.Refused += more.Refused
 	c.Unanswered += more.Unanswered
 	c.Traffic.add(more.Traffic)
 }
@@ -130,16 +130,12 @@ func (l *Ledger) between(place owners.Place) *Traffic {
 	return traffic
 }
 
-// Ended counts what is not yet counted of an entry that has ended. The origin is nil if the connection is not ours.
+// Ended counts what is not yet counted of an entry that has ended. The origin is what owners.Reader.OfEnded returns.
 func (l *Ledger) Ended(e *conntrack.Entry, origin *owners.Origin, now time.Time) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	of, count := l.follower.end(e, origin)
-	switch {
-	case of != nil:
+	if of, count := l.follower.end(e, origin, now); of != nil {
 		l.add(of, count, now)
-	case origin == nil && e.Status&conntrack.DestinationNAT != 0:
-		l.unowned++
 	}
 }
 
@@ -150,11 +146,12 @@ func (l *Ledger) BeginLook(withoutEnds bool) {
 	l.follower.begin(withoutEnds)
 }
 
-// Seen counts what is not yet counted of an entry of the dump that is going on.
-func (l *Ledger) Seen(e *conntrack.Entry, origin *owners.Origin, now time.Time) {
+// Seen counts what is not yet counted of an entry of the dump that is going on. Origin is what owners.Reader.Of returns,
+// and atEnd what OfEnded does.
+func (l *Ledger) Seen(e *conntrack.Entry, origin, atEnd *owners.Origin, now time.Time) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if of, count := l.follower.see(e, origin); of != nil {
+	if of, count := l.follower.see(e, origin, atEnd); of != nil {
 		l.add(of, count, now)
 	}
 }
@@ -214,20 +211,18 @@ func (l *Ledger) Zones(yield func(own, endpoint string, traffic Traffic)) {
 
 // State is how full the bounded parts are, and what was left out.
 type State struct {
-	// Followed is how many long flows are counted before they end; NotFollowed is how many there was no room for in the last
-	// dump.
-	Followed, NotFollowed int
+	// Followed is how many flows are followed before they end, of mostFollowed.
+	Followed int
 	// LeftOut is how many Services had traffic and are not named.
 	LeftOut int
-	// Unowned is how many translated connections ended that are not ours.
-	Unowned uint64
+	Missed
 }
 
 // State returns the present state.
 func (l *Ledger) State() State {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	state := State{Followed: len(l.follower.flows), NotFollowed: l.follower.noRoom, Unowned: l.unowned}
+	state := State{Followed: len(l.follower.flows), Missed: l.follower.missed}
 	if l.services != nil {
 		state.LeftOut = len(l.services.leftOut)
 	}

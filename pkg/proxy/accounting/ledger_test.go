@@ -42,7 +42,7 @@ func beginAlone(l *Ledger, _ conntrack.Entry) { l.BeginLook(true) }
 func seen(sent, received uint64) step {
 	return func(l *Ledger, e conntrack.Entry) {
 		e = moved(e, sent, received)
-		l.Seen(&e, toB, start)
+		l.Seen(&e, toB, toB, start)
 	}
 }
 
@@ -75,6 +75,29 @@ func missesAlone(l *Ledger, e conntrack.Entry) { beginAlone(l, e); finish(l, e) 
 func as(status conntrack.Status, state uint8, do step) step {
 	return func(l *Ledger, e conntrack.Entry) { e.Status, e.State = status, state; do(l, e) }
 }
+
+func with(edit func(*conntrack.Entry), do step) step {
+	return func(l *Ledger, e conntrack.Entry) { edit(&e); do(l, e) }
+}
+
+// asNext is another entry of the same connection.
+func asNext(id uint32, do step) step { return with(func(e *conntrack.Entry) { e.ID = id }, do) }
+
+// left is an entry that is removed while it has so many seconds left.
+func left(seconds uint32, do step) step {
+	return with(func(e *conntrack.Entry) { e.Timeout = seconds }, do)
+}
+
+func by(protocol model.Protocol, do step) step {
+	return with(func(e *conntrack.Entry) { e.Protocol = protocol }, do)
+}
+
+// back is an entry with packets of the endpoint.
+func back(packets uint64, do step) step {
+	return with(func(e *conntrack.Entry) { e.Received.Packets = packets }, do)
+}
+
+func uncounted(do step) step { return with(func(e *conntrack.Entry) { e.IsCounted = false }, do) }
 
 func answered(connections, sent, received uint64) Count {
 	return Count{Connections: connections, Traffic: Traffic{sent, received}}
@@ -115,17 +138,63 @@ func TestWhatIsCountedOfAConnection(t *testing.T) {
 		"one whose end was lost": {
 			[]step{misses, looks(5*mib, 1), misses, begin, finishAfter(3 * time.Minute)}, answered(1, 5*mib, 1),
 		},
-		"its namesake is another one": {
-			[]step{misses, looks(5*mib, 9*mib), ends(7, 8)}, answered(2, 5*mib+7, 9*mib+8),
+		"what it moved after somebody set its counters to zero": {
+			[]step{misses, looks(5*mib, 9*mib), ends(7, 8)}, answered(1, 5*mib+7, 9*mib+8),
 		},
-		"its namesake, if long, too": {
-			[]step{misses, looks(5*mib, 9*mib), looks(2*mib, 8)}, answered(2, 7*mib, 9*mib+8),
+		"likewise, in a dump": {
+			[]step{misses, looks(5*mib, 9*mib), looks(6*mib, 8), looks(7*mib, 9)}, answered(1, 12*mib, 9*mib+9),
 		},
 		"a dump that was cut short forgets nothing": {
 			[]step{misses, looks(5*mib, 1), begin, cutShort, begin, cutShort, ends(6*mib, 1)}, answered(1, 6*mib, 1),
 		},
 		"what is over waits for its end": {
 			[]step{misses, as(replied, conntrack.TCPTimeWait, looks(5*mib, 1))}, Count{},
+		},
+		"one whose entry was removed while it lived, and its next entry": {
+			[]step{misses, asNext(1, left(60, ends(10, 20))), asNext(2, ends(1, 2))}, answered(1, 11, 22),
+		},
+		"likewise, though it was removed again": {
+			[]step{misses, asNext(1, left(60, ends(10, 20))), asNext(2, left(60, ends(1, 2))), asNext(3, ends(1, 2))}, answered(1, 12, 24),
+		},
+		"likewise, if it is long, and removed again": {
+			[]step{
+				misses, looks(2*mib, 5), left(60, ends(3*mib, 6)), asNext(2, looks(2*mib, 5)), asNext(2, looks(3*mib, 6)),
+				asNext(2, left(60, ends(3*mib, 6))), asNext(3, ends(1, 2)),
+			}, answered(1, 6*mib+1, 14),
+		},
+		"likewise, if a dump has seen it, hours later": {
+			[]step{
+				misses, left(60, ends(10, 20)), asNext(2, looks(1, 2)), asNext(2, begin), asNext(2, seen(3, 4)),
+				finishAfter(time.Hour), asNext(2, ends(5, 6)),
+			}, answered(1, 15, 26),
+		},
+		"likewise, if its next packet went to an endpoint that knows nothing of it": {
+			[]step{misses, left(60, ends(10, 20)), asNext(2, as(nobody, conntrack.TCPClose, back(1, ends(60, 40))))}, answered(1, 70, 60),
+		},
+		"one that began later at the same port, if the first was over": {
+			[]step{misses, as(replied, conntrack.TCPTimeWait, left(60, ends(10, 20))), asNext(2, ends(1, 2))}, answered(2, 11, 22),
+		},
+		"likewise, if the first had no time left": {[]step{misses, ends(10, 20), asNext(2, ends(1, 2))}, answered(2, 11, 22)},
+		"likewise, if the first was removed long ago": {
+			[]step{misses, left(60, ends(10, 20)), begin, finishAfter(time.Hour), asNext(2, ends(1, 2))}, answered(2, 11, 22),
+		},
+		"flows of UDP, each as long as its entry": {
+			[]step{misses, by(model.UDP, left(60, ends(10, 20))), asNext(2, by(model.UDP, ends(1, 2)))}, answered(2, 11, 22),
+		},
+		"a dial that was refused": {
+			[]step{misses, as(nobody, conntrack.TCPClose, back(1, ends(60, 40)))}, Count{Refused: 1, Traffic: Traffic{60, 40}},
+		},
+		"a dial that was refused, while nobody counts packets": {
+			[]step{misses, as(nobody, conntrack.TCPClose, uncounted(ends(0, 0)))}, Count{Refused: 1},
+		},
+		"a dial that its client gave up with a reset": {
+			[]step{misses, as(nobody, conntrack.TCPClose, ends(100, 0))}, Count{Unanswered: 1, Traffic: Traffic{Sent: 100}},
+		},
+		"an association that was refused": {
+			[]step{misses, as(replied, conntrack.SCTPClosed, by(model.SCTP, ends(60, 40)))}, Count{Refused: 1, Traffic: Traffic{60, 40}},
+		},
+		"an association": {
+			[]step{misses, as(replied|conntrack.Assured, conntrack.SCTPClosed, by(model.SCTP, ends(60, 40)))}, answered(1, 60, 40),
 		},
 		"a dial that nobody answered": {
 			[]step{misses, as(nobody, conntrack.TCPSynSent, ends(60, 0))}, Count{Unanswered: 1, Traffic: Traffic{Sent: 60}},
@@ -166,6 +235,55 @@ func TestWhatIsCountedOfAConnection(t *testing.T) {
 	}
 }
 
+// TestADumpKnowsBetterThanAnEnd: another program's connection that looks like ours, and ours that looks like another's.
+func TestADumpKnowsBetterThanAnEnd(t *testing.T) {
+	ours := entry("10.0.1.9:1", "192.0.2.1:30080", "10.0.3.1:8080")
+	for name, test := range map[string]struct {
+		inDump, atEnd *owners.Origin
+		bytes         uint64
+		want          Count
+		missed        Missed
+	}{
+		"another program's":           {nil, toB, 10, Count{}, Missed{OtherProgram: 1}},
+		"another program's, and long": {nil, toB, 4 * mib, Count{}, Missed{OtherProgram: 1}},
+		"ours":                        {toB, nil, 10, answered(1, 10, 0), Missed{}},
+		"ours, and long":              {toB, nil, 4 * mib, answered(1, 4*mib, 0), Missed{}},
+		"ours, elsewhere":             {toB, &owners.Origin{Service: api}, 10, answered(1, 10, 0), Missed{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := NewLedger(Settings{})
+			look := func(bytes uint64) {
+				l.BeginLook(false)
+				e := moved(ours, bytes, 0)
+				l.Seen(&e, test.inDump, test.atEnd, start)
+				l.EndLook(true, func(model.ObjectName) bool { return true }, start)
+			}
+			l.BeginLook(false)
+			l.EndLook(true, func(model.ObjectName) bool { return true }, start)
+			look(test.bytes / 2)
+			look(test.bytes)
+			e := moved(ours, test.bytes, 0)
+			l.Ended(&e, test.atEnd, start)
+			if got, state := sum(l), l.State(); got != test.want || state != (State{Missed: test.missed}) {
+				t.Errorf("got %+v and %+v, want %+v and %+v", got, state, test.want, test.missed)
+			}
+		})
+	}
+}
+
+// TestWhatIsMissedIsSaid: bytes, by counters that were set to zero, and by those that nobody counted.
+func TestWhatIsMissedIsSaid(t *testing.T) {
+	l, e := NewLedger(Settings{}), entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080")
+	for _, do := range []step{
+		misses, looks(5*mib, 0), looks(2*mib, 0), ends(1, 0), asNext(2, uncounted(ends(0, 0))), asNext(3, looks(2*mib, 0)),
+	} {
+		do(l, e)
+	}
+	if want := (Missed{CountersReset: 2, NoCounters: 1}); l.State().Missed != want {
+		t.Errorf("got %+v, want %+v", l.State().Missed, want)
+	}
+}
+
 func TestWhatIsOthersIsCountedAsSuch(t *testing.T) {
 	l := NewLedger(Settings{})
 	l.BeginLook(false)
@@ -174,7 +292,7 @@ func TestWhatIsOthersIsCountedAsSuch(t *testing.T) {
 	plain.Status = conntrack.SeenReply
 	l.Ended(&translated, nil, start)
 	l.Ended(&plain, nil, start)
-	if got := l.State(); got != (State{Unowned: 1}) || sum(l) != (Count{}) {
+	if got := l.State(); got != (State{Missed: Missed{OtherProgram: 1}}) || sum(l) != (Count{}) {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -253,7 +371,7 @@ func (g *generator) dump() {
 		}
 	}
 	if len(g.dumped) > 0 && g.random.IntN(3) > 0 {
-		g.l.Seen(&g.dumped[0], toB, g.now)
+		g.l.Seen(&g.dumped[0], toB, toB, g.now)
 		g.dumped = g.dumped[1:]
 		return
 	}
@@ -269,7 +387,7 @@ func (g *generator) finish() {
 		}
 	}
 	for i := range g.dumped {
-		g.l.Seen(&g.dumped[i], toB, g.now)
+		g.l.Seen(&g.dumped[i], toB, toB, g.now)
 	}
 	for _, flow := range g.alive {
 		flow.inDump = false
@@ -369,7 +487,7 @@ func TestTheFollowerIsBounded(t *testing.T) {
 		for i := range uint32(mostFollowed + more) {
 			e := moved(entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), 2*mib, 0)
 			e.ID = i
-			l.Seen(&e, toB, start)
+			l.Seen(&e, toB, toB, start)
 		}
 		l.EndLook(true, func(model.ObjectName) bool { return true }, start)
 	}
@@ -378,7 +496,7 @@ func TestTheFollowerIsBounded(t *testing.T) {
 	look()
 	look()
 	state := l.State()
-	if state.Followed != mostFollowed || state.NotFollowed != more {
+	if state.Followed != mostFollowed {
 		t.Errorf("%+v", state)
 	}
 	if got := sum(l).Connections; got != mostFollowed {

@@ -22,9 +22,11 @@ const (
 	// only source. So this is often enough to see each TCP connection, whose entry stays for two minutes after its end,
 	// and most others.
 	lookEvery            = time.Minute
-	lookEveryWithoutEnds = 10 * time.Second
+	LookEveryWithoutEnds = 10 * time.Second
 	// againAfter is the pause before another try after a failure.
 	againAfter = time.Minute
+	// missedEvery is how often it is looked whether connections were missed.
+	missedEvery = 10 * time.Second
 	// drainAtMost is how long the last ends are read when the program ends.
 	drainAtMost = 500 * time.Millisecond
 )
@@ -35,8 +37,6 @@ type Kernel struct {
 	Table conntrack.Table
 	// Subscribe listens to ends.
 	Subscribe func(buffer int) (*conntrack.Ends, error)
-	// CountBytes has conntrack count bytes, if it does not.
-	CountBytes func() error
 	// TellsEnds reports whether conntrack reports ends.
 	TellsEnds func() bool
 	// LookEvery is how often the table is read for connections that last; 0 for the usual interval.
@@ -48,14 +48,17 @@ type Accounting struct {
 	Ledger *Ledger
 	Owners *owners.Reader
 
-	kernel   Kernel
-	log      *slog.Logger
-	overruns atomic.Uint64
-	looks    atomic.Uint64
+	kernel Kernel
+	log    *slog.Logger
+	looks  atomic.Uint64
 	// lookNow holds a signal after ends were lost: a dump catches up with the connections that still live.
 	lookNow wake.Signal
-	// What was logged once, and is not logged again until it changes.
-	saidWithoutEnds, saidFailed bool
+	// saidFailed was logged, and is not logged again until it changes.
+	saidFailed bool
+
+	mutex sync.Mutex
+	ends  *conntrack.Ends // nil while nobody listens
+	lost  uint64          // ends, by earlier ones
 }
 
 // New returns accounting that has counted nothing yet. The owners must have been asked for places.
@@ -65,8 +68,33 @@ func New(settings Settings, of *owners.Reader, kernel Kernel, log *slog.Logger) 
 	}
 }
 
-// Overruns returns how often ends were lost because they came too fast.
-func (a *Accounting) Overruns() uint64 { return a.overruns.Load() }
+// LostEnds returns how many ends were lost because they came faster than they were read: those of all connections of the
+// node, to Services or not.
+func (a *Accounting) LostEnds() uint64 {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	return a.lost + a.lostNow()
+}
+
+// lostNow returns what was lost since the present subscription began. The mutex is held.
+func (a *Accounting) lostNow() uint64 {
+	if a.ends == nil {
+		return 0
+	}
+	lost, err := a.ends.Lost()
+	if err != nil {
+		a.log.Warn("lost ends of connections are not counted", "error", err)
+	}
+	return lost
+}
+
+// listensTo sets the present subscription, and nil when it is about to be closed.
+func (a *Accounting) listensTo(ends *conntrack.Ends) {
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	a.lost += a.lostNow()
+	a.ends = ends
+}
 
 // Looks returns how many dumps there were of the whole table.
 func (a *Accounting) Looks() uint64 { return a.looks.Load() }
@@ -79,9 +107,9 @@ func (a *Accounting) Run(ctx context.Context) error {
 		return nil
 	case <-a.Owners.Complete():
 	}
-	if err := a.kernel.CountBytes(); err != nil {
-		a.log.Warn("conntrack does not count bytes; counting connections alone", "error", err)
-	}
+	var reporting sync.WaitGroup
+	defer reporting.Wait()
+	reporting.Go(func() { a.reportMissed(ctx) })
 	for {
 		err := a.count(ctx)
 		if ctx.Err() != nil {
@@ -102,6 +130,7 @@ func (a *Accounting) count(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.listensTo(ends)
 	ctx, stop := context.WithCancel(ctx)
 	var listening sync.WaitGroup
 	var failed error
@@ -112,17 +141,17 @@ func (a *Accounting) count(ctx context.Context) error {
 	a.look(ctx)
 	stop()
 	listening.Wait()
+	a.listensTo(nil)
 	return errors.Join(failed, ends.Close())
 }
 
 // listen counts what ends.
 func (a *Accounting) listen(ctx context.Context, ends *conntrack.Ends) error {
-	count := func(e *conntrack.Entry) { a.Ledger.Ended(e, a.Owners.Of(e), time.Now()) }
+	count := func(e *conntrack.Entry) { a.Ledger.Ended(e, a.Owners.OfEnded(e), time.Now()) }
 	for {
 		err := ends.Receive(ctx, count)
 		switch {
 		case errors.Is(err, conntrack.ErrOverrun):
-			a.overruns.Add(1)
 			a.lookNow.Send()
 		case ctx.Err() != nil:
 			return ends.Drain(drainAtMost, count)
@@ -138,9 +167,8 @@ func (a *Accounting) look(ctx context.Context) {
 		every := cmp.Or(a.kernel.LookEvery, lookEvery)
 		isTold := a.kernel.TellsEnds()
 		if !isTold {
-			every = min(every, lookEveryWithoutEnds)
+			every = min(every, LookEveryWithoutEnds)
 		}
-		a.sayWhetherTold(isTold)
 		a.lookOnce(ctx, !isTold)
 		select {
 		case <-ctx.Done():
@@ -156,7 +184,7 @@ func (a *Accounting) lookOnce(ctx context.Context, withoutEnds bool) {
 	translated := conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT}
 	now := time.Now()
 	_, err := a.kernel.Table.Dump(ctx, translated, func(e *conntrack.Entry) bool {
-		a.Ledger.Seen(e, a.Owners.Of(e), now)
+		a.Ledger.Seen(e, a.Owners.Of(e), a.Owners.OfEnded(e), now)
 		return true
 	})
 	a.Ledger.EndLook(err == nil, a.Owners.Has, time.Now())
@@ -168,12 +196,4 @@ func (a *Accounting) lookOnce(ctx context.Context, withoutEnds bool) {
 		a.log.Warn("long connections are not counted before they end; trying again", "error", err)
 	}
 	a.saidFailed = isFailure
-}
-
-func (a *Accounting) sayWhetherTold(isTold bool) {
-	if !isTold && !a.saidWithoutEnds {
-		a.log.Warn("conntrack does not report the connections that end; the table is read every "+lookEveryWithoutEnds.String()+
-			" instead, and shorter connections may be missed", "sysctl", "net.netfilter.nf_conntrack_events", "value", 0)
-	}
-	a.saidWithoutEnds = !isTold
 }

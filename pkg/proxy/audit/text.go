@@ -92,8 +92,29 @@ func (p printer) proxy(node *Node) {
 	if says.NotEligible != "" {
 		p.line("eligible", "no, load balancers are sent away: %s", says.NotEligible)
 	}
+	p.list("kernel settings", len(says.KernelSettings), func(i int) string { return settingInWords(&says.KernelSettings[i]) })
 	p.reachability(says)
 	p.xds(says.XDS)
+}
+
+// settingInWords says what became of a kernel setting.
+func settingInWords(s *status.KernelSetting) string {
+	if s.UnmetSince == nil {
+		return fmt.Sprintf("%s is as it should be; somebody changed it, and it was set again %s, last %s",
+			s.Name, times(s.Restored), ago(*s.RestoredAt))
+	}
+	text := fmt.Sprintf("%s is %d and should be %d", s.Name, s.Value, s.Wanted)
+	if s.Without != "" {
+		text += ": " + s.Without
+	}
+	return text + "; " + s.Do
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return printable.Count(n, "time")
 }
 
 // reachability writes which nodes do not answer.

@@ -26,7 +26,7 @@ type Report struct {
 	// Services are those that have connections: first those with most that are not answered, then those with most to other
 	// zones; never null.
 	Services []Service `json:"services"`
-	// Foreign is how many connections other programs translate.
+	// Foreign is how many connections other programs translate, to Services or not: an earlier proxy perhaps.
 	Foreign int `json:"foreign"`
 	// CountsBytes: conntrack counts bytes.
 	CountsBytes bool `json:"countsBytes"`

@@ -11,6 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
 // state has Services shop/a, shop/b and shop/c at 10.96.0.1 to 3, each with an endpoint 10.0.1.N on this node and one
@@ -29,7 +30,7 @@ func state() *model.Cluster {
 		last := byte(i + 1)
 		change.Services[service] = &model.Service{
 			Name: service, ClusterIPs: []netip.Addr{netip.AddrFrom4([4]byte{10, 96, 0, last})},
-			Ports:    []model.ServicePort{{Protocol: model.TCP, Port: 80}},
+			Ports:    []model.ServicePort{{Protocol: model.TCP, Port: 80, NodePort: 30001 + uint16(i)}},
 			Topology: policy.Topology{Keys: []policy.Key{policy.Hostname, policy.AnyNode}},
 		}
 		endpoint := func(network byte, node, zone string) model.SliceEndpoint {
@@ -47,6 +48,13 @@ func state() *model.Cluster {
 }
 
 func entry(dialled, endpoint string, status conntrack.Status, state uint8) *conntrack.Entry {
+	e := othersEntry(dialled, endpoint, status, state)
+	e.Labels[ruleset.TranslatedLabel/8] = 1 << (ruleset.TranslatedLabel % 8)
+	return e
+}
+
+// othersEntry is an entry that another program has translated.
+func othersEntry(dialled, endpoint string, status conntrack.Status, state uint8) *conntrack.Entry {
 	client := netip.MustParseAddrPort("10.0.1.99:1000")
 	return &conntrack.Entry{
 		Protocol: model.TCP, Status: status | conntrack.DestinationNAT, State: state,
@@ -71,8 +79,10 @@ func read(wanted func(model.ObjectName) bool) Report {
 		entry("10.96.0.1:80", "10.0.1.1:8080", replied, over),
 		entry("10.96.0.2:80", "10.0.2.2:8080", replied, open), // crosses zones
 		entry("10.96.0.3:80", "10.0.1.3:8080", 0, conntrack.TCPSynSent),
-		entry("10.96.0.3:80", "10.0.9.9:8080", replied, open), // was an endpoint
-		entry("192.0.2.1:80", "10.0.1.1:8080", replied, open), // a port mapping
+		entry("192.0.2.1:30003", "10.0.9.9:8080", replied, open),       // was an endpoint of the node port
+		othersEntry("192.0.2.1:80", "10.0.1.1:8080", replied, open),    // a port mapping
+		othersEntry("192.0.2.1:30001", "10.0.1.1:8080", replied, open), // likewise, with the number of a node port
+		othersEntry("10.96.0.1:80", "10.0.1.1:8080", replied, open),    // an earlier proxy's
 	} {
 		reading.Add(e)
 	}
@@ -85,7 +95,7 @@ func TestTheWorstComesFirst(t *testing.T) {
 	for _, service := range report.Services {
 		order = append(order, service.Service)
 	}
-	if got := strings.Join(order, " "); got != "shop/c shop/b shop/a" || report.Foreign != 1 || !report.CountsBytes {
+	if got := strings.Join(order, " "); got != "shop/c shop/b shop/a" || report.Foreign != 3 || !report.CountsBytes {
 		t.Errorf("%s: %+v", got, report)
 	}
 	c, a := report.Services[0], report.Services[2]

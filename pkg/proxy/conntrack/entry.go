@@ -21,8 +21,10 @@ type Entry struct {
 	// Original is the direction of the first packet, from the client to what it dialled. Reply is the direction of the
 	// answers: its source is the endpoint, or what was dialled if nothing translated that.
 	Original, Reply Tuple
-	// Sent and Received are what went in each direction. Both stay zero as long as nf_conntrack_acct is off.
+	// Sent and Received are what went in each direction. IsCounted: the kernel counts it, because nf_conntrack_acct was on
+	// when the entry began.
 	Sent, Received Counter
+	IsCounted      bool
 	Status         Status
 	// State is a TCPState or an SCTPState, by the protocol.
 	State uint8
@@ -32,7 +34,7 @@ type Entry struct {
 	Zone uint16
 	// Timeout is the number of seconds without a packet after which the entry ends.
 	Timeout uint32
-	// Labels are bits that rules have set.
+	// Labels are bits that rules have set. Reports of ends lack them.
 	Labels [16]byte
 
 	zoneOf direction
@@ -132,7 +134,7 @@ func (e *Entry) parse(message []byte) error {
 		case nl.CTA_TUPLE_REPLY:
 			reply = parseTuple(value)
 		case nl.CTA_COUNTERS_ORIG:
-			e.Sent = parseCounter(value)
+			e.Sent, e.IsCounted = parseCounter(value), true
 		case nl.CTA_COUNTERS_REPLY:
 			e.Received = parseCounter(value)
 		case nl.CTA_PROTOINFO:

@@ -7,8 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -28,12 +28,11 @@ const EventBuffer = 16 << 20
 // We never ask the kernel for reliable delivery: a reader that hangs would keep dead entries in the table until no
 // connection can begin. The kernel drops reports that do not fit, and says so.
 type Ends struct {
-	socket   *netlink.Conn
-	reader   *reader
-	overruns atomic.Uint64
+	socket *netlink.Conn
+	reader *reader
 }
 
-// ErrOverrun says that the kernel has dropped an unknown number of ends because they were not read in time.
+// ErrOverrun says that the kernel has dropped ends because they were not read in time. Lost says how many.
 var ErrOverrun = errors.New("ends of connections were not read in time")
 
 // Subscribe listens to the ends of entries, with a receive buffer of the given number of bytes.
@@ -66,8 +65,30 @@ func (s *Ends) Close() error {
 	return s.socket.Close()
 }
 
-// Overruns returns how often ends were lost.
-func (s *Ends) Overruns() uint64 { return s.overruns.Load() }
+// memoryStatistics are what SO_MEMINFO returns (enum of linux/sock_diag.h), of which we need the last.
+type memoryStatistics struct {
+	_     [8]uint32
+	drops uint32 // SK_MEMINFO_DROPS
+}
+
+// Lost returns how many ends the kernel has dropped: each is a message, and has a message to itself. They are of all
+// connections of the node, to Services or not. It must not be called after Close.
+func (s *Ends) Lost() (uint64, error) {
+	var statistics memoryStatistics
+	size := uint32(unsafe.Sizeof(statistics))
+	var failed unix.Errno
+	err := s.reader.raw.Control(func(fd uintptr) {
+		_, _, failed = unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_MEMINFO,
+			uintptr(unsafe.Pointer(&statistics)), uintptr(unsafe.Pointer(&size)), 0)
+	})
+	if err == nil && failed != 0 {
+		err = failed
+	}
+	if err != nil {
+		return 0, fmt.Errorf("asking how many ends of connections were lost: %w", err)
+	}
+	return uint64(statistics.drops), nil
+}
 
 // Receive waits until entries have ended, and passes them to each. The entry is valid only until each returns. The
 // error is ErrOverrun if others were lost before, and Receive may be called again; any other error is final.
@@ -115,7 +136,6 @@ func (s *Ends) receive(each func(*Entry)) error {
 		return true, nil
 	})
 	if errors.Is(err, unix.ENOBUFS) {
-		s.overruns.Add(1)
 		return ErrOverrun
 	}
 	return err

@@ -7,7 +7,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/sysctl"
 )
@@ -18,7 +17,7 @@ func (d *daemon) newAccounting(table *conntrack.Conn, looks conntrack.Table, of 
 		return nil
 	}
 	accounts := accounting.New(*d.options.Account, of, accounting.Kernel{
-		Table: looks, Subscribe: table.Subscribe, CountBytes: d.countBytes, TellsEnds: tellsEnds,
+		Table: looks, Subscribe: table.Subscribe, TellsEnds: tellsEnds,
 	}, d.log)
 	exposeAccounts(d.recorder, accounts)
 	return accounts
@@ -30,17 +29,6 @@ func (d *daemon) account(ctx context.Context) error {
 		return nil
 	}
 	return d.accounts.Run(ctx)
-}
-
-// countBytes has conntrack count bytes. Where its setting may not be written there is another way.
-func (d *daemon) countBytes() error {
-	for _, result := range sysctl.Apply(sysctl.Root, sysctl.ConntrackBytes) {
-		if result.Outcome == sysctl.Unmet {
-			return nft.CountBytes()
-		}
-		logSysctl(d.log, result)
-	}
-	return nil
 }
 
 // tellsEnds reports whether conntrack reports connections that end.
@@ -56,10 +44,12 @@ func exposeAccounts(recorder *metrics.Recorder, accounts *accounting.Accounting)
 	type add = func(value float64, labels ...string)
 	ledger := accounts.Ledger
 	recorder.AskFor(metrics.Connections, func(add add) {
-		ledger.Node(func(row accounting.Row) { add(float64(row.Connections), row.Locality.String(), row.Tier) })
-	})
-	recorder.AskFor(metrics.Unanswered, func(add add) {
-		ledger.Node(func(row accounting.Row) { add(float64(row.Unanswered), row.Locality.String(), row.Tier) })
+		ledger.Node(func(row accounting.Row) {
+			labels := slices.Clip([]string{row.Locality.String(), row.Tier})
+			add(float64(row.Connections), append(labels, metrics.OutcomeAnswered)...)
+			add(float64(row.Refused), append(labels, metrics.OutcomeRefused)...)
+			add(float64(row.Unanswered), append(labels, metrics.OutcomeUnanswered)...)
+		})
 	})
 	recorder.AskFor(metrics.Traffic, func(add add) {
 		ledger.Node(func(row accounting.Row) { addTraffic(add, row.Traffic, row.Locality.String(), row.Tier) })
@@ -68,15 +58,24 @@ func exposeAccounts(recorder *metrics.Recorder, accounts *accounting.Accounting)
 		ledger.Zones(func(own, endpoint string, traffic accounting.Traffic) { addTraffic(add, traffic, own, endpoint) })
 	})
 	recorder.AskFor(metrics.ServiceConnections, func(add add) {
-		ledger.Services(func(row accounting.Row) { add(float64(row.Connections), serviceLabels(row)...) })
+		ledger.Services(func(row accounting.Row) {
+			labels := slices.Clip(serviceLabels(row))
+			add(float64(row.Connections), append(labels, metrics.OutcomeAnswered)...)
+			if row.Refused > 0 { // most Services never have any: their series are made when they do
+				add(float64(row.Refused), append(labels, metrics.OutcomeRefused)...)
+			}
+			if row.Unanswered > 0 {
+				add(float64(row.Unanswered), append(labels, metrics.OutcomeUnanswered)...)
+			}
+		})
 	})
 	recorder.AskFor(metrics.ServiceTraffic, func(add add) {
 		ledger.Services(func(row accounting.Row) { addTraffic(add, row.Traffic, serviceLabels(row)...) })
 	})
-	recorder.AskFor(metrics.Overruns, func(add add) { add(float64(accounts.Overruns())) })
+	recorder.AskFor(metrics.NotCounted, func(add add) {
+		accounts.Missed(func(why accounting.Why, number uint64) { add(float64(number), string(why)) })
+	})
 	recorder.AskFor(metrics.FlowsTracked, func(add add) { add(float64(ledger.State().Followed)) })
-	recorder.AskFor(metrics.FlowsLeftOut, func(add add) { add(float64(ledger.State().NotFollowed)) })
-	recorder.AskFor(metrics.FlowsUnowned, func(add add) { add(float64(ledger.State().Unowned)) })
 	recorder.AskFor(metrics.ServicesLeftOut, func(add add) { add(float64(ledger.State().LeftOut)) })
 }
 

@@ -67,7 +67,8 @@ type daemon struct {
 	// localhost serves node ports on loopback; nil if they are not.
 	localhost *localhost.Server
 	accounts  *accounting.Accounting // nil unless traffic is counted
-	asked     *asked.Counter         // nil unless the page with its counts is served
+	settings  *kernelSettings
+	asked     *asked.Counter // nil unless the page with its counts is served
 	files     []filewatch.File
 
 	changes chan model.Change
@@ -135,6 +136,9 @@ func newDaemon(options *Options, to reach, stdout io.Writer, log *slog.Logger) (
 	}
 	d.accounts = d.newAccounting(to.table, looks, of)
 	d.newAsked()
+	d.settings = newKernelSettings(log, &options.Settings, d.accounts != nil, conn.Families())
+	d.settings.looked = d.settingsLookedAt
+	d.settings.look()
 	d.observer = &observer{
 		node: options.Node, stdout: stdout, log: log, status: d.status, recorder: recorder, findings: d.findings,
 		names: d.names, condition: d.condition,
@@ -225,6 +229,7 @@ func (d *daemon) run(ctx context.Context) error {
 		d.answerDNS,
 		d.mesh.run,
 		d.serveLocalhost,
+		d.settings.hold,
 		d.account,
 		d.countAsked,
 		d.lookForOtherProxies,

@@ -227,11 +227,9 @@ var movedElsewhere = map[string]string{
 	"vicinity_zone_traffic_bytes_total":                    "TestTheDaemonCountsTraffic, likewise",
 	"vicinity_service_connections_total":                   "TestTheDaemonCountsTraffic, likewise",
 	"vicinity_service_traffic_bytes_total":                 "TestTheDaemonCountsTraffic, likewise",
-	"vicinity_unanswered_connections_total":                "TestADialThatNobodyAnswersIsNoConnection in e2e/packets, by the ledger",
-	"vicinity_accounting_flows_unowned_total":              "TestADialThatNobodyAnswersIsNoConnection in e2e/packets, by the ledger",
-	"vicinity_accounting_overruns_total":                   "TestABurstIsCountedOrSaidToBeLost in pkg/proxy/accounting, by the ledger",
+	"vicinity_accounting_not_counted_total":                "TestABurstIsCountedOrSaidToBeLost in e2e/accounting, with a daemon that counts",
+	"vicinity_kernel_settings_unmet":                       "TestKernelSettingsAreHeld in cmd/proxy, with a daemon",
 	"vicinity_accounting_flows_tracked":                    "TestTheFollowerIsBounded in pkg/proxy/accounting, by the ledger",
-	"vicinity_accounting_flows_left_out":                   "TestTheFollowerIsBounded in pkg/proxy/accounting, by the ledger",
 	"vicinity_accounting_services_left_out":                "TestOf10000ServicesAtMost500AreNamedAndSumsEqualTotals in pkg/proxy/accounting",
 	"vicinity_node_condition_unwritten":                    "TestAPodStartsAfterTheServicesWork in e2e/nodecondition, without the right",
 

@@ -81,6 +81,7 @@ func (d *daemon) pages() http.Handler {
 			summary.Manifests = d.options.absManifests()
 			summary.Reachability = d.watch.summary()
 			summary.XDS = d.mesh.summary()
+			summary.KernelSettings = d.settings.summary()
 			return summary
 		},
 		Build:     status.Build{Name: "vicinity-proxy", Version: d.options.Build.Version, GoVersion: d.options.Build.GoVersion},

@@ -44,7 +44,7 @@ func Run(ctx context.Context, stdout io.Writer, log *slog.Logger, options *Optio
 	for _, note := range options.Notes {
 		log.Info("a setting has no meaning here", "setting", note)
 	}
-	prepareNode(log, &options.Settings, conn.Families())
+	setOOMScore(log, options.Settings.OOMScoreAdj)
 	d, err := newDaemon(options, reach{conn, table, routes.IsLocal}, stdout, log)
 	if err != nil {
 		return err

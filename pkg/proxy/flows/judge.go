@@ -9,7 +9,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -72,7 +71,7 @@ func (w *world) glance(e *conntrack.Entry) Reason {
 	switch {
 	case e.Protocol == model.UDP:
 		return OfUDP
-	case e.Zone != 0 || e.Status&conntrack.DestinationNAT == 0 || !e.HasLabel(ruleset.TranslatedLabel):
+	case !owners.IsOurs(e):
 		return NotOurs
 	case isAnswered && !isClosed(e):
 		return IsOpen

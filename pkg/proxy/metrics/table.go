@@ -18,12 +18,13 @@ const (
 	operationLabel = "operation"      // OperationAdd or OperationDelete
 	kindLabel      = "kind"           // a Kubernetes kind, such as EndpointSlice
 	policyLabel    = "traffic_policy" // PolicyInternal or PolicyExternal
-	reasonLabel    = "reason"         // one of the codes that explain gives, or an xds.Refusal
+	reasonLabel    = "reason"         // one of the codes that explain gives, an xds.Refusal, or an accounting.Why
+	sysctlLabel    = "sysctl"         // a kernel setting, as sysctl(8) names it
 	sourceLabel    = "source"         // of a demand: a balance.Source
 	keyLabel       = "key"            // a topology key, as selection.Shares names them
 	endLabel       = "end"            // EndTime or EndNone
 	answersLabel   = "answers"        // AnswersYes or AnswersNever
-	outcomeLabel   = "outcome"        // a reachability.Outcome
+	outcomeLabel   = "outcome"        // a reachability.Outcome; of connections OutcomeAnswered and the like
 	proxyLabel     = "proxy"          // one of otherproxy.Programs
 	protocolLabel  = "protocol"       // TCP, UDP or SCTP
 	typeLabel      = "type"           // of DNS records: A, AAAA, SRV or other; of resources of xDS
@@ -62,6 +63,13 @@ const (
 const (
 	AnswersYes   = "yes"
 	AnswersNever = "never"
+)
+
+// The values of the label outcome of connections.
+const (
+	OutcomeAnswered   = "answered"
+	OutcomeRefused    = "refused"
+	OutcomeUnanswered = "unanswered"
 )
 
 // The values of the label direction.
@@ -349,6 +357,12 @@ var (
 		name: "vicinity_load_bound_slots",
 		help: "Slots over which this node's connections are spread, of all Service ports whose load is bounded.",
 	})
+	KernelSettingsUnmet = gauge(row{
+		name: "vicinity_kernel_settings_unmet",
+		help: "1 while a kernel setting is not as the proxy needs it, and cannot be changed from there, or is up to the administrator; the " +
+			"log and 'proxy status' say what to do.",
+		labels: []string{sysctlLabel},
+	})
 	EvacuatedNodes = gauge(row{
 		name:   "vicinity_evacuated_nodes",
 		help:   "Nodes that are being evacuated at present: until a time, or without an end.",
@@ -438,14 +452,9 @@ var (
 var (
 	Connections = counterFunc(row{
 		name: "vicinity_connections_total",
-		help: "Connections that this node led to an endpoint and that were answered, by where the endpoint is seen from here, and by the " +
-			"first topology key that it matches. " + late,
-		labels: []string{localityLabel, tierLabel},
-	})
-	Unanswered = counterFunc(row{
-		name:   "vicinity_unanswered_connections_total",
-		help:   "Connections that this node led to an endpoint and that ended without an answer.",
-		labels: []string{localityLabel, tierLabel},
+		help: "Connections that this node led to an endpoint, by where the endpoint is seen from here, by the first topology key that it " +
+			"matches, and by whether the endpoint answered, refused with a reset, or stayed silent. " + late,
+		labels: []string{localityLabel, tierLabel, outcomeLabel},
 	})
 	Traffic = counterFunc(row{
 		name:   "vicinity_traffic_bytes_total",
@@ -461,28 +470,23 @@ var (
 		name: "vicinity_service_connections_total",
 		help: "Connections as in vicinity_connections_total, by Service, with --account=services; without a name those of Services " +
 			"beyond --account-max-services. " + late,
-		labels: serviceLabels,
+		labels: append(slices.Clone(serviceLabels), outcomeLabel),
 	})
 	ServiceTraffic = counterFunc(row{
 		name:   "vicinity_service_traffic_bytes_total",
 		help:   "Bytes as in vicinity_traffic_bytes_total, by Service. " + late,
 		labels: append(slices.Clone(serviceLabels), directionLabel),
 	})
-	Overruns = counterFunc(row{
-		name: "vicinity_accounting_overruns_total",
-		help: "How often ends of connections came faster than they were read: some were not counted.",
+	NotCounted = counterFunc(row{
+		name: "vicinity_accounting_not_counted_total",
+		help: "Connections that were not counted, or not wholly. lost_end: their end came faster than it was read; of all connections of " +
+			"this node, to Services or not. other_program: that translated them, such as a port mapping. counters_reset: it set " +
+			"conntrack's counters to zero, and bytes are missing. no_counters: conntrack counted no bytes when they began.",
+		labels: []string{reasonLabel},
 	})
 	FlowsTracked = gaugeFunc(row{
 		name: "vicinity_accounting_flows_tracked",
-		help: "Long connections that are counted before they end, at present.",
-	})
-	FlowsLeftOut = gaugeFunc(row{
-		name: "vicinity_accounting_flows_left_out",
-		help: "Long connections for which there was no room; they count when they end.",
-	})
-	FlowsUnowned = counterFunc(row{
-		name: "vicinity_accounting_flows_unowned_total",
-		help: "Connections that ended and that another program translated, such as port mappings.",
+		help: "Connections that are followed before they end, at present: the long ones. Those beyond 100,000 count at their end.",
 	})
 	ServicesLeftOut = gaugeFunc(row{
 		name: "vicinity_accounting_services_left_out",

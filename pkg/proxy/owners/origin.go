@@ -3,12 +3,14 @@
 package owners
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -108,26 +110,52 @@ func placeOf(decision *selection.Decision, endpoint *model.PortEndpoint) Place {
 	return place
 }
 
-// Of returns the origin of a connection; nil if our tables did not translate it. Frontends and endpoints that left are
-// remembered for ten minutes. The reader must have been asked for places.
-//
-// A node port has a number and no address, and other programs may translate the same number at any address. So a connection
-// to it is ours only if it goes to an endpoint of its Service.
+// IsOurs reports whether our tables translated a connection of a dump. Another program may translate connections to the
+// address or the number of a Service too, even to its endpoints: only the label tells them apart. Reports of ends have no
+// labels.
+func IsOurs(e *conntrack.Entry) bool {
+	return isTranslated(e) && e.HasLabel(ruleset.TranslatedLabel)
+}
+
+// isTranslated reports whether a connection was translated. A zone of its own is another program's.
+func isTranslated(e *conntrack.Entry) bool {
+	return e.Status&conntrack.DestinationNAT != 0 && e.Zone == 0
+}
+
+// Of returns the origin of a connection in a dump; nil if our tables did not translate it, or if its Service is gone.
+// Frontends and endpoints that left are remembered for ten minutes. The reader must have been asked for places.
 func (r *Reader) Of(e *conntrack.Entry) *Origin {
-	dialled := e.Dialled()
-	if e.Status&conntrack.DestinationNAT == 0 || e.Zone != 0 || e.Answerer() == dialled {
+	if !IsOurs(e) {
 		return nil
 	}
-	endpoint := Endpoint{e.Protocol, e.Answerer()}
+	return r.origin(e, true)
+}
+
+// OfEnded returns the same for the report of an end, as far as addresses tell: a dump knows better. Another program's
+// connection counts as ours if it was sent to a Service's address, or to a node port on an address that serves node
+// ports, and went to an endpoint of the Service.
+func (r *Reader) OfEnded(e *conntrack.Entry) *Origin {
+	if !isTranslated(e) || e.Answerer() == e.Dialled() {
+		return nil
+	}
+	return r.origin(e, false)
+}
+
+// origin returns the origin of a translated connection. A node port has a number and no address, and other programs may
+// translate the same number: unless the connection is known to be ours, it must go to an endpoint of the Service.
+func (r *Reader) origin(e *conntrack.Entry, isOurs bool) *Origin {
+	dialled, endpoint := e.Dialled(), Endpoint{e.Protocol, e.Answerer()}
 	frontend := model.Frontend{Addr: dialled.Addr(), Protocol: e.Protocol, Port: dialled.Port()}
 	if f := r.ownerOrFormer(frontend); f != nil {
-		if origin := r.originOf(f, endpoint); origin != nil {
-			return origin
-		}
-		return f.origins.nowhere
+		return cmp.Or(r.originOf(f, endpoint), f.origins.nowhere)
 	}
 	frontend.Addr = model.AnyAddr(model.FamilyOf(dialled.Addr()))
-	if f := r.ownerOrFormer(frontend); f != nil {
+	switch f := r.ownerOrFormer(frontend); {
+	case f == nil:
+		return nil
+	case isOurs:
+		return cmp.Or(r.originOf(f, endpoint), f.origins.nowhere)
+	case r.Snapshot().Scope.MayServeNodePorts(dialled.Addr()):
 		return r.originOf(f, endpoint)
 	}
 	return nil

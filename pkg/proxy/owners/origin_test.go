@@ -3,6 +3,7 @@
 package owners
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -26,6 +28,13 @@ func accept(r *Reader, decisions ...selection.Decision) {
 
 // entry is a connection that our rules led to an endpoint.
 func entry(client, dialled, endpoint string) conntrack.Entry {
+	e := othersEntry(client, dialled, endpoint)
+	e.Labels[ruleset.TranslatedLabel/8] = 1 << (ruleset.TranslatedLabel % 8)
+	return e
+}
+
+// othersEntry is one that the rules of another program led there.
+func othersEntry(client, dialled, endpoint string) conntrack.Entry {
 	return conntrack.Entry{
 		Protocol: model.TCP, Status: conntrack.DestinationNAT,
 		Original: conntrack.Tuple{Source: at(client), Destination: at(dialled)},
@@ -50,48 +59,68 @@ func TestWhoseAConnectionIs(t *testing.T) {
 		decision(web, nodePort(30080), map[string]string{"10.0.3.1:8080": "node-3"}),
 	)
 	accept(o, decision(api, clusterIP("[fd00:96::1]:443"), map[string]string{"[fd00::3]:443": "node-3"}))
-	o.Synced(selection.Sync{})
+	o.Synced(selection.Sync{Scope: selection.Scope{NodePorts: []netip.Addr{at("192.0.2.1:1").Addr()}}})
 	for name, test := range map[string]struct {
 		entry conntrack.Entry
 		want  string
+		atEnd string // if its end alone tells something else
 	}{
-		"this node":    {entry("10.0.1.9:1", "10.96.0.1:80", "10.0.1.1:8080"), "shop/web same_node kubernetes.io/hostname a"},
-		"this zone":    {entry("10.0.1.9:1", "10.96.0.1:80", "10.0.2.1:8080"), "shop/web same_zone topology.kubernetes.io/zone a"},
-		"another zone": {entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), "shop/web other_zone * b"},
+		"this node":    {entry("10.0.1.9:1", "10.96.0.1:80", "10.0.1.1:8080"), "shop/web same_node kubernetes.io/hostname a", ""},
+		"this zone":    {entry("10.0.1.9:1", "10.96.0.1:80", "10.0.2.1:8080"), "shop/web same_zone topology.kubernetes.io/zone a", ""},
+		"another zone": {entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), "shop/web other_zone * b", ""},
 		"a node without a zone": {
-			entry("10.0.1.9:1", "10.96.0.1:80", "10.0.9.1:8080"), "shop/web unknown * ",
+			entry("10.0.1.9:1", "10.96.0.1:80", "10.0.9.1:8080"), "shop/web unknown * ", "",
 		},
-		"no node":                          {entry("10.0.1.9:1", "10.96.0.1:80", "10.0.9.2:8080"), "shop/web unknown * "},
-		"an endpoint that nobody knows":    {entry("10.0.1.9:1", "10.96.0.1:80", "10.0.8.8:8080"), "shop/web unknown none "},
-		"a node port":                      {entry("10.0.1.9:1", "192.0.2.1:30080", "10.0.3.1:8080"), "shop/web other_zone none b"},
-		"another program's, of its number": {entry("10.0.1.9:1", "192.0.2.1:30080", "10.0.8.8:8080"), "nobody's"},
-		"a port mapping":                   {entry("10.0.1.9:1", "192.0.2.1:8080", "10.0.3.1:8080"), "nobody's"},
-		"IPv6":                             {entry("[fd00::9]:1", "[fd00:96::1]:443", "[fd00::3]:443"), "shop/api other_zone none b"},
+		"no node":                       {entry("10.0.1.9:1", "10.96.0.1:80", "10.0.9.2:8080"), "shop/web unknown * ", ""},
+		"an endpoint that nobody knows": {entry("10.0.1.9:1", "10.96.0.1:80", "10.0.8.8:8080"), "shop/web unknown none ", ""},
+		"a node port":                   {entry("10.0.1.9:1", "192.0.2.1:30080", "10.0.3.1:8080"), "shop/web other_zone none b", ""},
+		"a node port, to an endpoint that left long ago": {
+			entry("10.0.1.9:1", "192.0.2.1:30080", "10.0.8.8:8080"), "shop/web unknown none ", "nobody's",
+		},
+		"a node port, on an address that serves none any more": {
+			entry("10.0.1.9:1", "192.0.2.2:30080", "10.0.3.1:8080"), "shop/web other_zone none b", "nobody's",
+		},
+		"another program's, of its number": {othersEntry("10.0.1.9:1", "192.0.2.1:30080", "10.0.8.8:8080"), "nobody's", ""},
+		"another program's, of its number, elsewhere, to its endpoint": {
+			othersEntry("10.0.1.9:1", "192.0.2.2:30080", "10.0.3.1:8080"), "nobody's", "",
+		},
+		"another program's, of its number, to its endpoint": {
+			othersEntry("10.0.1.9:1", "192.0.2.1:30080", "10.0.3.1:8080"), "nobody's", "shop/web other_zone none b",
+		},
+		"another program's, of its address": {
+			othersEntry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), "nobody's", "shop/web other_zone * b",
+		},
+		"a port mapping": {othersEntry("10.0.1.9:1", "192.0.2.1:8080", "10.0.3.1:8080"), "nobody's", ""},
+		"IPv6":           {entry("[fd00::9]:1", "[fd00:96::1]:443", "[fd00::3]:443"), "shop/api other_zone none b", ""},
 		"no translation": {
 			func() conntrack.Entry {
 				e := entry("10.0.1.9:1", "10.96.0.1:80", "10.0.1.1:8080")
 				e.Status = conntrack.SeenReply
 				return e
-			}(), "nobody's",
+			}(), "nobody's", "",
 		},
 		"another protocol": {
 			func() conntrack.Entry {
 				e := entry("10.0.1.9:1", "10.96.0.1:80", "10.0.1.1:8080")
 				e.Protocol = model.UDP
 				return e
-			}(), "nobody's",
+			}(), "nobody's", "",
 		},
 		"another zone of conntrack": {
 			func() conntrack.Entry {
 				e := entry("10.0.1.9:1", "10.96.0.1:80", "10.0.1.1:8080")
 				e.Zone = 7
 				return e
-			}(), "nobody's",
+			}(), "nobody's", "",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := said(o.Of(&test.entry)); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
+			}
+			test.entry.Labels = [16]byte{} // the report of an end has none
+			if got, want := said(o.OfEnded(&test.entry)), cmp.Or(test.atEnd, test.want); got != want {
+				t.Errorf("at its end: got %q, want %q", got, want)
 			}
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
 )
 
@@ -34,7 +35,7 @@ func (p *Prober) look(ctx context.Context) (Look, error) {
 	unanswered := conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT | conntrack.SeenReply}
 	took, err := p.table.Dump(ctx, unanswered, func(e *conntrack.Entry) bool {
 		read++
-		if e.Zone == 0 { // others are another program's
+		if owners.IsOurs(e) {
 			if frontend := snapshot.Owner(e.Protocol, e.Dialled()); frontend != nil {
 				if node, known := frontend.NodeOf(e.Answerer()); known {
 					found.Unanswered++
@@ -65,7 +66,7 @@ func (p *Prober) answered(ctx context.Context, nodes []string) (map[string][]uin
 	}
 	status := conntrack.DestinationNAT | conntrack.SeenReply
 	_, err := p.atOnce.Dump(ctx, conntrack.Filter{Status: status, Mask: status}, func(e *conntrack.Entry) bool {
-		if frontend := snapshot.Owner(e.Protocol, e.Dialled()); e.Zone == 0 && frontend != nil {
+		if frontend := snapshot.Owner(e.Protocol, e.Dialled()); frontend != nil && owners.IsOurs(e) {
 			if node, known := frontend.NodeOf(e.Answerer()); known && wanted[node] {
 				ids[node] = append(ids[node], e.ID)
 			}

@@ -15,6 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
@@ -181,7 +182,23 @@ func (g *ground) drop(addr netip.Addr, number int) {
 func (g *ground) hang(to int, from uint16) {
 	g.table.Insert(connections.Connection{
 		Protocol: model.TCP, Client: port(from), Dialled: dialled, Answerer: podAddr(to), State: conntrack.TCPSynSent, Lasts: 100,
+		Label: ruleset.TranslatedLabel,
 	})
+}
+
+// TestAnotherProgramsDialIsNoSuspicion, though it goes to a Service's address and endpoint.
+func TestAnotherProgramsDialIsNoSuspicion(t *testing.T) {
+	g := newGround(t)
+	g.hang(1, 1001)
+	for from := range uint16(10) {
+		g.table.Insert(connections.Connection{
+			Protocol: model.TCP, Client: port(2000 + from), Dialled: dialled, Answerer: podAddr(2), State: conntrack.TCPSynSent, Lasts: 100,
+		})
+	}
+	look, err := g.prober.look(t.Context())
+	if err != nil || look.Unanswered != 1 {
+		t.Errorf("%+v (%v), want the one that our tables translated", look, err)
+	}
 }
 
 func TestANodeIsJudged(t *testing.T) {
@@ -213,6 +230,7 @@ func TestAnAnsweredConnectionAcquits(t *testing.T) {
 		for from := uint16(2000); ctx.Err() == nil; from++ {
 			_ = g.table.TryInsert(connections.Connection{
 				Protocol: model.TCP, Client: port(from), Dialled: dialled, Answerer: podAddr(1), State: conntrack.TCPEstablished, IsAnswered: true,
+				Label: ruleset.TranslatedLabel,
 			})
 			time.Sleep(100 * time.Millisecond)
 		}

@@ -44,6 +44,8 @@ type Summary struct {
 	Reachability *Reachability `json:"reachability"`
 	// XDS is which clients get endpoints by xDS; null if --xds-bind-address is not set.
 	XDS *XDS `json:"xds"`
+	// KernelSettings are those that are not as the proxy needs them, or that somebody changed since it began; never null.
+	KernelSettings []KernelSetting `json:"kernelSettings"`
 	// Interruptions are the resources whose watches are interrupted; never null.
 	Interruptions []Interruption `json:"interruptions"`
 }
@@ -98,6 +100,20 @@ type UnreachableNode struct {
 	Since      time.Time `json:"since"`
 	LastAnswer time.Time `json:"lastAnswer"`
 	NextDial   time.Time `json:"nextDial"`
+}
+
+// KernelSetting is a setting of the kernel that did not stay as the proxy needs it.
+type KernelSetting struct {
+	Name    string `json:"name"`
+	Value   int64  `json:"value"` // at the last look, before it was written
+	Wanted  int64  `json:"wanted"`
+	Without string `json:"without"` // what does not work meanwhile; empty if the name says enough
+	Do      string `json:"do"`
+	// UnmetSince is since when the kernel has another value that the proxy may not change; null if it does not.
+	UnmetSince *time.Time `json:"unmetSince"`
+	// Restored is how often somebody changed it and the proxy set it again, RestoredAt when it last did; null if never.
+	Restored   int        `json:"restored"`
+	RestoredAt *time.Time `json:"restoredAt"`
 }
 
 // XDS is what a proxy knows of clients that choose endpoints themselves.

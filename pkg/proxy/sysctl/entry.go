@@ -49,18 +49,6 @@ func Check(root string, wants ...Want) []Result {
 	return results
 }
 
-// Apply compares the kernel's settings below a root, /proc/sys, with what is wanted, in this order, and writes those
-// that differ. What may not be written stays Unmet.
-func Apply(root string, wants ...Want) []Result {
-	results := Check(root, wants...)
-	for i := range results {
-		if results[i].Outcome == Unmet && results[i].Err == nil {
-			results[i].write(root)
-		}
-	}
-	return results
-}
-
 func check(root string, want Want) Result {
 	result := Result{Want: want}
 	text, err := os.ReadFile(path(root, want.Name))

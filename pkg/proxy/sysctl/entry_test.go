@@ -50,7 +50,7 @@ func TestASettingIsWrittenOnlyIfItDiffers(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			root := tree(t, test.text)
-			got := Apply(root, test.want)
+			got := apply(root, test.want)
 			if diff := cmp.Diff([]Result{{Want: test.want, Outcome: test.outcome, Before: test.before}}, got); diff != "" {
 				t.Errorf("results (-want +got):\n%s", diff)
 			}
@@ -75,7 +75,7 @@ func TestCheckingChangesNothing(t *testing.T) {
 
 func TestASettingThatIsNoNumberStays(t *testing.T) {
 	root := tree(t, "4096 87380 6291456\n")
-	got := Apply(root, Want{Name: setting, Value: 1})
+	got := apply(root, Want{Name: setting, Value: 1})
 	if got[0].Outcome != Unmet || got[0].Err == nil || !strings.HasPrefix(got[0].Err.Error(), "read "+setting+": ") {
 		t.Errorf("got %+v, want an error that names the setting", got[0])
 	}

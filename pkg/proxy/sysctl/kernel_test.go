@@ -25,7 +25,7 @@ func withConntrack(t *testing.T) *netns.Namespace {
 }
 
 func applied(namespace *netns.Namespace, wants ...Want) (results []Result) {
-	namespace.Do(func() { results = Apply(Root, wants...) })
+	namespace.Do(func() { results = apply(Root, wants...) })
 	return results
 }
 
@@ -135,5 +135,36 @@ func TestForwardingIsSeen(t *testing.T) {
 	applied(namespace, ForwardingIPv4)
 	if diff := cmp.Diff([]Outcome{Met, Unmet}, forwarding()); diff != "" {
 		t.Errorf("with IPv4 (-want +got):\n%s", diff)
+	}
+}
+
+// TestWhereTheTreeIsReadOnlyTheOtherWayIsTaken, and it counts if the kernel has the value then.
+func TestWhereTheTreeIsReadOnlyTheOtherWayIsTaken(t *testing.T) {
+	namespace := withConntrack(t)
+	asked, helps := 0, false
+	var held *Held
+	look := func(want Outcome) {
+		t.Helper()
+		err := withReadOnlyTree(func() { namespace.Do(func() { held.Look(time.Now()) }) })
+		if got := held.States()[0].Result; err != nil || got.Outcome != want || (got.Err == nil) != (want != Unmet) {
+			t.Errorf("got %+v (%v), want %s", got, err, want)
+		}
+	}
+	off := Want{Name: ConntrackBytes.Name}
+	applied(namespace, off)
+	held = NewHeld(Root, Setting{Want: ConntrackBytes, Otherwise: func() error {
+		if asked++; helps {
+			namespace.Load("add table ip reads\nadd chain ip reads bytes\nadd rule ip reads bytes ct original bytes 0\ndelete table ip reads\n")
+		}
+		return nil
+	}})
+	look(Unmet)
+	helps = true
+	look(Written)
+	look(Met)
+	applied(namespace, off)
+	look(Written)
+	if asked != 3 || held.States()[0].Restored != 1 {
+		t.Errorf("it was asked %d times, and %+v; want 3 and 1", asked, held.States()[0])
 	}
 }

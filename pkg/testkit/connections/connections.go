@@ -90,15 +90,28 @@ func (table *Table) Insert(c Connection) {
 	}
 }
 
-// FlushIPv6 ends all entries of IPv6 at once.
-func (table *Table) FlushIPv6() error {
+// Flush removes all entries of a family at once, as conntrack -F does.
+func (table *Table) Flush(family model.Family) error {
 	const byFamily = 1 // a version: the kernel looks at the family only if it is set
+	return table.ask(nl.IPCTNL_MSG_CT_DELETE, netlink.Acknowledge, family, byFamily)
+}
+
+// ZeroCounters sets all counters of a family to zero, as conntrack -L -z does.
+func (table *Table) ZeroCounters(family model.Family) error {
+	const listAndZero = 3 // IPCTNL_MSG_CT_GET_CTRZERO
+	return table.ask(listAndZero, netlink.Dump, family, nl.NFNETLINK_V0)
+}
+
+func (table *Table) ask(kind int, flags netlink.HeaderFlags, family model.Family, version byte) error {
+	number := byte(unix.NFPROTO_IPV4)
+	if family == model.IPv6 {
+		number = unix.NFPROTO_IPV6
+	}
 	_, err := table.socket.Execute(netlink.Message{
 		Header: netlink.Header{
-			Type:  netlink.HeaderType(unix.NFNL_SUBSYS_CTNETLINK<<8 | nl.IPCTNL_MSG_CT_DELETE),
-			Flags: netlink.Request | netlink.Acknowledge,
+			Type: netlink.HeaderType(unix.NFNL_SUBSYS_CTNETLINK<<8 | kind), Flags: netlink.Request | flags,
 		},
-		Data: []byte{unix.NFPROTO_IPV6, byFamily, 0, 0},
+		Data: []byte{number, version, 0, 0},
 	})
 	return err
 }

@@ -56,6 +56,7 @@ const (
 	serviceConnectionsMetric = "vicinity_service_connections_total"
 	serviceTrafficMetric     = "vicinity_service_traffic_bytes_total"
 	startMetric              = "process_start_time_seconds"
+	outcomeLabel, answered   = "outcome", "answered"
 )
 
 // readMetrics reads the answers of proxies at /metrics: a node's demand is its connections a second, from the start of
@@ -112,8 +113,8 @@ func readNode(file, node string) (r rates, err error) {
 	if seconds <= 0 {
 		return r, errors.New("the file is older than the proxy whose metrics it has")
 	}
-	for _, metric := range counted.GetMetric() {
-		r.connections += metric.GetCounter().GetValue() / seconds
+	for _, series := range samplesOf(counted, node, seconds) {
+		r.connections += series.Value
 	}
 	r.asked = samplesOf(families[serviceConnectionsMetric], node, seconds)
 	byService := families[serviceTrafficMetric]
@@ -124,13 +125,16 @@ func readNode(file, node string) (r rates, err error) {
 	return r, nil
 }
 
-// samplesOf are the series of a node's counter, by the second.
+// samplesOf are the series of a node's counter, by the second, except for those of connections that came to nothing.
 func samplesOf(family *dto.MetricFamily, node string, seconds float64) []forecast.Sample {
 	var samples []forecast.Sample
 	for _, metric := range family.GetMetric() {
 		labels := map[string]string{"node": node}
 		for _, label := range metric.GetLabel() {
 			labels[label.GetName()] = label.GetValue()
+		}
+		if outcome, has := labels[outcomeLabel]; has && outcome != answered {
+			continue
 		}
 		samples = append(samples, forecast.Sample{Labels: labels, Value: metric.GetCounter().GetValue() / seconds})
 	}

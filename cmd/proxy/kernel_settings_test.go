@@ -1,0 +1,53 @@
+//go:build linux
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// TestKernelSettingsAreHeld: what the daemon may write it sets again, and what is up to the administrator is in its log, its
+// metrics, and the status, until it is right.
+func TestKernelSettingsAreHeld(t *testing.T) {
+	namespace, daemon := zonedNode(t, "--conntrack-udp-timeout", "77s")
+	set := func(name, value string) {
+		namespace.Exec("sh", "-c", "echo "+value+" > /proc/sys/"+name)
+	}
+	const udpTimeout, forwarding = "net/netfilter/nf_conntrack_udp_timeout", "net/ipv4/ip_forward"
+	unmet := func(value string) bool {
+		_, body := daemon.get(t, "127.0.0.1:10549", "/metrics")
+		return strings.Contains(body, "\n"+`vicinity_kernel_settings_unmet{sysctl="net.ipv4.ip_forward"} `+value+"\n")
+	}
+	wait.Until(t, "forwarding that is off from the start", func() bool { return unmet("1") })
+	set(forwarding, "1")
+	wait.Until(t, "forwarding as wanted", func() bool { return unmet("0") })
+	set(udpTimeout, "5")
+	set(forwarding, "0")
+	wait.Until(t, "forwarding that is off", func() bool { return unmet("1") })
+	wait.Until(t, "the timeout that was wanted", func() bool { return namespace.Exec("cat", "/proc/sys/"+udpTimeout) == "77\n" })
+	text := proxyIn(t, namespace, "status", "--metrics-bind-address", "127.0.0.1:10549").stdout
+	for _, sentence := range []string{
+		"net.netfilter.nf_conntrack_udp_timeout is as it should be; somebody changed it, and it was set again once, last ",
+		"net.ipv4.ip_forward is 0 and should be 1: this node does not forward IPv4 packets, so connections to Services do not reach " +
+			"pods on other nodes; on the node itself: sysctl -w net.ipv4.ip_forward=1\n",
+	} {
+		if !strings.Contains(text, sentence) {
+			t.Errorf("the status lacks %q:\n%s", sentence, text)
+		}
+	}
+	set(forwarding, "1")
+	wait.Until(t, "forwarding that is on again", func() bool { return unmet("0") })
+	ended := daemon.end(t)
+	for line, want := range map[string]int{
+		`msg="another program changed a kernel setting; it is set again" sysctl=net.netfilter.nf_conntrack_udp_timeout value=5 wanted=77`:       1,
+		`msg="this node does not forward IPv4 packets, so connections to Services do not reach pods on other nodes" sysctl=net.ipv4.ip_forward`: 2,
+		`msg="a kernel setting is as wanted again" sysctl=net.ipv4.ip_forward`:                                                                  2,
+	} {
+		if got := strings.Count(ended.stderr, line); got != want { // a namespace begins without forwarding
+			t.Errorf("the log has %d times, want %d: %s\n%s", got, want, line, ended.stderr)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package packets_test
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
+	entries "github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// entries are those of the client's node.
+func (c *counted) entries() (table *entries.Table) {
+	c.t.Helper()
+	must.Succeed(c.t, c.nodes[0].Do(func() (err error) { table, err = entries.OpenHere(c.t); return err }))
+	return table
+}
+
+// open opens a connection for transfers to the Service.
+func (c *counted) open(to netip.AddrPort) net.Conn {
+	c.t.Helper()
+	conn, err := c.client.Dial("tcp", to.String(), fabric.Patience)
+	must.Succeed(c.t, err)
+	c.t.Cleanup(func() { _ = conn.Close() })
+	must.Succeed(c.t, fabric.Silence(conn))
+	return conn
+}
+
+func clusterIP(family model.Family) netip.AddrPort {
+	return netip.AddrPortFrom(web.addr(model.ClusterIP, family), servicePort)
+}
+
+// newTransfers is a cluster that counts, with an endpoint for transfers on another node.
+func newTransfers(t *testing.T) *counted {
+	t.Helper()
+	c := newCounted(t, false)
+	_, err := c.far.ServeTransfers(podPort + 1)
+	must.Succeed(t, err)
+	c.apply(c.transfersTo(c.far).Then(service(web.withNodePorts, topologyKeys(policy.Hostname, policy.AnyNode))))
+	return c
+}
+
+// TestADialIsAnsweredRefusedOrUnanswered: three outcomes, over both families, ClusterIPs and node ports, of the node and of
+// the Service.
+func TestADialIsAnsweredRefusedOrUnanswered(t *testing.T) {
+	t.Parallel()
+	c := newCounted(t, false)
+	closed := &pod{Pod: c.addPod(c.nodes[1], "closed"), zone: c.far.zone}
+	silent := c.addSilent(c.nodes[1])
+	var dials []netip.AddrPort
+	for _, p := range web.paths(c.nodes[0], model.ClusterIP, model.NodePort) {
+		if p.network == "tcp" {
+			dials = append(dials, p.addr)
+		}
+	}
+	const times = 3
+	dial := func(want func(error) bool) {
+		t.Helper()
+		for range times {
+			for _, to := range dials {
+				if _, err := c.client.Ask("tcp", to, atOnce); !want(err) {
+					t.Fatalf("%s: %v", to, err)
+				}
+			}
+		}
+	}
+	dial(func(err error) bool { return err == nil })
+	c.apply(endpoints(closed))
+	dial(func(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) })
+	c.apply(endpoints(silent))
+	dial(func(err error) bool { return err != nil && !errors.Is(err, syscall.ECONNREFUSED) })
+	c.end()
+	each := uint64(times * len(dials))
+	c.expect("the outcomes", otherZone, func(got accounting.Count) error {
+		if got.Connections != each || got.Refused != each || got.Unanswered != each || each == 0 {
+			return fmt.Errorf("%+v, want %d of each outcome", got, each)
+		}
+		return nil
+	})
+}
+
+// TestAConnectionWhoseEntryIsRemovedCountsOnce, while it is small and long, though the kernel makes another entry from its
+// next packet.
+func TestAConnectionWhoseEntryIsRemovedCountsOnce(t *testing.T) {
+	t.Parallel()
+	for _, family := range model.Families {
+		for name, bytes := range map[string]int{"small": 1000, "long": 3_000_000} {
+			t.Run(fmt.Sprint(family, " ", name), func(t *testing.T) {
+				t.Parallel()
+				c := newTransfers(t)
+				conn, table := c.open(clusterIP(family)), c.entries()
+				moved := 0
+				for range 3 {
+					must.Succeed(t, fabric.Transfer(conn, bytes, bytes))
+					moved += bytes
+					must.Succeed(t, table.Flush(family))
+				}
+				must.Succeed(t, fabric.Transfer(conn, bytes, bytes))
+				moved += bytes
+				must.Succeed(t, conn.Close())
+				c.end()
+				c.expect("one connection", otherZone, func(got accounting.Count) error {
+					if got.Unanswered+got.Refused > 0 {
+						return fmt.Errorf("%+v, want none that failed", got)
+					}
+					return about(4, 1, moved, moved)(got)
+				})
+			})
+		}
+	}
+}
+
+// TestCountersThatAreSetToZeroAreNoticed: bytes before and after count, once.
+func TestCountersThatAreSetToZeroAreNoticed(t *testing.T) {
+	t.Parallel()
+	c := newTransfers(t)
+	conn, table := c.open(clusterIP(model.IPv4)), c.entries()
+	must.Succeed(t, fabric.Transfer(conn, 10_000_000, 5_000_000))
+	c.looks(2)
+	c.expect("before", otherZone, about(1, 1, 10_000_000, 5_000_000))
+	must.Succeed(t, table.ZeroCounters(model.IPv4))
+	wait.Equal(t, "connections whose counters were set to zero", 1, func() uint64 { return c.accounts[0].Ledger.State().CountersReset })
+	must.Succeed(t, fabric.Transfer(conn, 2_000_000, 1_000_000))
+	must.Succeed(t, conn.Close())
+	c.end()
+	c.expect("after", otherZone, about(2, 1, 12_000_000, 6_000_000))
+}
+
+// TestAnotherProgramsConnectionIsNotOurs, though it goes to the number of a node port, or to the address of a Service, and
+// to an endpoint of the Service: a look has seen that it lacks our label. What our tables translate beside it counts.
+func TestAnotherProgramsConnectionIsNotOurs(t *testing.T) {
+	t.Parallel()
+	for name, kind := range map[string]model.FrontendKind{"a ClusterIP": model.ClusterIP, "a node port": model.NodePort} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newTransfers(t)
+			to := clusterIP(model.IPv4)
+			if kind == model.NodePort {
+				to = netip.AddrPortFrom(c.nodes[0].IPv4, web.nodePort())
+			}
+			const chain = "table ip intruder {\n chain first {\n type nat hook prerouting priority dstnat - 1;\n" +
+				" ip daddr %s tcp dport %d dnat to %s:%d\n }\n}\n"
+			runNFT(t, c.nodes[0], fmt.Sprintf(chain, to.Addr(), to.Port(), c.far.IPv4, podPort+1), "-f", "-")
+			foreign := c.open(to)
+			runNFT(t, c.nodes[0], "delete table ip intruder\n", "-f", "-")
+			must.Succeed(t, fabric.Transfer(foreign, 4_000_000, 4_000_000))
+			c.looks(2)
+			if all := sums(c.accounts[0]); len(all) > 0 {
+				t.Errorf("while it lasts, it is counted: %+v", all)
+			}
+			must.Succeed(t, foreign.Close())
+			c.end()
+			wait.Equal(t, "connections of other programs", 1, func() uint64 { return c.accounts[0].Ledger.State().OtherProgram })
+			if all := sums(c.accounts[0]); len(all) > 0 {
+				t.Errorf("at its end, it is counted: %+v", all)
+			}
+
+			ours := c.open(to)
+			must.Succeed(t, fabric.Transfer(ours, 4_000_000, 4_000_000))
+			must.Succeed(t, ours.Close())
+			c.end()
+			c.expect("ours", otherZone, about(1, 1, 4_000_000, 4_000_000))
+		})
+	}
+}

@@ -1,0 +1,166 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/sysctl"
+)
+
+// lookEvery is how often kernel settings are looked at.
+const lookEvery = 10 * time.Second
+
+// kernelSettings keeps the kernel's settings as they are wanted. No failure here stops the proxy: a container with only
+// CAP_NET_ADMIN may be allowed some of it, or nothing.
+type kernelSettings struct {
+	log *slog.Logger
+	// looked is called after each look; nil if nobody wants to know.
+	looked func([]sysctl.State)
+
+	mutex sync.Mutex
+	held  *sysctl.Held
+}
+
+// newKernelSettings returns what the configuration wants, what counting traffic needs, if it is asked for, and whether the
+// kernel forwards packets of some families. Conntrack must have been reached: before that the kernel does not have its
+// settings.
+func newKernelSettings(log *slog.Logger, settings *config.Settings, counts bool, families []model.Family) *kernelSettings {
+	var wanted []sysctl.Setting
+	// kube-proxy counts the machine's cores; we count those that the process may use. They differ only if the process is
+	// pinned to some cores. Then we ask for less, which never lowers a setting.
+	for _, want := range settings.Conntrack.Wants(runtime.NumCPU()) {
+		wanted = append(wanted, sysctl.Setting{Want: want})
+	}
+	if counts {
+		wanted = append(wanted,
+			sysctl.Setting{
+				Want: sysctl.ConntrackBytes, Otherwise: nft.CountBytes,
+				Without: "connections that begin meanwhile are counted without their bytes",
+			},
+			sysctl.Setting{
+				Want: sysctl.ConntrackEvents, OnlyChecked: true,
+				Without: "conntrack does not report the connections that end; the table is read every " +
+					accounting.LookEveryWithoutEnds.String() + " instead, and shorter connections may be missed",
+			})
+	}
+	forwarding := map[model.Family]sysctl.Want{model.IPv4: sysctl.ForwardingIPv4, model.IPv6: sysctl.ForwardingIPv6}
+	for _, family := range families {
+		wanted = append(wanted, sysctl.Setting{
+			Want: forwarding[family], OnlyChecked: true, Optional: true,
+			Without: "this node does not forward " + family.String() + " packets, so connections to Services do not reach pods on other nodes",
+		})
+	}
+	return &kernelSettings{log: log, held: sysctl.NewHeld(sysctl.Root, wanted...)}
+}
+
+// hold looks at the settings again and again, until ctx ends.
+func (k *kernelSettings) hold(ctx context.Context) error {
+	again := time.NewTicker(lookEvery)
+	defer again.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-again.C:
+			k.look()
+		}
+	}
+}
+
+func (k *kernelSettings) look() {
+	k.mutex.Lock()
+	news := k.held.Look(time.Now())
+	k.mutex.Unlock()
+	for i := range news {
+		logSetting(k.log, &news[i])
+	}
+	if k.looked != nil {
+		k.looked(k.states())
+	}
+}
+
+func (k *kernelSettings) states() []sysctl.State {
+	k.mutex.Lock()
+	defer k.mutex.Unlock()
+	return k.held.States()
+}
+
+// summary is what the page /summary says of them: those that are not as wanted, or were not.
+func (k *kernelSettings) summary() []status.KernelSetting {
+	said := []status.KernelSetting{}
+	for _, state := range k.states() {
+		if state.UnmetSince.IsZero() && state.Restored == 0 {
+			continue
+		}
+		setting := status.KernelSetting{
+			Name: state.Setting.Name, Wanted: state.Setting.Value, Value: state.Result.Before, Without: state.Setting.Without,
+			Do: state.Setting.Advice(), Restored: state.Restored,
+		}
+		if !state.UnmetSince.IsZero() {
+			setting.UnmetSince = &state.UnmetSince
+		}
+		if state.Restored > 0 {
+			setting.RestoredAt = &state.RestoredAt
+		}
+		said = append(said, setting)
+	}
+	return said
+}
+
+// logSetting logs what became of a kernel setting, in one line.
+func logSetting(log *slog.Logger, news *sysctl.News) {
+	setting, result := &news.Setting, &news.Result
+	attributes := []any{"sysctl", setting.Name, "value", result.Before, "wanted", setting.Value}
+	switch result.Outcome {
+	case sysctl.Met:
+		log.Info("a kernel setting is as wanted again", attributes...)
+		return
+	case sysctl.Written:
+		if news.Restored == 0 {
+			log.Info("changed a kernel setting", attributes...)
+			return
+		}
+		attributes = append(attributes, "restored", news.Restored)
+		if setting.Without != "" {
+			attributes = append(attributes, "meanwhile", setting.Without)
+		}
+		log.Warn("another program changed a kernel setting; it is set again", attributes...)
+		return
+	case sysctl.Missing, sysctl.Unmet:
+	}
+	message := "a kernel setting is not as wanted, and cannot be changed from here"
+	switch {
+	case setting.OnlyChecked:
+		message, attributes = setting.Without, attributes[:4]
+	case result.Outcome == sysctl.Missing:
+		log.Warn("this kernel lacks a setting", attributes...)
+		return
+	case setting.Without != "":
+		attributes = append(attributes, "meanwhile", setting.Without)
+	}
+	attributes = append(attributes, "set-it", setting.Advice())
+	if result.Err != nil {
+		attributes = append(attributes, "error", result.Err)
+	}
+	log.Warn(message, attributes...)
+}
+
+// settingsLookedAt counts the settings that are not as wanted.
+func (d *daemon) settingsLookedAt(states []sysctl.State) {
+	for _, state := range states {
+		unmet := 0
+		if !state.UnmetSince.IsZero() {
+			unmet = 1
+		}
+		d.recorder.Set(metrics.KernelSettingsUnmet, unmet, state.Setting.Name)
+	}
+}

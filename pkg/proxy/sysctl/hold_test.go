@@ -1,0 +1,120 @@
+package sysctl
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+var monday = time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
+
+// apply looks at what is wanted once.
+func apply(root string, wants ...Want) (results []Result) {
+	var settings []Setting
+	for _, want := range wants {
+		settings = append(settings, Setting{Want: want})
+	}
+	held := NewHeld(root, settings...)
+	held.Look(monday)
+	for _, state := range held.States() {
+		results = append(results, state.Result)
+	}
+	return results
+}
+
+// heldTree is one setting that is held in a tree that has it.
+type heldTree struct {
+	t    *testing.T
+	root string
+	held *Held
+	now  time.Time
+}
+
+func hold(t *testing.T, text string, edit func(*Setting)) *heldTree {
+	held := Setting{Want: Want{Name: setting, Value: 1}}
+	if edit != nil {
+		edit(&held)
+	}
+	root := tree(t, text)
+	return &heldTree{t, root, NewHeld(root, held), monday}
+}
+
+// change has somebody give the setting a value.
+func (h *heldTree) change(text string) {
+	h.t.Helper()
+	if err := os.WriteFile(path(h.root, setting), []byte(text), 0o600); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// look returns the outcome of a look, and whether there is something new.
+func (h *heldTree) look(after time.Duration) (Outcome, bool) {
+	h.now = h.now.Add(after)
+	isNew := len(h.held.Look(h.now)) > 0
+	return h.held.States()[0].Result.Outcome, isNew
+}
+
+func (h *heldTree) expect(what string, after time.Duration, outcome Outcome, isNew bool) {
+	h.t.Helper()
+	if got, saysSo := h.look(after); got != outcome || saysSo != isNew {
+		h.t.Errorf("%s: %s, and new is %v; want %s and %v", what, got, saysSo, outcome, isNew)
+	}
+}
+
+// TestASettingThatSomebodyChangesIsSetAgain at each look, and told of once an hour.
+func TestASettingThatSomebodyChangesIsSetAgain(t *testing.T) {
+	h := hold(t, "0", nil)
+	h.expect("at first", 0, Written, true)
+	h.expect("nobody changes it", time.Minute, Met, false)
+	h.change("0")
+	h.expect("somebody changes it", time.Minute, Written, true)
+	for range 5 {
+		h.change("0")
+		h.expect("and again", 10*time.Second, Written, false)
+	}
+	if text, err := os.ReadFile(path(h.root, setting)); string(text) != "1" {
+		t.Errorf("the kernel has %q (%v)", text, err)
+	}
+	h.change("0")
+	h.expect("an hour later", time.Hour, Written, true)
+	want := []State{{
+		Setting: Setting{Want: Want{Name: setting, Value: 1}}, Result: Result{Want: Want{Name: setting, Value: 1}, Outcome: Written},
+		Restored: 7, RestoredAt: h.now,
+	}}
+	if diff := cmp.Diff(want, h.held.States(), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestWhatIsUpToTheAdministratorIsToldWhenItChanges, and never written.
+func TestWhatIsUpToTheAdministratorIsToldWhenItChanges(t *testing.T) {
+	h := hold(t, "1", func(s *Setting) { s.OnlyChecked = true })
+	h.expect("at first", 0, Met, false)
+	h.change("0")
+	h.expect("somebody changes it", time.Minute, Unmet, true)
+	since := h.now
+	h.expect("it stays", time.Minute, Unmet, false)
+	if got := h.held.States()[0].UnmetSince; !got.Equal(since) {
+		t.Errorf("it is unmet since %s, want %s", got, since)
+	}
+	h.expect("all day", 24*time.Hour, Unmet, false)
+	h.change("1")
+	h.expect("it is as wanted again", time.Minute, Met, true)
+	if got := h.held.States()[0].UnmetSince; !got.IsZero() {
+		t.Errorf("it is unmet since %s", got)
+	}
+	if text, err := os.ReadFile(path(h.root, setting)); string(text) != "1" {
+		t.Errorf("the kernel has %q (%v)", text, err)
+	}
+}
+
+func TestAKernelThatLacksASettingIsToldOnce(t *testing.T) {
+	h := hold(t, "", nil)
+	h.expect("at first", 0, Missing, true)
+	h.expect("later", 24*time.Hour, Missing, false)
+	h = hold(t, "", func(s *Setting) { s.Optional = true })
+	h.expect("one that it does not need", 0, Missing, false)
+}

@@ -18,9 +18,9 @@ const (
 	// after three seconds that there is no neighbour, and nobody can take that back.
 	deathFor, deathEvery = 8 * time.Second, 50 * time.Millisecond
 	// deathPatience is how long a client waits for its answer. Few programs give up sooner. With six proxies on two processors,
-	// which look through one conntrack table for all nodes, it may take six seconds until a dial that waits is drawn anew: five
-	// until the node is judged, and a rest. The client dials again after seven.
-	deathPatience = 10 * time.Second
+	// which look through one conntrack table for all nodes, it may take seven seconds until a dial that waits is drawn anew: five
+	// until the node is judged, two looks, and a rest before each. The client sends its SYN again after seven, and after eleven.
+	deathPatience = 12 * time.Second
 	// waitedFor is a connection that lost its first packet: the kernel sends the next one after a second.
 	waitedFor = 500 * time.Millisecond
 	// knownPatience is how long proxies may take to dial each other once, and to notice that a node is back.

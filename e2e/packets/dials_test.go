@@ -40,11 +40,17 @@ type drawing struct {
 // drawAnew has a node draw dials anew, as its daemon does, until the test ends.
 func drawAnew(t *testing.T, n *node) *drawing {
 	t.Helper()
+	return drawAnewIn(t, n, n.flows)
+}
+
+// drawAnewIn is drawAnew with a table in place of the node's.
+func drawAnewIn(t *testing.T, n *node, table conntrack.Table) *drawing {
+	t.Helper()
 	d := &drawing{t: t, drawn: map[model.Protocol]int{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		flows.NewDials(conntrack.NewLooks(n.flows, nil), n.owners, n.routes.IsLocal).Run(ctx, d.note)
+		flows.NewDials(conntrack.NewLooks(table, nil), n.owners, n.routes.IsLocal).Run(ctx, d.note)
 	})
 	t.Cleanup(func() { cancel(); running.Wait() })
 	return d

@@ -109,17 +109,17 @@ func TestDelayAndLoss(t *testing.T) {
 	for name, fromTheBeginning := range map[string]bool{"from the beginning": true, "all of a sudden": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var way *longWay
+			var way *fabric.LongWay
 			s := newOddTown(t, "avoid", func(s *town) {
 				way = s.takeLongWay(1)
 				if fromTheBeginning { // without loss: a first dial that is lost is made again only a minute later
-					way.worsen(400*time.Millisecond, 0)
+					way.Worsen(400*time.Millisecond, 0)
 				}
 			})
-			way.worsen(400*time.Millisecond, 0.2)
+			way.Worsen(400*time.Millisecond, 0.2)
 			all := s.load(web, 20, 30*time.Second, patient)
 			t.Logf("%d connections: %d failed %v, %d waited, the longest %v; on their way %d packets were lost", all.made, all.failed, all.errors,
-				all.waited, all.longest, way.lost())
+				all.waited, all.longest, way.Lost())
 			s.expectNoVerdict(s.proxy)
 			s.expectOutcome("answered", "flows_answered")
 			s.drop(s.nodes[1].Namespace, silence...)

@@ -23,9 +23,15 @@ type Table interface {
 	// may be among them or not. The entry is valid only until each returns. The error is ErrCutOff if each returned false,
 	// and ErrInterrupted if others may be missing too. Took is how long reading the table took, without any wait before.
 	Dump(ctx context.Context, filter Filter, each func(*Entry) bool) (took time.Duration, err error)
+	// Get reads an entry again. It reports false if the entry is gone, even if another one has taken its place.
+	Get(entry *Entry) (now Entry, isThere bool, err error)
 	// Delete deletes an entry, but never another one that has taken its place. It reports whether the entry was still
-	// there.
+	// there. The entry may have changed since it was read.
 	Delete(entry *Entry) (deleted bool, err error)
+	// DeleteUnanswered deletes those of some translated entries of TCP and SCTP that are still unanswered, and returns
+	// them. The kernel itself tests that as it deletes each. The error is ErrUntested, and nothing was deleted, if the
+	// kernel cannot.
+	DeleteUnanswered(entries []*Entry) (deleted []*Entry, err error)
 }
 
 // What a dump may end with.
@@ -52,6 +58,8 @@ type Conn struct {
 	deleting sync.Mutex
 	socket   *netlink.Conn // for all but dumps, each of which has its own
 	answers  *reader       // of socket
+
+	tests ability // whether the kernel tests what it deletes
 }
 
 // answerTimeout is when an answer has been lost: the kernel answers before the sending call returns.
@@ -111,6 +119,11 @@ func message(kind int, flags netlink.HeaderFlags, family Families, attributes []
 
 // execute has the kernel do something, and waits until it is done.
 func (c *Conn) execute(kind int, family Families, attributes []byte) error {
+	return c.request(kind, family, attributes, func([]byte) error { return nil })
+}
+
+// request has the kernel do something, passes each message that it answers with, and waits until it is done.
+func (c *Conn) request(kind int, family Families, attributes []byte, each func(message []byte) error) error {
 	c.deleting.Lock()
 	defer c.deleting.Unlock()
 	if err := c.socket.SetReadDeadline(time.Now().Add(answerTimeout)); err != nil {
@@ -119,12 +132,29 @@ func (c *Conn) execute(kind int, family Families, attributes []byte) error {
 	if _, err := c.socket.Send(message(kind, netlink.Acknowledge, family, attributes)); err != nil {
 		return err
 	}
+	var unreadable error
 	for {
-		isOver, err := c.answers.read(func([]byte) (bool, error) { return true, nil })
+		isOver, err := c.answers.read(func(message []byte) (bool, error) {
+			unreadable = errors.Join(unreadable, each(message))
+			return true, nil // the acknowledgement is still to come
+		})
 		if isOver {
-			return err
+			return errors.Join(err, unreadable)
 		}
 	}
+}
+
+// Get is that of Table.
+func (c *Conn) Get(e *Entry) (now Entry, isThere bool, err error) {
+	key, err := e.key()
+	if err != nil {
+		return Entry{}, false, fmt.Errorf("naming the entry %s: %w", e, err)
+	}
+	err = c.request(nl.IPCTNL_MSG_CT_GET, Only(e.Family()), key, now.parse)
+	if errors.Is(err, unix.ENOENT) {
+		return Entry{}, false, nil
+	}
+	return now, err == nil && now.ID == e.ID && now.Original == e.Original, err
 }
 
 // Delete is that of Table.

@@ -151,6 +151,13 @@ func destinationAttribute(addr netip.Addr) uint16 {
 func (e *Entry) key() ([]byte, error) {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.ByteOrder = binary.BigEndian
+	e.encodeTuple(attributes)
+	attributes.Uint32(nl.CTA_ID, e.ID)
+	return attributes.Encode()
+}
+
+// encodeTuple encodes the tuple of the reply direction, and the zone.
+func (e *Entry) encodeTuple(attributes *netlink.AttributeEncoder) {
 	attributes.Nested(nl.CTA_TUPLE_REPLY, func(tuple *netlink.AttributeEncoder) error {
 		source, destination := e.Reply.Source, e.Reply.Destination
 		tuple.Nested(nl.CTA_TUPLE_IP, func(ip *netlink.AttributeEncoder) error {
@@ -172,6 +179,4 @@ func (e *Entry) key() ([]byte, error) {
 	if e.Zone != 0 && e.zoneOf == bothDirections {
 		attributes.Uint16(nl.CTA_ZONE, e.Zone)
 	}
-	attributes.Uint32(nl.CTA_ID, e.ID)
-	return attributes.Encode()
 }

@@ -20,6 +20,7 @@ import (
 
 // remembered is a table that takes its time.
 type remembered struct {
+	Table   // nobody deletes
 	entries []Entry
 	takes   time.Duration
 	// waits is the part of that time in which the reader waits for a processor.
@@ -38,8 +39,6 @@ func (r *remembered) Dump(_ context.Context, filter Filter, each func(*Entry) bo
 	}
 	return r.takes, r.fails
 }
-
-func (r *remembered) Delete(*Entry) (bool, error) { return true, nil }
 
 // looksAt are looks whose processor time is that of the table.
 func looksAt(table *remembered, looked func(Look)) *Looks {

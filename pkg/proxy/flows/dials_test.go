@@ -13,6 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
@@ -24,6 +27,10 @@ type recorded struct {
 	entries map[netip.AddrPort]conntrack.Entry // by client
 	reads   []time.Time
 	fails   error
+	// tests: the kernel tests what it deletes.
+	tests bool
+	// afterDump and beforeDelete are called if they are not nil.
+	afterDump, beforeDelete func()
 }
 
 func (r *recorded) Dump(_ context.Context, filter conntrack.Filter, each func(*conntrack.Entry) bool) (time.Duration, error) {
@@ -33,7 +40,31 @@ func (r *recorded) Dump(_ context.Context, filter conntrack.Filter, each func(*c
 			return 0, conntrack.ErrCutOff
 		}
 	}
+	if r.afterDump != nil {
+		r.afterDump()
+	}
 	return 0, r.fails
+}
+
+func (r *recorded) Get(e *conntrack.Entry) (conntrack.Entry, bool, error) {
+	now, isThere := r.entries[e.Client()]
+	return now, isThere && now.ID == e.ID, nil
+}
+
+func (r *recorded) DeleteUnanswered(entries []*conntrack.Entry) (deleted []*conntrack.Entry, err error) {
+	if r.beforeDelete != nil {
+		r.beforeDelete()
+	}
+	if !r.tests {
+		return nil, conntrack.ErrUntested
+	}
+	for _, e := range entries {
+		if now, isThere := r.entries[e.Client()]; isThere && now.Status&conntrack.SeenReply == 0 {
+			delete(r.entries, e.Client())
+			deleted = append(deleted, e)
+		}
+	}
+	return deleted, nil
 }
 
 func (r *recorded) Delete(e *conntrack.Entry) (bool, error) {
@@ -139,7 +170,10 @@ func TestWhatHappensBeforeALookBeginsIsPartOfIt(t *testing.T) {
 }
 
 // slow is an empty table that takes its time.
-type slow struct{ dumps []conntrack.Filter }
+type slow struct {
+	conntrack.Table // nobody deletes
+	dumps           []conntrack.Filter
+}
 
 func (s *slow) Dump(_ context.Context, filter conntrack.Filter, _ func(*conntrack.Entry) bool) (time.Duration, error) {
 	s.dumps = append(s.dumps, filter)
@@ -147,7 +181,20 @@ func (s *slow) Dump(_ context.Context, filter conntrack.Filter, _ func(*conntrac
 	return time.Second, nil
 }
 
-func (s *slow) Delete(*conntrack.Entry) (bool, error) { return false, nil }
+// TestADialIsDecidedAtTheSecondLook, which comes soon after the first.
+func TestADialIsDecidedAtTheSecondLook(t *testing.T) {
+	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{
+		netip.MustParseAddrPort(host): dial(host, "10.96.0.10:80", "10.244.2.1:8080"),
+	}}
+	reads := watching(t, table, func(w *town) {
+		w.serve("here", "10.244.1.1")
+		time.Sleep(10 * time.Second)
+	})
+	want := []time.Duration{0, lookApart, lookApart + lookSoon, lookApart + lookSoon + lookLater}
+	if !slices.Equal(reads, want) || len(table.entries) != 0 {
+		t.Errorf("the table was read after %v, want %v, and %d dials are left", reads, want, len(table.entries))
+	}
+}
 
 func TestALookThatFailsIsRepeatedSoon(t *testing.T) {
 	table := &recorded{fails: conntrack.ErrInterrupted}
@@ -160,19 +207,121 @@ func TestALookThatFailsIsRepeatedSoon(t *testing.T) {
 	}
 }
 
-func TestWhatIsMoreThanALookReadsGoesWithTheNext(t *testing.T) {
+// TestADialEndsIfTwoLooksFoundItUnansweredAndItStillIs, whether the kernel tests that or not. What changes meanwhile counts.
+func TestADialEndsIfTwoLooksFoundItUnansweredAndItStillIs(t *testing.T) {
+	const gone = "10.244.2.1:8080"
+	type scene struct {
+		*recorded
+		*town
+	}
+	client := netip.MustParseAddrPort(host)
+	edit := func(change func(*conntrack.Entry)) func(scene) {
+		return func(s scene) { s.entries[client] = with(s.entries[client], change) }
+	}
+	nothing := func(scene) {}
+	answers := edit(inState(conntrack.TCPEstablished))
+	comesBack := func(s scene) { s.serve("here", "10.244.1.1", "there", "10.244.2.1") }
+	unanswered, closed := nothing, edit(inState(conntrack.TCPTimeWait))
+	for name, test := range map[string]struct {
+		begins, afterFirst, afterSecond, beforeDelete func(scene)
+		apart                                         time.Duration
+		want                                          Drawn
+	}{
+		"nothing happens":                  {unanswered, nothing, nothing, nothing, lookApart, Drawn{Anew: one(model.TCP)}},
+		"the second look comes too soon":   {unanswered, nothing, nothing, nothing, lookApart - 1, Drawn{Pending: 1}},
+		"it is answered between the looks": {unanswered, answers, nothing, nothing, lookApart, Drawn{}},
+		"it is answered after the second":  {unanswered, nothing, answers, nothing, lookApart, Drawn{}},
+		"it is answered in the very end":   {unanswered, nothing, nothing, answers, lookApart, Drawn{}},
+		"another one takes its place": {
+			unanswered, edit(func(e *conntrack.Entry) { e.ID++ }), nothing, nothing, lookApart, Drawn{Pending: 1},
+		},
+		"its endpoint comes back between the looks": {unanswered, comesBack, nothing, nothing, lookApart, Drawn{}},
+		"its endpoint comes back after the second":  {unanswered, nothing, comesBack, nothing, lookApart, Drawn{}},
+		"a closed one ends at once":                 {closed, nothing, nothing, nothing, 0, Drawn{Closed: one(model.TCP)}},
+		"its endpoint has left, and it is closed between the looks": {
+			unanswered, closed, nothing, nothing, lookApart, Drawn{Closed: one(model.TCP)},
+		},
+	} {
+		for _, tests := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, the kernel tests: %t", name, tests), func(t *testing.T) {
+				s := scene{&recorded{tests: tests}, newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1")}
+				s.entries = map[netip.AddrPort]conntrack.Entry{client: dial(host, "10.96.0.10:80", gone)}
+				test.begins(s)
+				now := time.Now()
+				s.reader.Snapshot().Since = now.Add(-LookFor) // we know which endpoints leave
+				d := NewDials(conntrack.NewLooks(s, nil), s.reader, isNodes)
+				d.now = func() time.Time { return now }
+				s.serve("here", "10.244.1.1")
+				s.beforeDelete = func() { test.beforeDelete(s) }
+				total := Drawn{Anew: map[model.Protocol]int{}, Closed: map[model.Protocol]int{}}
+				for _, after := range []func(scene){test.afterFirst, test.afterSecond} {
+					s.afterDump = nil
+					if len(s.reads) == 1 {
+						s.afterDump = func() { after(s) }
+					}
+					drawn, err := d.Look(t.Context())
+					if err != nil || drawn.CutOff {
+						t.Errorf("%+v, %v", drawn, err)
+					}
+					if len(s.reads) == 1 {
+						after(s)
+					}
+					for protocol, n := range drawn.Anew {
+						total.Anew[protocol] += n
+					}
+					for protocol, n := range drawn.Closed {
+						total.Closed[protocol] += n
+					}
+					total.Pending = drawn.Pending
+					now = now.Add(test.apart)
+				}
+				if diff := cmp.Diff(test.want, total, cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("drawn (-want +got):\n%s", diff)
+				}
+				if ended := len(test.want.Anew) + len(test.want.Closed); len(s.entries) != 1-ended {
+					t.Errorf("%d entries are left, want %d", len(s.entries), 1-ended)
+				}
+			})
+		}
+	}
+}
+
+// TestAClosedConnectionThatBeganAnewStays: it was closed when it was listed.
+func TestAClosedConnectionThatBeganAnewStays(t *testing.T) {
+	w := newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1")
+	client := netip.MustParseAddrPort(host)
+	closed := with(dial(host, "10.96.0.10:80", "10.244.2.1:8080"), inState(conntrack.TCPTimeWait))
+	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{client: closed}}
+	table.afterDump = func() { table.entries[client] = with(closed, inState(conntrack.TCPEstablished)) }
+	d := NewDials(conntrack.NewLooks(table, nil), w.reader, isNodes)
+	d.now = func() time.Time { return time.Now().Add(LookFor - time.Second) }
+	w.reader.Snapshot().Since = time.Now().Add(-LookFor)
+	w.serve("here", "10.244.1.1")
+	if drawn, err := d.Look(t.Context()); len(drawn.Closed) != 0 || len(table.entries) != 1 || err != nil {
+		t.Errorf("%+v, %v; want that the connection stays", drawn, err)
+	}
+}
+
+func one(of model.Protocol) map[model.Protocol]int { return map[model.Protocol]int{of: 1} }
+
+// TestWhatIsMoreThanALookEndsGoesWithTheNext, and others' dials, which stay, do not count.
+func TestWhatIsMoreThanALookEndsGoesWithTheNext(t *testing.T) {
 	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{}}
-	for i := range 2 * unansweredAtMost {
-		client := fmt.Sprintf("[fd00:244::9:%d]:%d", i>>15, 1000+i&0x7fff)
-		table.entries[netip.MustParseAddrPort(client)] = dial(client, "[fd00:96::a]:80", "[fd00:244::2]:8080")
+	const others = 30_000
+	for i := range 2*endAtMost + others {
+		client, answerer := fmt.Sprintf("[fd00:244::9:%d]:%d", i>>15, 1000+i&0x7fff), "[fd00:244::2]:8080"
+		if i < others {
+			answerer = "[fd00:244::1]:8080"
+		}
+		table.entries[netip.MustParseAddrPort(client)] = dial(client, "[fd00:96::a]:80", answerer)
 	}
 	reads := watching(t, table, func(w *town) {
-		w.serve("here", "10.244.1.1", "there", "fd00:244::2")
-		w.serve("here", "10.244.1.1")
+		w.serve("here", "10.244.1.1", "there", "fd00:244::2", "here", "fd00:244::1")
+		w.serve("here", "10.244.1.1", "here", "fd00:244::1")
 		time.Sleep(20 * time.Second)
 	})
-	if len(table.entries) != 0 {
-		t.Errorf("%d dials are left after %v", len(table.entries), reads)
+	if len(table.entries) != others {
+		t.Errorf("%d dials are left after %v, want the %d whose endpoint serves", len(table.entries), reads, others)
 	}
 }
 
@@ -244,7 +393,14 @@ func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Tab
 	d.now = func() time.Time { return time.Now().Add(LookFor - 10*time.Second) } // by then we know which endpoints have left
 	w.reader.Snapshot().Since = time.Now().Add(-LookFor)
 	w.serve(stays...)
+	first, err := d.Look(t.Context())
+	if first.Pending != 2*leaving || len(first.Anew) != 0 || err != nil {
+		t.Errorf("the first look: %+v, %v; want that it finds the dials and ends none", first, err)
+	}
+	began := d.now()
+	d.now = func() time.Time { return began.Add(lookApart) }
 	drawn, err := d.Look(t.Context())
+	drawn.Closed = first.Closed // the first look forgot them
 	for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
 		if drawn.Anew[protocol] != leaving || drawn.Closed[protocol] != leaving || err != nil || drawn.CutOff {
 			t.Errorf("%s: %+v, %v; want %d drawn anew, and as many that were closed forgotten", protocol, drawn, err, leaving)
@@ -263,3 +419,74 @@ func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Tab
 
 // model132 is SCTP's number, for states that differ by protocol.
 const model132 = uint8(model.SCTP)
+
+// TestDialsBesideThoseOfOthersAreAllDrawnAnew: 30,000 dials of others are unanswered, too. Half of them lead to an endpoint
+// that serves, another program translated the other half.
+func TestDialsBesideThoseOfOthersAreAllDrawnAnew(t *testing.T) {
+	const others, dials = 30_000, 450
+	namespace := netns.New(t)
+	table := connections.Open(t, namespace)
+	var conn *conntrack.Conn
+	namespace.Do(func() {
+		var err error
+		if conn, err = conntrack.Dial(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	defer func() { _ = conn.Close() }()
+	service := map[model.Family]string{model.IPv4: "10.96.0.10:80", model.IPv6: "[fd00:96::a]:80"}
+	pods := map[model.Family]string{model.IPv4: "10.244.2.", model.IPv6: "fd00:244::2:"}
+	insert := func(family model.Family, number int, answerer string, label uint8) {
+		client := netip.AddrFrom4([4]byte{10, 244, 9, byte(number >> 14)})
+		if family == model.IPv6 {
+			client = netip.AddrFrom16([16]byte{0xfd, 0, 2, 0x44, 15: byte(number >> 14)})
+		}
+		table.Insert(connections.Connection{
+			Protocol: model.TCP, Client: netip.AddrPortFrom(client, uint16(1000+number&0x3fff)), State: conntrack.TCPSynSent, Label: label,
+			Dialled: netip.MustParseAddrPort(service[family]), Answerer: netip.AddrPortFrom(netip.MustParseAddr(answerer), townServing),
+		})
+	}
+	for _, family := range model.Families {
+		for n := range others {
+			insert(family, n, pods[family]+"1", label*uint8(n%2))
+		}
+	}
+	const leaving = conntrack.FewAnswerers + 1 // more than the kernel is asked for one by one
+	stays := []string{"here", pods[model.IPv4] + "1", "here", pods[model.IPv6] + "1"}
+	leaves := slices.Clone(stays)
+	for n := range leaving {
+		for _, family := range model.Families {
+			leaves = append(leaves, "there", pods[family]+fmt.Sprint(2+n))
+		}
+	}
+	for name, sinceStart := range map[string]time.Duration{"at the start": 0, "later": LookFor} {
+		t.Run(name, func(t *testing.T) {
+			for _, family := range model.Families {
+				for n := range dials {
+					insert(family, others+n, pods[family]+fmt.Sprint(2+n%leaving), label)
+				}
+			}
+			w := newTown(nil, leaves...)
+			began := time.Now()
+			w.reader.Snapshot().Since = began.Add(-sinceStart)
+			d := NewDials(conntrack.NewLooks(conn, nil), w.reader, isNodes)
+			w.serve(stays...)
+			drawn := 0
+			for range 2 {
+				look, err := d.Look(t.Context())
+				if err != nil || look.CutOff {
+					t.Errorf("%+v, %v", look, err)
+				}
+				drawn += look.Anew[model.TCP]
+				d.now = func() time.Time { return began.Add(time.Since(began) + lookApart) }
+			}
+			left := 0
+			if _, err := conn.Dump(t.Context(), conntrack.Filter{}, func(*conntrack.Entry) bool { left++; return true }); err != nil {
+				t.Fatal(err)
+			}
+			if drawn != 2*dials || left != 2*others {
+				t.Errorf("%d dials were drawn anew and %d entries are left, want %d and %d", drawn, left, 2*dials, 2*others)
+			}
+		})
+	}
+}

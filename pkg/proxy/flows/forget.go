@@ -37,8 +37,16 @@ type Noted func() ([]selection.Flows, selection.Scope)
 // After an error some flows may be left. Calling again with the same flows ends them, and does not harm flows that
 // began meanwhile.
 func Forget(ctx context.Context, looks *conntrack.Looks, isLocal selection.IsLocal, noted Noted) (map[model.Family]Pass, error) {
+	return forgetUnless(ctx, looks, isLocal, noted, func(netip.AddrPort) bool { return false })
+}
+
+// forgetUnless is Forget, but for flows to addresses of which something newer has been noted since the look began. The
+// next pass judges them.
+func forgetUnless(
+	ctx context.Context, looks *conntrack.Looks, isLocal selection.IsLocal, noted Noted, isNewer func(dialled netip.AddrPort) bool,
+) (map[model.Family]Pass, error) {
 	var v verdicts
-	var stale []conntrack.Entry
+	var found []conntrack.Entry
 	var unknown error
 	answers, err := looks.Ask(ctx, func() []conntrack.Question {
 		flows, scope := noted()
@@ -51,7 +59,7 @@ func Forget(ctx context.Context, looks *conntrack.Looks, isLocal selection.IsLoc
 				unknown = err
 			}
 			if isStale {
-				stale = append(stale, *e)
+				found = append(found, *e)
 			}
 			return true
 		}}}
@@ -67,7 +75,12 @@ func Forget(ctx context.Context, looks *conntrack.Looks, isLocal selection.IsLoc
 	}
 	began := time.Now()
 	ended := map[model.Family]int{}
-	err = errors.Join(err, deleteAll(ctx, looks, stale, func(e *conntrack.Entry) { ended[e.Family()]++ }))
+	stale := make([]*conntrack.Entry, len(found))
+	for i := range found {
+		stale[i] = &found[i]
+	}
+	isStale := func(e *conntrack.Entry) (bool, error) { return !isNewer(e.Dialled()), nil }
+	err = errors.Join(err, deleteAll(ctx, looks, stale, isStale, func(e *conntrack.Entry) { ended[e.Family()]++ }))
 	passes := map[model.Family]Pass{}
 	for family := range v.families {
 		passes[family] = Pass{Ended: ended[family]}
@@ -105,16 +118,22 @@ func askedOnce(isLocal selection.IsLocal) selection.IsLocal {
 	}
 }
 
-// deleteAll deletes entries and notes those that were there. An entry that the kernel keeps because a flowtable
-// forwards the flow (EBUSY, IPS_OFFLOAD) is skipped; any other error ends the work.
-func deleteAll(ctx context.Context, table conntrack.Table, entries []conntrack.Entry, deleted func(*conntrack.Entry)) error {
+// deleteAll deletes those entries that still go when their turn comes, and notes those that were there. An entry that the
+// kernel keeps because a flowtable forwards the flow (EBUSY, IPS_OFFLOAD) is skipped; any other error ends the work.
+func deleteAll(
+	ctx context.Context, table conntrack.Table, entries []*conntrack.Entry,
+	stillGoes func(*conntrack.Entry) (bool, error), deleted func(*conntrack.Entry),
+) error {
 	var busy []error
-	for i := range entries {
-		e := &entries[i]
+	for i, e := range entries {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("ending the last %d of %d stale flows: %w", len(entries)-i, len(entries), err)
 		}
-		done, err := table.Delete(e)
+		goes, err := stillGoes(e)
+		done := false
+		if goes && err == nil {
+			done, err = table.Delete(e)
+		}
 		switch {
 		case errors.Is(err, unix.EBUSY):
 			busy = append(busy, fmt.Errorf("ending the flow %s: %w", e, err))

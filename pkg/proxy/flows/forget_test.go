@@ -20,7 +20,8 @@ import (
 
 // scripted is a table whose dumps and deletions fail as the test says.
 type scripted struct {
-	entries []conntrack.Entry
+	conntrack.Table // nobody calls its other methods
+	entries         []conntrack.Entry
 	// isInterrupted: the dump is, after its first entry.
 	isInterrupted bool
 	deleteErrors  []error // of the deletions, in their order; those behind succeed
@@ -198,5 +199,26 @@ func TestForgettingStopsWhenItsContextEnds(t *testing.T) {
 	}
 	if want := "ending the last 2 of 3 stale flows"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want one with %q", err, want)
+	}
+}
+
+// TestAFlowWhoseEndpointComesBackStays: that is noted while the flows of a look are ended.
+func TestAFlowWhoseEndpointComesBackStays(t *testing.T) {
+	for name, frontends := range map[string]struct{ gone, back selection.Flows }{
+		"of a ClusterIP":            {frontend(service4), frontend(service4, netip.MustParseAddrPort("10.244.1.1:53"))},
+		"of another Service's port": {frontend(service4), frontend("0.0.0.0:53", netip.MustParseAddrPort("10.244.1.1:53"))},
+	} {
+		table := staleTable()
+		r := NewReconciler(conntrack.NewLooks(table, nil), isNodes)
+		r.Note(list(frontends.gone), clusterScope)
+		table.afterDelete = func() { r.Note(list(frontends.back), clusterScope) }
+		r.pass(t.Context(), func(passes map[model.Family]Pass, err error) {
+			if passes[model.IPv4].Ended != 1 || err != nil {
+				t.Errorf("%s: %v, %v; want that only the first flow ended", name, passes, err)
+			}
+		})
+		if len(table.deleted) != 1 {
+			t.Errorf("%s: the flows of %v were deleted, want the first alone", name, table.deleted)
+		}
 	}
 }

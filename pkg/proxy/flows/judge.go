@@ -101,17 +101,9 @@ func isClosed(e *conntrack.Entry) bool {
 // question is what a look asks the table for.
 type question struct {
 	filter conntrack.Filter
-	// atMost is how many entries are read. There may be any number: whoever dials an address that is silent makes one.
-	atMost int
 	// ofAll: everything that was answered is read, to find closed connections.
 	ofAll bool
 }
-
-const (
-	unansweredAtMost = 8192
-	closedAtMost     = 65_536
-	endAtMost        = 8192 // of those that were read
-)
 
 // The status of what is looked for.
 const (
@@ -120,11 +112,14 @@ const (
 )
 
 // questions returns what is asked after endpoints left at some addresses. For a few IPv4 addresses the kernel finds all
-// entries that lead there; else it finds the unanswered ones and, if closed ones are due, the answered ones are read up
-// to a limit. As long as we do not know which endpoints left, only unanswered ones are read.
+// entries that lead there; else it finds the unanswered ones and, if closed ones are due, the answered ones. As long as we
+// do not know which endpoints left, only unanswered ones are read.
+//
+// All of them are read, however many there are: whoever dials an address that is silent makes one, and those that go may
+// be anywhere among them. Looks rest the longer, the longer reading takes.
 func questions(addrs []netip.Addr, isUnsure, isClosedDue bool) []question {
 	if isUnsure {
-		return []question{{filter: conntrack.Filter{Status: translated, Mask: answered}, atMost: unansweredAtMost}}
+		return []question{{filter: conntrack.Filter{Status: translated, Mask: answered}}}
 	}
 	byFamily := map[model.Family][]netip.Addr{}
 	for _, addr := range addrs {
@@ -136,13 +131,11 @@ func questions(addrs []netip.Addr, isUnsure, isClosedDue bool) []question {
 		switch {
 		case len(there) == 0:
 		case family == model.IPv4 && len(there) <= conntrack.FewAnswerers:
-			filter := conntrack.Filter{Family: only, Status: translated, Mask: translated, Answerers: there}
-			asked = append(asked, question{filter: filter, atMost: closedAtMost})
+			asked = append(asked, question{filter: conntrack.Filter{Family: only, Status: translated, Mask: translated, Answerers: there}})
 		default:
-			asked = append(asked, question{filter: conntrack.Filter{Family: only, Status: translated, Mask: answered}, atMost: unansweredAtMost})
+			asked = append(asked, question{filter: conntrack.Filter{Family: only, Status: translated, Mask: answered}})
 			if isClosedDue {
-				filter := conntrack.Filter{Family: only, Status: answered, Mask: answered}
-				asked = append(asked, question{filter: filter, atMost: closedAtMost, ofAll: true})
+				asked = append(asked, question{filter: conntrack.Filter{Family: only, Status: answered, Mask: answered}, ofAll: true})
 			}
 		}
 	}

@@ -181,10 +181,10 @@ func TestWhatTheTableIsAskedFor(t *testing.T) {
 	addr := netip.MustParseAddr
 	four := []netip.Addr{addr("10.0.0.1"), addr("10.0.0.2"), addr("10.0.0.3"), addr("10.0.0.4")}
 	unanswered := func(family conntrack.Families) question {
-		return question{conntrack.Filter{Family: family, Status: translated, Mask: answered}, unansweredAtMost, false}
+		return question{conntrack.Filter{Family: family, Status: translated, Mask: answered}, false}
 	}
 	closed := func(family conntrack.Families) question {
-		return question{conntrack.Filter{Family: family, Status: answered, Mask: answered}, closedAtMost, true}
+		return question{conntrack.Filter{Family: family, Status: answered, Mask: answered}, true}
 	}
 	for name, test := range map[string]struct {
 		addrs    []netip.Addr
@@ -194,7 +194,7 @@ func TestWhatTheTableIsAskedFor(t *testing.T) {
 		"nobody left":     {nil, false, nil},
 		"it is not known": {four, true, []question{unanswered(conntrack.BothFamilies)}},
 		"a few of IPv4": {four, false, []question{{
-			conntrack.Filter{Family: conntrack.OnlyIPv4, Status: translated, Mask: translated, Answerers: four}, closedAtMost, false,
+			conntrack.Filter{Family: conntrack.OnlyIPv4, Status: translated, Mask: translated, Answerers: four}, false,
 		}}},
 		"many of IPv4": {append(four, addr("10.0.0.5")), false, []question{unanswered(conntrack.OnlyIPv4), closed(conntrack.OnlyIPv4)}},
 		"one of IPv6":  {[]netip.Addr{addr("fd00::1")}, false, []question{unanswered(conntrack.OnlyIPv6), closed(conntrack.OnlyIPv6)}},

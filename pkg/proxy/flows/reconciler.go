@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -39,9 +40,11 @@ type forget func(context.Context, Noted) (map[model.Family]Pass, error)
 
 // NewReconciler returns a reconciler of a table that has nothing to do yet.
 func NewReconciler(looks *conntrack.Looks, isLocal selection.IsLocal) *Reconciler {
-	return newReconciler(func(ctx context.Context, noted Noted) (map[model.Family]Pass, error) {
-		return Forget(ctx, looks, isLocal, noted)
-	})
+	r := newReconciler(nil)
+	r.forget = func(ctx context.Context, noted Noted) (map[model.Family]Pass, error) {
+		return forgetUnless(ctx, looks, isLocal, noted, r.isNoted)
+	}
+	return r
 }
 
 func newReconciler(forget forget) *Reconciler {
@@ -120,6 +123,18 @@ func (r *Reconciler) isPending() bool {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	return len(r.pending) > 0
+}
+
+// isNoted reports whether something is pending for a frontend that owns the flows to an address.
+func (r *Reconciler) isNoted(dialled netip.AddrPort) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for _, addr := range []netip.Addr{dialled.Addr(), model.AnyAddr(model.FamilyOf(dialled.Addr()))} {
+		if _, is := r.pending[model.Frontend{Addr: addr, Protocol: model.UDP, Port: dialled.Port()}]; is {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *Reconciler) take() ([]selection.Flows, selection.Scope) {

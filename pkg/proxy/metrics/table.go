@@ -370,8 +370,8 @@ var (
 	})
 	FlowsDrawnAnew = counter(row{
 		name: "vicinity_flows_drawn_anew_total",
-		help: "Connections that were dialled and not answered when their endpoint left, and that were forgotten: the client's next packet, a " +
-			"second later, goes to another endpoint.",
+		help: "Connections that were dialled and not answered when their endpoint left, and that were forgotten: the client's next packet " +
+			"goes to another endpoint.",
 		labels: []string{protocolLabel}, start: connected,
 	})
 	ClosedFlowsForgotten = counter(row{

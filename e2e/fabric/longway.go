@@ -1,0 +1,134 @@
+package fabric
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// LongWay is a machine on the way between two nodes. All packets between them and their pods pass a program there, which
+// delays them and loses some: not every kernel has netem.
+type LongWay struct {
+	packets *os.File
+
+	mutex sync.Mutex
+	delay time.Duration
+	loss  float64
+	drops int
+}
+
+// AddLongWay has packets between two nodes, and between their pods, take a long way. It is as good as any other until
+// Worsen is called. The fabric's Close ends it.
+func (f *Fabric) AddLongWay(name string, one, other *Node) (*LongWay, error) {
+	machine, err := f.AddNode(name)
+	if err != nil {
+		return nil, err
+	}
+	for _, ends := range [][2]*Node{{one, other}, {other, one}} {
+		for _, to := range ends[1].ownPrefixes() {
+			err = errors.Join(err, ends[0].RouteVia(to, machine.Namespace))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	way := &LongWay{}
+	if err := machine.Do(way.open); err != nil {
+		return nil, err
+	}
+	for _, command := range []string{
+		"link set tun0 up",
+		"rule add iif eth0 lookup 100", "route add default dev tun0 table 100",
+		"-6 rule add iif eth0 lookup 100", "-6 route add default dev tun0 table 100",
+	} {
+		if output, err := machine.Run(exec.Command("ip", strings.Fields(command)...)); err != nil {
+			return nil, errors.Join(fmt.Errorf("ip %s on %s: %w: %s", command, name, err, output), way.packets.Close())
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.servers = append(f.servers, &Server{closers: []io.Closer{way.packets}})
+	f.services.Go(way.carry)
+	return way, nil
+}
+
+// ownPrefixes are the addresses of a node and its pods, each half of a range of pods by itself: so these routes come
+// before that for the whole range.
+func (n *Node) ownPrefixes() []netip.Prefix {
+	prefixes := []netip.Prefix{single(n.IPv4), single(n.IPv6)}
+	ipv4, ipv6 := n.PodCIDRs()
+	for _, pods := range []netip.Prefix{ipv4, ipv6} {
+		half := pods.Addr().AsSlice()
+		half[pods.Bits()/8] |= 0x80
+		upper, _ := netip.AddrFromSlice(half)
+		prefixes = append(prefixes, netip.PrefixFrom(pods.Addr(), pods.Bits()+1), netip.PrefixFrom(upper, pods.Bits()+1))
+	}
+	return prefixes
+}
+
+// open makes the device tun0 in the network of the calling thread. What is read from it are packets that are routed there,
+// and what is written to it comes from there.
+func (w *LongWay) open() error {
+	const path = "/dev/net/tun"
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return fmt.Errorf("opening %s: %w", path, err)
+	}
+	request, err := unix.NewIfreq("tun0")
+	if err == nil {
+		request.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
+		err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("making tun0: %w", err), unix.Close(fd))
+	}
+	w.packets = os.NewFile(uintptr(fd), path)
+	return nil
+}
+
+// Worsen has each packet from now on take so much longer, and lost with a probability.
+func (w *LongWay) Worsen(delay time.Duration, loss float64) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.delay, w.loss = delay, loss
+}
+
+// Lost is how many packets were lost.
+func (w *LongWay) Lost() int {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return w.drops
+}
+
+// carry hands packets on until the device is closed.
+func (w *LongWay) carry() {
+	for buffer := make([]byte, 1<<16); ; {
+		length, err := w.packets.Read(buffer)
+		if err != nil {
+			return
+		}
+		if delay, isLost := w.fate(); !isLost {
+			packet := bytes.Clone(buffer[:length])
+			time.AfterFunc(delay, func() { _, _ = w.packets.Write(packet) })
+		}
+	}
+}
+
+func (w *LongWay) fate() (delay time.Duration, isLost bool) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if isLost = rand.Float64() < w.loss; isLost {
+		w.drops++
+	}
+	return w.delay, isLost
+}

@@ -1,0 +1,328 @@
+package packets_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+const (
+	// dialsVariable is how many dials TestNoOpenConnectionEndsWhileEndpointsFlap makes in all. fewDials are those of every
+	// run of the tests.
+	dialsVariable = "FLAPPING_DIALS"
+	fewDials      = 9_000
+	// dialsPerSecond are those of each of its clusters.
+	dialsPerSecond = 200
+)
+
+// TestNoOpenConnectionEndsWhileEndpointsFlap: a Service's selector is switched between two sets of pods twice a second, and
+// one pod of each set is unready at a time. All pods serve on. Answers take a while, and some packets are lost, so dials are
+// answered while the proxy decides about them. The kernel's own reports of the entries that end are the judge.
+func TestNoOpenConnectionEndsWhileEndpointsFlap(t *testing.T) {
+	all := fewDials
+	if text := os.Getenv(dialsVariable); text != "" {
+		var err error
+		all, err = strconv.Atoi(text)
+		must.Succeed(t, err)
+	}
+	cases := map[string]flapping{
+		"1 ms, right after the start":           {delay: time.Millisecond, pods: 3, isUnsure: true},
+		"20 ms, few pods, which have addresses": {delay: 20 * time.Millisecond, pods: 2},
+		"50 ms":                                 {delay: 50 * time.Millisecond, pods: 3},
+		"50 ms, an old kernel":                  {delay: 50 * time.Millisecond, pods: 3, isOld: true},
+	}
+	for name, f := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f.run(t, all/len(cases))
+		})
+	}
+}
+
+// flapping is how endpoints flap.
+type flapping struct {
+	delay time.Duration // one way
+	pods  int           // of each set
+	// isUnsure: the proxy has just started, and does not know yet which endpoints left before.
+	isUnsure bool
+	// isOld: the kernel does not test what it deletes, so an answer may come between two requests.
+	isOld bool
+}
+
+// oldKernel is a table as kernels before about Linux 6.12 have it.
+type oldKernel struct{ *conntrack.Conn }
+
+func (oldKernel) DeleteUnanswered([]*conntrack.Entry) ([]*conntrack.Entry, error) {
+	return nil, conntrack.ErrUntested
+}
+
+func (f flapping) run(t *testing.T, dials int) {
+	c := newCluster(t, 2)
+	here, there := c.nodes[0], c.nodes[1]
+	client := c.addPod(here, "client")
+	var sets [2][]*pod
+	for i := range sets {
+		for k := range f.pods {
+			server := &pod{Pod: c.addPod(there, fmt.Sprintf("server-%d-%d", i, k)), zone: "zone-of-" + there.Name}
+			echo(t, server.Namespace)
+			sets[i] = append(sets[i], server)
+		}
+	}
+	silent := c.addSilent(there) // in both sets for ten seconds, and in none for as long
+	way, err := c.fabric.AddLongWay("long-way", here.Node, there.Node)
+	must.Succeed(t, err)
+	way.Worsen(f.delay, 0.02)
+	c.apply(service().Then(endpoints(append(sets[0], silent)...)))
+	ends := listenToEnds(t, here.Namespace)
+	if !f.isUnsure {
+		here.owners.Snapshot().Since = time.Now().Add(-flows.LookFor)
+	}
+	var table conntrack.Table = here.flows
+	if f.isOld {
+		table = oldKernel{here.flows}
+	}
+	drawn := drawAnewIn(t, here, table)
+
+	var to []netip.AddrPort
+	for _, family := range model.Families {
+		to = append(to, netip.AddrPortFrom(web.addr(model.ClusterIP, family), servicePort))
+	}
+	load := &visits{to: to, patience: 4 * fabric.Patience}
+	done := make(chan error, 1)
+	go func() { done <- client.Do(func() error { return load.dial(dials) }) }()
+	switches := 0
+	for over := false; !over; {
+		select {
+		case err := <-done:
+			must.Succeed(t, err)
+			over = true
+		case <-time.After(500 * time.Millisecond):
+			switches++
+			set := sets[switches%2]
+			unready := switches / 2 % len(set)
+			ready := append(append([]*pod{}, set[:unready]...), set[unready+1:]...)
+			if switches/20%2 == 0 {
+				ready = append(ready, silent)
+			}
+			c.apply(endpoints(ready...))
+		}
+	}
+	c.apply(endpoints(sets[0]...))
+	load.under.Wait()
+	wait.Until(t, "dials to the pod that is silent are drawn anew", func() bool { return drawn.of(model.TCP) > 0 })
+	t.Logf("%d switches, %d dials, %d of them answered, %d connected and waited for ever, %d never connected (%v); %d were drawn anew; "+
+		"the kernel reported %d ends by request: %d unanswered, %d closed, %d open; %d packets were lost on the way",
+		switches, dials, load.answered.Load(), load.hung.Load(), load.failed.Load(), load.failure.Load(), drawn.of(model.TCP),
+		ends.unanswered.Load()+ends.closed.Load()+ends.open.Load(), ends.unanswered.Load(), ends.closed.Load(), ends.open.Load(), way.Lost())
+	harmless := int64(0)
+	if f.isOld {
+		harmless = int64(dials) / 1000
+	}
+	if ends.open.Load() > harmless || load.hung.Load() > harmless {
+		t.Errorf("%d open connections were ended, and %d clients wait for ever", ends.open.Load(), load.hung.Load())
+	}
+	if ends.unanswered.Load() == 0 || load.answered.Load() < int64(dials)*9/10 {
+		t.Errorf("%d unanswered dials were ended, and %d of %d were answered: this shows nothing",
+			ends.unanswered.Load(), load.answered.Load(), dials)
+	}
+}
+
+// echo has a machine answer each byte that it gets.
+func echo(t *testing.T, on *fabric.Namespace) {
+	t.Helper()
+	listener, err := on.Listen("tcp", fmt.Sprint(":", podPort))
+	must.Succeed(t, err)
+	var serving sync.WaitGroup
+	t.Cleanup(func() { _ = listener.Close(); serving.Wait() })
+	serving.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = conn.Close() }()
+				_, _ = io.Copy(conn, conn)
+			}()
+		}
+	})
+}
+
+// visits are clients that dial, say something, wait for the answer and reset the connection, so that its port is free again.
+type visits struct {
+	to       []netip.AddrPort
+	patience time.Duration
+
+	under                  sync.WaitGroup
+	answered, hung, failed atomic.Int64
+	// failure is the last error of a client that never connected.
+	failure atomic.Value
+}
+
+// dial begins to dial, from the network of the calling thread.
+func (l *visits) dial(dials int) error {
+	next := time.NewTicker(time.Second / dialsPerSecond)
+	defer next.Stop()
+	for i := range dials {
+		<-next.C
+		conn, err := beginToDial(l.to[i%len(l.to)])
+		if err != nil {
+			return err
+		}
+		l.under.Go(func() { l.converse(conn) })
+	}
+	return nil
+}
+
+// beginToDial returns a socket that is on its way.
+func beginToDial(to netip.AddrPort) (*os.File, error) {
+	family, addr := unix.AF_INET, unix.Sockaddr(&unix.SockaddrInet4{Addr: as4(to), Port: int(to.Port())})
+	if to.Addr().Is6() {
+		family, addr = unix.AF_INET6, &unix.SockaddrInet6{Addr: to.Addr().As16(), Port: int(to.Port())}
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Connect(fd, addr); !errors.Is(err, unix.EINPROGRESS) {
+		return nil, errors.Join(fmt.Errorf("dialling %s: %w", to, err), unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), to.String()), nil
+}
+
+func as4(to netip.AddrPort) (addr [4]byte) {
+	if to.Addr().Is4() {
+		addr = to.Addr().As4()
+	}
+	return addr
+}
+
+func (l *visits) converse(conn *os.File) {
+	defer func() { _ = conn.Close() }()
+	if err := conn.SetDeadline(time.Now().Add(l.patience)); err != nil {
+		l.failed.Add(1)
+		return
+	}
+	if _, err := conn.Write([]byte{'?'}); err != nil { // it waits until the connection is there
+		l.failed.Add(1)
+		l.failure.Store(err.Error())
+		return
+	}
+	err := conn.SetDeadline(time.Now().Add(l.patience))
+	if err == nil {
+		_, err = conn.Read(make([]byte, 1))
+	}
+	if err != nil {
+		l.hung.Add(1)
+		return
+	}
+	l.answered.Add(1)
+	raw, err := conn.SyscallConn()
+	if err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			_ = unix.SetsockoptLinger(int(fd), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+		})
+	}
+}
+
+// ends counts the connections of TCP that ended because somebody asked the kernel for it, by what they were.
+type ends struct{ unanswered, closed, open atomic.Int64 }
+
+// listenToEnds counts until the test ends. It reads the kernel's messages by itself, not with the code that it judges.
+func listenToEnds(t *testing.T, on *fabric.Namespace) *ends {
+	t.Helper()
+	const groupDestroy = 3
+	socket, err := netlink.Dial(unix.NETLINK_NETFILTER, &netlink.Config{NetNS: on.FD()})
+	must.Succeed(t, err)
+	must.Succeed(t, socket.SetReadBuffer(8<<20))
+	must.Succeed(t, socket.JoinGroup(groupDestroy))
+	counted := &ends{}
+	var listening sync.WaitGroup
+	var isOver atomic.Bool
+	listening.Go(func() {
+		for {
+			messages, err := socket.Receive()
+			if err != nil {
+				if !isOver.Load() {
+					t.Errorf("listening to the ends of connections: %v", err)
+				}
+				return
+			}
+			for _, message := range messages {
+				if message.Header.PID != 0 { // else it ended by itself
+					counted.add(t, message.Data)
+				}
+			}
+		}
+	})
+	t.Cleanup(func() {
+		isOver.Store(true)
+		_ = socket.Close()
+		listening.Wait()
+	})
+	return counted
+}
+
+// add counts an end, which a struct nfgenmsg and attributes describe.
+func (n *ends) add(t *testing.T, message []byte) {
+	const sizeofHeader, attrStatus, attrProtocolInfo, attrTCP, attrState = 4, 3, 4, 1, 1
+	attributes, err := netlink.NewAttributeDecoder(message[sizeofHeader:])
+	if err != nil {
+		t.Errorf("reading the end of a connection: %v", err)
+		return
+	}
+	attributes.ByteOrder = binary.BigEndian
+	var status uint32
+	var state uint8
+	for attributes.Next() {
+		switch attributes.Type() {
+		case attrStatus:
+			status = attributes.Uint32()
+		case attrProtocolInfo:
+			attributes.Nested(func(info *netlink.AttributeDecoder) error {
+				for info.Next() {
+					if info.Type() == attrTCP {
+						info.Nested(func(tcp *netlink.AttributeDecoder) error {
+							for tcp.Next() {
+								if tcp.Type() == attrState {
+									state = tcp.Uint8()
+								}
+							}
+							return nil
+						})
+					}
+				}
+				return nil
+			})
+		}
+	}
+	if err := attributes.Err(); err != nil || status == 0 || state == 0 {
+		t.Errorf("the kernel's report of an end has the status %#x and the state %d, %v", status, state, err)
+	}
+	switch {
+	case status&uint32(conntrack.SeenReply) == 0:
+		n.unanswered.Add(1)
+	case state == conntrack.TCPTimeWait || state == conntrack.TCPClose:
+		n.closed.Add(1)
+	default:
+		n.open.Add(1)
+	}
+}

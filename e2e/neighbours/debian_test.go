@@ -17,23 +17,6 @@ type debian struct {
 	keeper  *site.Process
 }
 
-// layered lays the layers of ./install over /etc, /usr and /var, and a writable one over these.
-const layered = `
-set -eu
-layers=$1 work=/run/layers
-mount -t tmpfs tmpfs /run
-mkdir "$work" "$work/cgroup"
-for folder in etc usr var; do
-	mkdir "$work/$folder" "$work/$folder.work"
-	mount -t overlay overlay -o "lowerdir=$layers/$folder:/$folder,upperdir=$work/$folder,workdir=$work/$folder.work" "/$folder"
-done
-mount --rbind /sys/fs/cgroup "$work/cgroup"
-mount -t sysfs sysfs /sys
-mount --rbind "$work/cgroup" /sys/fs/cgroup
-echo ready
-exec sleep infinity
-`
-
 // newDebian makes the mount namespace of a node.
 func newDebian(m *machine) *debian {
 	t := m.town.t
@@ -46,7 +29,7 @@ func newDebian(m *machine) *debian {
 	}
 	d := &debian{machine: m}
 	d.keeper = site.Start(t, m.Namespace,
-		exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", layered, "layers", layers))
+		exec.Command("layers/over", layers, "sh", "-c", "echo ready; exec sleep infinity"))
 	d.keeper.Await(t, "the layers of Debian packages", func() error {
 		if !d.keeper.Log.Has("ready") {
 			return fmt.Errorf("it said %q", d.keeper.Log)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/vicinity-proxy/vicinity/e2e/documents"
 	"github.com/vicinity-proxy/vicinity/e2e/site"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
@@ -60,6 +61,14 @@ func (d *debian) run(name string, args ...string) string {
 	output, err := d.machine.Run(d.command(name, args...))
 	must.Succeed(d.machine.town.t, err)
 	return output
+}
+
+// follow types in what the README of the manifests says for a program.
+func (d *debian) follow(program string) {
+	d.machine.town.t.Helper()
+	for _, line := range documents.Lines(d.machine.town.t, "manifests/README.md", "Neighbours", program) {
+		d.run("sh", "-euc", line)
+	}
 }
 
 // start starts a program that goes on, and waits until a step succeeds.

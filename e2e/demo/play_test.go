@@ -55,13 +55,15 @@ func TestABusyMachineIsNamedBesideWhatWentWrong(t *testing.T) {
 		unknown  error
 		want     []string
 	}{
-		"all is well":                          {well, idle, nil, nil},
-		"all is well on a busy machine":        {well, busy, nil, nil},
-		"a dial fails on an idle machine":      {failed, idle, nil, []string{"1 of 200 connections failed: deadline"}},
-		"a dial fails on a busy machine":       {failed, busy, nil, []string{"1 of 200 connections failed: deadline", machine}},
-		"a proxy never learns of it":           {well, idle, errors.New("the proxy on node-a1"), []string{"the proxy on node-a1"}},
-		"nobody waits":                         {[]second{{made: 100}}, idle, nil, []string{"no connection waited, so nothing is shown"}},
-		"the last second still has dials wait": {well[:1], idle, nil, []string{"16 of 100 connections of the last second waited: the node is not avoided"}},
+		"all is well":                     {well, idle, nil, nil},
+		"all is well on a busy machine":   {well, busy, nil, nil},
+		"a dial fails on an idle machine": {failed, idle, nil, []string{"1 of 200 connections failed: deadline"}},
+		"a dial fails on a busy machine":  {failed, busy, nil, []string{"1 of 200 connections failed: deadline", machine}},
+		"a proxy never learns of it":      {well, idle, errors.New("the proxy on node-a1"), []string{"the proxy on node-a1"}},
+		"nobody waits":                    {[]second{{made: 100}}, idle, nil, []string{"no connection waited, so nothing is shown"}},
+		"the last second still has dials wait": {
+			well[:1], idle, nil, []string{"16 of 100 connections of the last second waited: the node is not avoided"},
+		},
 	} {
 		if got := deathMistakes(test.seconds, test.straight, test.unknown); !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)

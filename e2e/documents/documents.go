@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -49,7 +50,7 @@ func Script(t testing.TB, document, chapter string, without ...string) string {
 	t.Helper()
 	var script []string
 	for _, command := range Commands(t, document) {
-		if command.Chapter == chapter && !command.Inline && !contains(without, command.Text) {
+		if command.Chapter == chapter && !command.Inline && !slices.Contains(without, command.Text) {
 			script = append(script, command.Text)
 		}
 	}
@@ -77,15 +78,6 @@ func Lines(t testing.TB, document, chapter, title string) []string {
 	return strings.Split(rest, "\n")
 }
 
-func contains(list []string, text string) bool {
-	for _, one := range list {
-		if one == text {
-			return true
-		}
-	}
-	return false
-}
-
 // top returns the repository's top folder.
 func top(t testing.TB) string {
 	t.Helper()
@@ -103,47 +95,66 @@ func top(t testing.TB) string {
 }
 
 func commands(text string) ([]Command, error) {
-	var all []Command
-	var prose, block strings.Builder
-	chapter, language, indent, isBlock := "", "", "", false
-	endProse := func() {
-		for _, span := range inline.FindAllStringSubmatch(prose.String(), -1) {
-			if one := strings.Join(strings.Fields(span[1]), " "); whole.MatchString(one) {
-				all = append(all, Command{chapter, one, true})
-			}
-		}
-		prose.Reset()
-	}
+	var s scanner
 	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		switch mark := fence.FindStringSubmatch(line); {
-		case mark != nil && !isBlock:
-			endProse()
-			isBlock, indent, language = true, mark[1], mark[2]
-		case mark != nil:
-			if language == "sh" {
-				for _, one := range split(block.String()) {
-					all = append(all, Command{chapter, one, false})
-				}
-			}
-			block.Reset()
-			isBlock = false
-		case isBlock:
-			line = strings.TrimPrefix(line, indent)
-			if language == "" && program.MatchString(line) {
-				return nil, fmt.Errorf("the block with %q shows commands, and begins with ``` instead of ```sh", line)
-			}
-			block.WriteString(line + "\n")
-		default:
-			if title := heading.FindStringSubmatch(line); title != nil {
-				endProse()
-				chapter = title[1]
-			}
-			prose.WriteString(line + "\n")
+		if err := s.read(strings.TrimSuffix(line, "\n")); err != nil {
+			return nil, err
 		}
 	}
-	endProse()
-	return all, nil
+	s.endProse()
+	return s.found, nil
+}
+
+// scanner reads a document line by line.
+type scanner struct {
+	found            []Command
+	chapter          string
+	prose, block     strings.Builder
+	isBlock          bool
+	language, indent string // of the block
+}
+
+func (s *scanner) read(line string) error {
+	mark := fence.FindStringSubmatch(line)
+	switch {
+	case mark != nil && s.isBlock:
+		s.endBlock()
+	case mark != nil:
+		s.endProse()
+		s.isBlock, s.indent, s.language = true, mark[1], mark[2]
+	case s.isBlock:
+		line = strings.TrimPrefix(line, s.indent)
+		if s.language == "" && program.MatchString(line) {
+			return fmt.Errorf("the block with %q shows commands, and begins with ``` instead of ```sh", line)
+		}
+		s.block.WriteString(line + "\n")
+	default:
+		if title := heading.FindStringSubmatch(line); title != nil {
+			s.endProse()
+			s.chapter = title[1]
+		}
+		s.prose.WriteString(line + "\n")
+	}
+	return nil
+}
+
+func (s *scanner) endBlock() {
+	if s.language == "sh" {
+		for _, one := range split(s.block.String()) {
+			s.found = append(s.found, Command{s.chapter, one, false})
+		}
+	}
+	s.block.Reset()
+	s.isBlock = false
+}
+
+func (s *scanner) endProse() {
+	for _, span := range inline.FindAllStringSubmatch(s.prose.String(), -1) {
+		if one := strings.Join(strings.Fields(span[1]), " "); whole.MatchString(one) {
+			s.found = append(s.found, Command{s.chapter, one, true})
+		}
+	}
+	s.prose.Reset()
 }
 
 // split returns the commands of a block: a loop, a text for standard input, and lines that end with \ or | are one.

@@ -15,7 +15,10 @@ To see what it would do, no cluster and no root are needed, only Services, Endpo
 as 'kubectl get -o yaml' prints them, in a folder, in a file, or on standard input:
 
   kubectl get services,endpointslices,nodes -A -o yaml > all.yaml
-  proxy explain --manifests all.yaml --node node-a1`,
+  proxy explain --manifests all.yaml --node node-a1
+
+Kubernetes 1.33 and later has ServiceCIDRs, too: 'kubectl get servicecidrs -o yaml > servicecidrs.yaml', in a folder
+with the others.`,
 		newRun(), newRender(), newExplain(&explainFlags{}), newForecast(), newFlows(), newStatus(false), newCleanup(),
 		cli.NewVersion("proxy", thisBuild()),
 	)

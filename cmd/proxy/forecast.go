@@ -35,7 +35,7 @@ const forecastExamples = `  # what would a cluster gain? Nothing has to be insta
   proxy forecast --evacuate zone-b --scale shop/web=zone-a:6
 
   # what if its load is bounded?
-  proxy forecast --annotate 'shop/web ` + policy.MaxLoadAnnotation + `=120%'
+  proxy forecast --annotate 'shop/cart ` + policy.MaxLoadAnnotation + `=120%'
 
   # in a pipeline: fail if an endpoint would expect more than 1.5 times the mean, less than 80 % stays in the zone, or
   # anything is refused

@@ -11,11 +11,14 @@ func newRoot() *cobra.Command {
 		`Vicinity's service proxy. It runs once on every node and programs nftables, so that a connection to a
 Service reaches the nearest endpoint that the Service's owner allows.
 
-To see what it would do, no cluster and no root are needed, only Services, EndpointSlices, Nodes and ServiceCIDRs
+To see what it would do, no cluster and no root are needed, only Services, EndpointSlices and Nodes
 as 'kubectl get -o yaml' prints them, in a folder, in a file, or on standard input:
 
-  kubectl get services,endpointslices,nodes,servicecidrs -A -o yaml > all.yaml
-  proxy explain --manifests all.yaml --node node-a1`,
+  kubectl get services,endpointslices,nodes -A -o yaml > all.yaml
+  proxy explain --manifests all.yaml --node node-a1
+
+Kubernetes 1.33 and later has ServiceCIDRs, too: 'kubectl get servicecidrs -o yaml > servicecidrs.yaml', in a folder
+with the others.`,
 		newRun(), newRender(), newExplain(&explainFlags{}), newForecast(), newFlows(), newStatus(false), newCleanup(),
 		cli.NewVersion("proxy", thisBuild()),
 	)

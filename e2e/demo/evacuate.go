@@ -45,7 +45,7 @@ func (s *stage) playEvacuation(ctx context.Context, p *page) (shown string, wron
 		return "", nil, err
 	}
 
-	away.sayTook(p, evacuation, "label")
+	away.sayTook(p, evacuation, "label was")
 	p.say("  Where %d connections from each client went, a third of them over IPv6:\n", connections)
 	view := s.table(evacuation, away.rows)
 	view.print(p)

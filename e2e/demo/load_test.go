@@ -67,7 +67,7 @@ func TestTheLoadsStandSideBySide(t *testing.T) {
 		"  zone-b  web-b1    2000  ████████████▒▒▒▒▒▒▒▒                1210  ████████████",
 		"  zone-c  web-c1    2000  ████████████▒▒▒▒▒▒▒▒                1195  ████████████",
 		"",
-		"          busiest  ✗ 2.00 times the mean                     ✓ 1.21 times the mean",
+		"          busiest  ✗ 2.00 times the mean                     ✓ 1.21 times the mean (1.20, and chance)",
 		"          near       100 % stayed in their zone                 73 % stayed in their zone",
 		"",
 		"                   █ is a tenth of the mean, 1000; ▒ is more than 1.2 times the mean",

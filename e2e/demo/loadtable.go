@@ -50,5 +50,5 @@ func (l load) sayBusiest(p *page) string {
 	if times > l.mostByChance() {
 		return p.ink(red, fmt.Sprintf("✗ %.2f times the mean", times))
 	}
-	return p.ink(green, fmt.Sprintf("✓ %.2f times the mean", times))
+	return p.ink(green, fmt.Sprintf("✓ %.2f times the mean%s", times, l.byChance()))
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vicinity-proxy/vicinity/e2e/site"
 )
 
 // roleVariable makes a stand-in for the proxy of this test binary.
@@ -52,6 +54,22 @@ func showWith(ctx context.Context, t *testing.T, role string) (int, string, erro
 	}
 	status := conclude(ctx, page, err)
 	return status, printed.String(), err
+}
+
+// TestTheDemo plays it, as make demo does.
+func TestTheDemo(t *testing.T) {
+	var printed strings.Builder
+	if err := show(t.Context(), &page{w: &printed}, site.Program(t, "proxy")); err != nil {
+		t.Fatalf("%v\n%s", err, printed.String())
+	}
+	for act := 1; act <= 7; act++ {
+		if headline := fmt.Sprintf("\n━━ %d. ", act); strings.Count(printed.String(), headline) != 1 {
+			t.Errorf("act %d was not played once:\n%s", act, printed.String())
+		}
+	}
+	if verdicts := strings.Count(printed.String(), "\n✓ "); verdicts != 5 {
+		t.Errorf("there are %d verdicts, want one of acts 1 to 3 and one of each later act:\n%s", verdicts, printed.String())
+	}
 }
 
 func TestAProxyThatEndsIsQuoted(t *testing.T) {

@@ -12,9 +12,10 @@ import (
 
 const (
 	connections         = 60 // from each client, every third of them over IPv6
-	connectionPatience  = time.Second
-	failuresWorthTrying = 3 // a client that gets no answers would otherwise take a minute
-	convergencePatience = 10 * time.Second
+	failuresWorthTrying = 3  // a client that gets no answers would otherwise take minutes
+	// A second would do, if nothing else ran on the machine.
+	connectionPatience  = 10 * time.Second
+	convergencePatience = time.Minute
 )
 
 // row is where the connections of one client went.

@@ -45,28 +45,53 @@ const explainedNode = "node-b1"
 // errWrong means that connections or explanations were not as the owner asked.
 var errWrong = errors.New("not every connection went where the Service's owner asked")
 
+// playing is how acts are played. It returns what they showed and what was wrong. An error ends the demo: the acts after
+// it would not find what they expect.
+type playing struct {
+	acts string
+	play func(context.Context, *page) (shown string, wrong []string, err error)
+}
+
 // play starts the proxies, plays all acts and says what they showed.
 func play(ctx context.Context, p *page, s *stage) error {
 	if err := s.begin(ctx, p); err != nil {
 		return err
 	}
-	var wrong []string
-	for _, act := range acts {
-		found, err := s.playAct(ctx, p, act)
-		if err != nil {
-			return err
-		}
-		wrong = append(wrong, found...)
-	}
-	var shown []string
-	for _, play := range []func(context.Context, *page) (string, []string, error){s.playLoad, s.playEvacuation, s.playDeath, s.playBytes} {
-		sentence, found, err := play(ctx, p)
-		if err != nil {
-			return err
-		}
-		shown, wrong = append(shown, sentence), append(wrong, found...)
+	shown, wrong := playAll(ctx, p, []playing{
+		{"acts 1 to 3", s.playZones}, {"act 4", s.playLoad}, {"act 5", s.playEvacuation}, {"act 6", s.playDeath}, {"act 7", s.playBytes},
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	return s.finish(p, shown, wrong)
+}
+
+// playAll plays acts until one of them cannot go on, and returns what was shown until then and what was wrong.
+func playAll(ctx context.Context, p *page, all []playing) (shown, wrong []string) {
+	for _, of := range all {
+		sentence, found, err := of.play(ctx, p)
+		wrong = append(wrong, found...)
+		if err != nil {
+			return shown, append(wrong, fmt.Sprintf("%s could not be played to the end, so the demo ends here: %v", of.acts, err))
+		}
+		if len(found) == 0 {
+			shown = append(shown, sentence)
+		}
+	}
+	return shown, wrong
+}
+
+// playZones plays the first three acts.
+func (s *stage) playZones(ctx context.Context, p *page) (shown string, wrong []string, err error) {
+	for _, act := range acts {
+		found, err := s.playAct(ctx, p, act)
+		wrong = append(wrong, found...)
+		if err != nil {
+			return "", wrong, err
+		}
+	}
+	return fmt.Sprintf("Each of the %d connections of acts 1 to 3 went where the Service's owner asked, and explain says the same.",
+		len(acts)*len(s.places)*connections), wrong, nil
 }
 
 // begin starts the proxies with the state of the first act.
@@ -122,7 +147,7 @@ func (s *stage) playAct(ctx context.Context, p *page, act act) ([]string, error)
 	}
 
 	if act.changed != "" {
-		seen.sayTook(p, act, "file")
+		seen.sayTook(p, act, "files were")
 	}
 	p.say("  Where %d connections from each client went, a third of them over IPv6:\n", connections)
 	view := s.table(act, seen.rows)
@@ -151,7 +176,7 @@ func (s *stage) observe(ctx context.Context, act act, written time.Time) observa
 // sayTook says how long it took from writing something until connections were right.
 func (o observation) sayTook(p *page, act act, written string) {
 	if o.late == nil {
-		p.say("  First right connection %s after the %s was written; all of %s was right after %s.",
+		p.say("  First right connection %s after the %s written; all of %s was right after %s.",
 			short(o.took.first), written, act.changed, short(o.took.all))
 	}
 }
@@ -193,12 +218,11 @@ func wrongIn(act act, seen observation, view table) []string {
 
 // finish says what the acts have shown. When something went wrong, the proxies have the last word.
 func (s *stage) finish(p *page, shown, wrong []string) error {
+	p.say("")
+	for _, sentence := range shown {
+		p.say("%s", p.ink(green, "✓ "+sentence))
+	}
 	if len(wrong) == 0 {
-		p.say("\n%s", p.ink(green, fmt.Sprintf("✓ Each of the %d connections of acts 1 to 3 went where the Service's owner asked, "+
-			"and explain says the same.", len(acts)*len(s.places)*connections)))
-		for _, sentence := range shown {
-			p.say("%s", p.ink(green, "✓ "+sentence))
-		}
 		return nil
 	}
 	p.headline("What went wrong")

@@ -21,7 +21,8 @@ func (s *stage) playLoad(ctx context.Context, p *page) (shown string, wrong []st
 	}
 	p.say("  zone-a has six web pods now, the other zones have one each. Zone preference gives a lone pod all connections of its zone.")
 	p.say("  So the owner adds  vicinity.dev/max-load: %q", maxLoad)
-	p.say("  which means: keep near what leaves no endpoint with more than %g times the mean, and send on the rest.", bound)
+	p.say("  which means: keep near what leaves no endpoint with more than %g times the mean, and send on the rest. That is what each", bound)
+	p.say("  may expect: the kernel draws an endpoint for each connection by chance, so that one may get a few more.")
 	alone, balanced, wrong, err := s.compareLoads(ctx, p, c, unbounded, assumed)
 	if err != nil {
 		return "", nil, err
@@ -38,10 +39,10 @@ func (s *stage) playLoad(ctx context.Context, p *page) (shown string, wrong []st
 		return "", nil, err
 	}
 	shown = fmt.Sprintf("Zone preference alone gave the busiest web pod %.2f times the mean. "+
-		"With max-load %s it got %.2f, and %.0f %% stayed near. With nine of ten clients in one zone it got %.2f, and %.2f once demand "+
+		"With max-load %s it got %.2f%s, and %.0f %% stayed near. With nine of ten clients in one zone it got %.2f, and %.2f%s once demand "+
 		"was measured.",
-		alone.got(alone.busiest()), maxLoad, balanced.got(balanced.busiest()), 100*balanced.stayed(),
-		crowded.got(crowded.busiest()), mended.got(mended.busiest()))
+		alone.got(alone.busiest()), maxLoad, balanced.got(balanced.busiest()), balanced.byChance(), 100*balanced.stayed(),
+		crowded.got(crowded.busiest()), mended.got(mended.busiest()), mended.byChance())
 	return shown, slices.Concat(wrong, wrongToo), nil
 }
 

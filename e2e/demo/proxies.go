@@ -25,9 +25,11 @@ const (
 )
 
 const (
-	startPatience = 20 * time.Second
-	stopPatience  = 2 * time.Second
-	logLines      = 8 // shown of each proxy when something went wrong
+	startPatience = time.Minute
+	// pagePatience is how long a page may take where other programs keep the processors busy.
+	pagePatience = 10 * time.Second
+	stopPatience = 2 * time.Second
+	logLines     = 8 // shown of each proxy when something went wrong
 )
 
 // proxy is one running `proxy run`.
@@ -86,22 +88,25 @@ func (p *proxy) ready(ctx context.Context) error {
 // page asks the proxy for one of its pages.
 func (p *proxy) page(ctx context.Context, address, path string) ([]byte, error) {
 	dial := func(_ context.Context, network, addr string) (net.Conn, error) {
-		return p.node.Dial(network, addr, time.Second)
+		return p.node.Dial(network, addr, pagePatience)
 	}
-	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}, Timeout: time.Second}
+	client := &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}, Timeout: pagePatience}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
 	if err != nil {
 		return nil, err
 	}
 	response, err := client.Do(request)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("asking the proxy on %s for a page: %w", p.node.Name, err) // the error has its address
 	}
 	text, err := io.ReadAll(response.Body)
 	if response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s says %s", path, response.Status)
+		err = fmt.Errorf("it answers %s", response.Status)
 	}
-	return text, errors.Join(err, response.Body.Close())
+	if err := errors.Join(err, response.Body.Close()); err != nil {
+		return nil, fmt.Errorf("asking the proxy on %s for %s: %w", p.node.Name, path, err)
+	}
+	return text, nil
 }
 
 // reachability is what the proxy knows of which nodes answer its own.

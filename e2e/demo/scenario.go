@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	_ "embed"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -61,10 +63,22 @@ func (s *stage) writeServiceWith(keys string, of setting) error {
 	})
 }
 
-// writeEndpoints writes the Service's EndpointSlices, and returns when they took effect.
+// writeEndpoints writes the Service's EndpointSlices, a file for each zone, and returns when they took effect. The file of
+// a zone that has no web pods any more is deleted: proxies take that at once, while an endpoint that is missing from a file
+// stays for two seconds, because the file may be half written.
 func (s *stage) writeEndpoints(webs []place) (time.Time, error) {
-	err := s.write("endpoints", map[string]any{"Places": manifestPlaces(webs), "TargetPort": targetPort})
-	return time.Now(), err
+	for _, letter := range zoneLetters {
+		zone := "zone-" + letter
+		if here := inZone(zone, webs); len(here) > 0 {
+			values := map[string]any{"Name": "web-" + zone, "Places": manifestPlaces(here), "TargetPort": targetPort}
+			if err := s.writeFile("endpoints-"+zone, "endpoints", values); err != nil {
+				return time.Time{}, err
+			}
+		} else if err := os.Remove(s.manifest("endpoints-" + zone)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return time.Time{}, fmt.Errorf("deleting the manifest of the endpoints in %s: %w", zone, err)
+		}
+	}
+	return time.Now(), nil
 }
 
 // writeDemand writes what was measured of the Service: which part of all connections the clients of each zone made.
@@ -79,17 +93,25 @@ func (s *stage) writeDemand(c crowd) error {
 	})
 }
 
-// write replaces a file in one step, so that no proxy reads half of it.
+// write writes the manifest that has its template's name.
 func (s *stage) write(name string, values map[string]any) error {
+	return s.writeFile(name, name, values)
+}
+
+// manifest is the file of a manifest.
+func (s *stage) manifest(name string) string { return filepath.Join(s.manifests, name+".yaml") }
+
+// writeFile replaces a file in one step, so that no proxy reads half of it.
+func (s *stage) writeFile(name, template string, values map[string]any) error {
 	var text bytes.Buffer
-	if err := manifests.ExecuteTemplate(&text, name, values); err != nil {
+	if err := manifests.ExecuteTemplate(&text, template, values); err != nil {
 		return fmt.Errorf("writing the manifest of the %s: %w", name, err)
 	}
 	draft := filepath.Join(s.manifests, "."+name+".draft")
 	if err := os.WriteFile(draft, text.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("writing the manifest of the %s: %w", name, err)
 	}
-	return os.Rename(draft, filepath.Join(s.manifests, name+".yaml"))
+	return os.Rename(draft, s.manifest(name))
 }
 
 func manifestPlaces(places []place) []manifestPlace {

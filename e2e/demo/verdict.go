@@ -40,6 +40,14 @@ func (l load) mostByChance() float64 {
 	return bound*(1+rounding) + deviations*math.Sqrt(bound/l.mean())
 }
 
+// byChance says why the busiest web pod got more than the bound, where chance does; else nothing.
+func (l load) byChance() string {
+	if times := l.got(l.busiest()); times <= l.most || times > l.mostByChance() {
+		return ""
+	}
+	return fmt.Sprintf(" (%.2f, and chance)", l.most)
+}
+
 // loadMistakes says where the fourth act did not go as the annotations ask, in sentences; none if all is well: one setting
 // overloads a web pod, and the other one does not.
 func loadMistakes(broken, mended load) []string {

@@ -51,11 +51,15 @@ func (n *Namespace) Ask(network string, addr netip.AddrPort, patience time.Durat
 func (n *Namespace) AskFrom(network string, own netip.Addr, addr netip.AddrPort, patience time.Duration) (Reply, error) {
 	deadline := time.Now().Add(patience)
 	conversation, err := n.open(network, own, addr, deadline)
-	if err != nil {
-		return Reply{}, fmt.Errorf("asking %s over %s from %s: %w", addr, network, n.Name, sayTimeout(err))
+	var reply Reply
+	if err == nil {
+		reply, err = conversation.ask(deadline)
+		err = errors.Join(err, conversation.Close())
 	}
-	reply, err := conversation.ask(deadline)
-	return reply, errors.Join(err, conversation.Close())
+	if err != nil {
+		err = fmt.Errorf("asking %s over %s from %s: %w", addr, network, n.Name, sayTimeout(err))
+	}
+	return reply, err
 }
 
 // sayTimeout gives every timeout one name: that of a net.Dialer is not os.ErrDeadlineExceeded.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,28 +17,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/site"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
-
-// commands returns the commands in a chapter of the README, as one script.
-func commands(t *testing.T, chapter string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(folder, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, found := strings.Cut(string(text), "\n## "+chapter+"\n")
-	body, _, _ := strings.Cut(rest, "\n## ")
-	var script []string
-	for _, block := range shellBlock.FindAllStringSubmatch(body, -1) {
-		script = append(script, block[1])
-	}
-	if !found || len(script) == 0 {
-		t.Fatalf("the README has no commands in a chapter %q", chapter)
-	}
-	return strings.Join(script, "\n")
-}
-
-// shellBlock is a block of shell commands, which may be part of a list.
-var shellBlock = regexp.MustCompile("(?ms)^ *```sh\n(.*?)^ *```$")
 
 // realCluster is a lab, and a user who follows the README.
 type realCluster struct {
@@ -92,7 +69,7 @@ func (c *realCluster) run(t *testing.T, dir, name string, arguments ...string) s
 // follow types in what the README says, and stops at the first command that fails.
 func (c *realCluster) follow(t *testing.T, chapter string) {
 	t.Helper()
-	c.run(t, c.dir, "sh", "-euxc", commands(t, chapter))
+	c.run(t, c.dir, "sh", "-euxc", script(t, manifestsReadme, chapter))
 }
 
 // prepare makes my-cluster, with the values that are this cluster's.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/vicinity-proxy/vicinity/e2e/documents"
 	"github.com/vicinity-proxy/vicinity/e2e/site"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
@@ -16,23 +17,6 @@ type debian struct {
 	machine *machine
 	keeper  *site.Process
 }
-
-// layered lays the layers of ./install over /etc, /usr and /var, and a writable one over these.
-const layered = `
-set -eu
-layers=$1 work=/run/layers
-mount -t tmpfs tmpfs /run
-mkdir "$work" "$work/cgroup"
-for folder in etc usr var; do
-	mkdir "$work/$folder" "$work/$folder.work"
-	mount -t overlay overlay -o "lowerdir=$layers/$folder:/$folder,upperdir=$work/$folder,workdir=$work/$folder.work" "/$folder"
-done
-mount --rbind /sys/fs/cgroup "$work/cgroup"
-mount -t sysfs sysfs /sys
-mount --rbind "$work/cgroup" /sys/fs/cgroup
-echo ready
-exec sleep infinity
-`
 
 // newDebian makes the mount namespace of a node.
 func newDebian(m *machine) *debian {
@@ -46,7 +30,7 @@ func newDebian(m *machine) *debian {
 	}
 	d := &debian{machine: m}
 	d.keeper = site.Start(t, m.Namespace,
-		exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", layered, "layers", layers))
+		exec.Command("layers/over", layers, "sh", "-c", "echo ready; exec sleep infinity"))
 	d.keeper.Await(t, "the layers of Debian packages", func() error {
 		if !d.keeper.Log.Has("ready") {
 			return fmt.Errorf("it said %q", d.keeper.Log)
@@ -77,6 +61,14 @@ func (d *debian) run(name string, args ...string) string {
 	output, err := d.machine.Run(d.command(name, args...))
 	must.Succeed(d.machine.town.t, err)
 	return output
+}
+
+// follow types in what the README of the manifests says for a program.
+func (d *debian) follow(program string) {
+	d.machine.town.t.Helper()
+	for _, line := range documents.Lines(d.machine.town.t, "manifests/README.md", "Neighbours", program) {
+		d.run("sh", "-euc", line)
+	}
 }
 
 // start starts a program that goes on, and waits until a step succeeds.

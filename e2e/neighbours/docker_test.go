@@ -36,9 +36,7 @@ func TestDocker(t *testing.T) {
 	beside(t, neighbour{
 		start: func(m *machine) {
 			m.startDockerOnBoot()
-			for _, direction := range []string{"-s", "-d"} {
-				m.inDebian().run("iptables", "-I", "DOCKER-USER", direction, fabric.PodsIPv4.String(), "-j", "ACCEPT")
-			}
+			m.inDebian().follow("docker")
 		},
 		update:  func(m *machine) { m.inDebian().run("docker", "network", "create", "another") },
 		restart: func(m *machine) { m.stop(); m.startDocker() },

@@ -84,13 +84,7 @@ func TestFirewalldAsShipped(t *testing.T) {
 	here.stopped("a pod of another node", here.outside, (spec{app: farApp}).frontends(here.nodes[0])...)
 	here.stopped("a pod directly", here.client.Namespace, at(podPort, here.near.IPv4, here.near.IPv6)...)
 	here.stopped("the health check", here.outside, at(healthPort, here.nodes[0].IPv4, here.nodes[0].IPv6)...)
-	here.each(func(m *machine) {
-		for _, addrs := range here.cluster() {
-			m.inDebian().run("firewall-cmd", "--permanent", "--zone=trusted", "--add-source="+addrs)
-		}
-		m.inDebian().run("firewall-cmd", "--permanent", "--zone=public", fmt.Sprintf("--add-port=%d/tcp", healthPort))
-		m.inDebian().run("firewall-cmd", "--reload")
-	})
+	here.each(func(m *machine) { m.inDebian().follow("firewalld") })
 	here.holds("with the lines")
 	here.isHealthy()
 }

@@ -1,10 +1,13 @@
 package neighbours_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/vicinity-proxy/vicinity/e2e/documents"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
@@ -17,11 +20,7 @@ table inet filter {
 	chain input { type filter hook input priority filter; policy accept; }
 	chain forward {
 		type filter hook forward priority filter; policy drop;
-		ct state established,related accept
-		ip daddr 10.244.0.0/16 accept
-		ip saddr 10.244.0.0/16 accept
-		ip6 daddr fd00:244::/32 accept
-		ip6 saddr fd00:244::/32 accept
+		%s
 	}
 	chain output { type filter hook output priority filter; policy accept; }
 }
@@ -31,7 +30,8 @@ table inet filter {
 func TestNFTablesService(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "nftables.conf")
-	must.Succeed(t, os.WriteFile(file, []byte(nftablesConf), 0o600))
+	lines := strings.Join(documents.Lines(t, "manifests/README.md", "Neighbours", "the chain forward"), "\n\t\t")
+	must.Succeed(t, os.WriteFile(file, fmt.Appendf(nil, nftablesConf, lines), 0o600))
 	start := func(m *machine) { m.inDebian().run("nft", "-f", file) }
 	t.Run("a flush while no proxy runs takes its rules, until one does", func(t *testing.T) {
 		t.Parallel()

@@ -3,8 +3,6 @@ package neighbours_test
 import (
 	"fmt"
 	"testing"
-
-	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 )
 
 // ufw runs it.
@@ -18,11 +16,7 @@ func TestUFW(t *testing.T) {
 	t.Parallel()
 	beside(t, neighbour{
 		start: func(m *machine) {
-			for _, pods := range []string{fabric.PodsIPv4.String(), fabric.PodsIPv6.String()} {
-				m.ufw("route", "allow", "to", pods)
-				m.ufw("route", "allow", "from", pods)
-			}
-			m.ufw("allow", fmt.Sprintf("%d/tcp", healthPort))
+			m.inDebian().follow("ufw")
 			m.ufw("--force", "enable")
 		},
 		update: func(m *machine) { m.ufw("reload") },

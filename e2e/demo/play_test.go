@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+)
+
+// TestAnActThatBreaksOffLeavesTheVerdictsBeforeIt: what the acts before it showed and found is printed, and its own findings.
+func TestAnActThatBreaksOffLeavesTheVerdictsBeforeIt(t *testing.T) {
+	act := func(name, shown string, wrong []string, err error) playing {
+		return playing{name, func(context.Context, *page) (string, []string, error) { return shown, wrong, err }}
+	}
+	var printed strings.Builder
+	p := &page{w: &printed}
+	shown, wrong := playAll(t.Context(), p, []playing{
+		act("acts 1 to 3", "All stayed.", nil, nil),
+		act("act 6", "None failed.", []string{"act 6. 3 of 800 connections failed"}, nil),
+		act("act 7", "No byte crossed.", []string{"act 7. a connection failed"}, errors.New("asking the proxy on node-b1")),
+		act("act 8", "Never played.", nil, nil),
+	})
+	if err := (&stage{}).finish(p, shown, wrong); !errors.Is(err, errWrong) {
+		t.Errorf("it ends with %v", err)
+	}
+	want := `
+✓ All stayed.
+
+━━ What went wrong ━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━━
+
+  ✗ act 6. 3 of 800 connections failed
+  ✗ act 7. a connection failed
+  ✗ act 7 could not be played to the end, so the demo ends here: asking the proxy on node-b1
+`
+	if diff := cmp.Diff(want, printed.String()); diff != "" {
+		t.Errorf("printed (-want +got):\n%s", diff)
+	}
+}
+
+func TestABusyMachineIsNamedBesideWhatWentWrong(t *testing.T) {
+	well := []second{{made: 100, waited: 16, longest: 3 * time.Second}, {made: 100}}
+	failed := []second{{made: 100, waited: 16, failed: 1, why: errors.New("deadline"), longest: 3 * time.Second}, {made: 100}}
+	idle, busy := second{made: 20}, second{made: 20, waited: 2, longest: 900 * time.Millisecond}
+	const machine = "the machine is busy, and that may be why: of 20 connections straight to a pod, past every proxy, 2 waited, " +
+		"0.9 s at most, and 0 failed; play it again when less runs"
+	for name, test := range map[string]struct {
+		seconds  []second
+		straight second
+		unknown  error
+		want     []string
+	}{
+		"all is well":                     {well, idle, nil, nil},
+		"all is well on a busy machine":   {well, busy, nil, nil},
+		"a dial fails on an idle machine": {failed, idle, nil, []string{"1 of 200 connections failed: deadline"}},
+		"a dial fails on a busy machine":  {failed, busy, nil, []string{"1 of 200 connections failed: deadline", machine}},
+		"a proxy never learns of it":      {well, idle, errors.New("the proxy on node-a1"), []string{"the proxy on node-a1"}},
+		"nobody waits":                    {[]second{{made: 100}}, idle, nil, []string{"no connection waited, so nothing is shown"}},
+		"the last second still has dials wait": {
+			well[:1], idle, nil, []string{"16 of 100 connections of the last second waited: the node is not avoided"},
+		},
+	} {
+		if got := deathMistakes(test.seconds, test.straight, test.unknown); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// TestAProxyThatDoesNotAnswerIsNamed, and so is the page.
+func TestAProxyThatDoesNotAnswerIsNamed(t *testing.T) {
+	network, err := fabric.New()
+	must(t, err)
+	t.Cleanup(func() { must(t, network.Close()) })
+	node, err := network.AddNode("node-b1")
+	must(t, err)
+	_, err = (&proxy{node: node}).page(t.Context(), metricsAddress, "/metrics")
+	if err == nil || !strings.Contains(err.Error(), "the proxy on node-b1") || !strings.Contains(err.Error(), "/metrics") {
+		t.Errorf("it says %v", err)
+	}
+}

@@ -1,0 +1,191 @@
+// Package documents finds the commands that the documents show, for the tests that run them as they stand.
+package documents
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+// Command is one command of a document.
+type Command struct {
+	Chapter string // the heading of the second level that it is below; empty above the first
+	Text    string // all its lines, as they stand, without what indents its block
+	// Inline is whether it is in a sentence, and not in a block.
+	Inline bool
+}
+
+var (
+	fence   = regexp.MustCompile("^( *)```([a-z]*)$")
+	heading = regexp.MustCompile(`^## (.*)$`)
+	inline  = regexp.MustCompile("(?s)`([^`]+)`")
+	// program begins a command.
+	program = regexp.MustCompile(`^(\$ )?(sudo )?(kubectl|make|proxy|webhook|bin/[a-z]+|nft|ufw|docker|curl) `)
+	// whole is a command in a sentence, or a flag with its value: two words such as "proxy explain" are a name.
+	whole = regexp.MustCompile(`^(make \S|--[a-z-]+ \S|(kubectl|proxy|webhook|nft|ufw|docker|curl|bin/[a-z]+) \S+ \S)`)
+	here  = regexp.MustCompile(`<<'?([A-Z]+)'?`)
+)
+
+// Commands returns the commands of a document, whose path is seen from the repository's top folder: those of its blocks of
+// shell commands, and those in its sentences. A block that shows commands and does not say so ends the test.
+func Commands(t testing.TB, document string) []Command {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(top(t), document))
+	must.Succeed(t, err)
+	all, err := commands(string(text))
+	if err != nil {
+		t.Fatalf("%s: %v", document, err)
+	}
+	return all
+}
+
+// Script returns the commands in the blocks of a chapter, but for some, as one script.
+func Script(t testing.TB, document, chapter string, without ...string) string {
+	t.Helper()
+	var script []string
+	for _, command := range Commands(t, document) {
+		if command.Chapter == chapter && !command.Inline && !slices.Contains(without, command.Text) {
+			script = append(script, command.Text)
+		}
+	}
+	if len(script) == 0 {
+		t.Fatalf("%s has no commands in a chapter %q", document, chapter)
+	}
+	return strings.Join(script, "\n")
+}
+
+// Lines returns the lines of a chapter's block that follow a comment, which begins with a title, as far as the next empty
+// one: commands for one program, or lines of its file.
+func Lines(t testing.TB, document, chapter, title string) []string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(top(t), document))
+	must.Succeed(t, err)
+	_, body, _ := strings.Cut(string(text), "\n## "+chapter+"\n")
+	body, _, _ = strings.Cut(body, "\n## ")
+	_, rest, found := strings.Cut(body, "\n# "+title)
+	_, rest, _ = strings.Cut(rest, "\n") // what else the comment says
+	rest, _, _ = strings.Cut(rest, "\n\n")
+	rest, _, _ = strings.Cut(rest, "\n```")
+	if !found || rest == "" {
+		t.Fatalf("%s has no lines after a comment %q in a chapter %q", document, title, chapter)
+	}
+	return strings.Split(rest, "\n")
+}
+
+// top returns the repository's top folder.
+func top(t testing.TB) string {
+	t.Helper()
+	folder, err := os.Getwd()
+	must.Succeed(t, err)
+	for {
+		if _, err := os.Stat(filepath.Join(folder, "go.mod")); err == nil {
+			return folder
+		}
+		if folder == filepath.Dir(folder) {
+			t.Fatal("this is no folder of the repository")
+		}
+		folder = filepath.Dir(folder)
+	}
+}
+
+func commands(text string) ([]Command, error) {
+	var s scanner
+	for line := range strings.Lines(text) {
+		if err := s.read(strings.TrimSuffix(line, "\n")); err != nil {
+			return nil, err
+		}
+	}
+	s.endProse()
+	return s.found, nil
+}
+
+// scanner reads a document line by line.
+type scanner struct {
+	found            []Command
+	chapter          string
+	prose, block     strings.Builder
+	isBlock          bool
+	language, indent string // of the block
+}
+
+func (s *scanner) read(line string) error {
+	mark := fence.FindStringSubmatch(line)
+	switch {
+	case mark != nil && s.isBlock:
+		s.endBlock()
+	case mark != nil:
+		s.endProse()
+		s.isBlock, s.indent, s.language = true, mark[1], mark[2]
+	case s.isBlock:
+		line = strings.TrimPrefix(line, s.indent)
+		if s.language == "" && program.MatchString(line) {
+			return fmt.Errorf("the block with %q shows commands, and begins with ``` instead of ```sh", line)
+		}
+		s.block.WriteString(line + "\n")
+	default:
+		if title := heading.FindStringSubmatch(line); title != nil {
+			s.endProse()
+			s.chapter = title[1]
+		}
+		s.prose.WriteString(line + "\n")
+	}
+	return nil
+}
+
+func (s *scanner) endBlock() {
+	if s.language == "sh" {
+		for _, one := range split(s.block.String()) {
+			s.found = append(s.found, Command{s.chapter, one, false})
+		}
+	}
+	s.block.Reset()
+	s.isBlock = false
+}
+
+func (s *scanner) endProse() {
+	for _, span := range inline.FindAllStringSubmatch(s.prose.String(), -1) {
+		if one := strings.Join(strings.Fields(span[1]), " "); whole.MatchString(one) {
+			s.found = append(s.found, Command{s.chapter, one, true})
+		}
+	}
+	s.prose.Reset()
+}
+
+// split returns the commands of a block: a loop, a text for standard input, and lines that end with \ or | are one.
+func split(block string) []string {
+	var all, lines []string
+	loops, ends := 0, ""
+	for line := range strings.Lines(block) {
+		line = strings.TrimSuffix(line, "\n")
+		word := strings.TrimSpace(line)
+		if len(lines) == 0 && (word == "" || strings.HasPrefix(word, "#")) {
+			continue
+		}
+		lines = append(lines, line)
+		switch {
+		case ends != "":
+			if word == ends {
+				ends = ""
+			}
+		case here.MatchString(line):
+			ends = here.FindStringSubmatch(line)[1]
+		case strings.HasPrefix(word, "for "):
+			loops++
+		case word == "done":
+			loops--
+		}
+		if loops == 0 && ends == "" && !strings.HasSuffix(word, `\`) && !strings.HasSuffix(word, "|") {
+			all, lines = append(all, strings.Join(lines, "\n")), nil
+		}
+	}
+	if len(lines) > 0 {
+		all = append(all, strings.Join(lines, "\n"))
+	}
+	return all
+}

@@ -1,0 +1,330 @@
+package manifests_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	shown "github.com/vicinity-proxy/vicinity/e2e/documents"
+	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
+)
+
+// The documents whose every command is run by a test, as it stands.
+const (
+	topReadme       = "README.md"
+	manifestsReadme = "manifests/README.md"
+)
+
+// place is where a command is run, or why it is not.
+type place struct {
+	by  runner
+	why string
+}
+
+// runner is a test that runs commands.
+type runner string
+
+const (
+	onFiles      runner = "TestCommandsAboutFiles"
+	onNode       runner = "TestCommandsAboutAFolderOfManifests"
+	inLab        runner = "TestTheReadmeReplacesKubeProxy"
+	onNeighbours runner = "the tests of e2e/neighbours"
+)
+
+// chapters say where the commands in the blocks of each chapter are run, all of them in their order.
+var chapters = map[string]place{
+	topReadme + ": Install":                     {by: onNode},
+	manifestsReadme + ": Before you install":    {by: inLab},
+	manifestsReadme + ": Replace kube-proxy":    {by: inLab},
+	manifestsReadme + ": Go back to kube-proxy": {by: inLab},
+	manifestsReadme + ": Neighbours":            {by: onNeighbours},
+
+	topReadme + ": What would your cluster gain?":                  {why: notYet},
+	manifestsReadme + ": Change the configuration":                 {why: notYet},
+	manifestsReadme + ": Install on a cluster without kube-proxy":  {why: notYet},
+	manifestsReadme + ": Pods that wait until Services work":       {why: notYet},
+	manifestsReadme + ": Why did this connection go there?":        {why: notYet},
+	manifestsReadme + ": Beside kube-proxy, one Service at a time": {why: notYet},
+	manifestsReadme + ": Upgrade":                                  {why: notYet},
+}
+
+// notYet is why some commands about a whole cluster are not run.
+const notYet = "it was tried in the lab, and no test runs it as it stands"
+
+// apart are the commands that are not run with their chapter, and those in sentences.
+var apart = map[string]place{
+	"make demo    # watch it: six nodes in three zones, on this machine, nothing installed": {why: "TestTheDemo of e2e/demo plays it"},
+
+	"make test    # run every test": {why: "it runs this test"},
+	"make test":                     {why: "it runs this test"},
+	"make build":                    {why: "CI runs it before the tests"},
+	"make build-proxy":              {why: "CI runs it before the tests, with make build"},
+	"make help":                     {why: "it prints what stands in the Makefile"},
+	"make lab":                      {why: "CI runs the lab with make e2e, and the tests of e2e/lab do"},
+	"make release VERSION=v0.1.0":   {why: "the tests of ./release run the program that it runs"},
+	"make bench":                    {why: "it takes an hour, and asserts nothing"},
+
+	"bin/proxy forecast --manifests e2e/forecast/shop    # of nine Nodes and ten Services in this repository": {by: onFiles},
+
+	"--evacuate zone-b":                                 {by: onFiles},
+	"--scale shop/web=zone-a:6":                         {by: onFiles},
+	"--annotate 'shop/cart vicinity.dev/max-load=120%'": {by: onFiles},
+	"--max-load 150% --min-near 80% --max-refused 0":    {by: onFiles},
+	"--without-nodes SELECTOR":                          {why: "SELECTOR is for the reader to say"},
+	"--demand FILE":                                     {why: "FILE is the reader's; the tests of cmd/proxy read such files"},
+	"--own-tables never":                                {why: "a flag of proxy run, with which the tests of cmd/proxy run it"},
+	"kubectl vicinity forecast":                         {why: "TestThePluginFindsTheClusterAsKubectlDoes of cmd/proxy"},
+	"proxy run --check --config FILE":                   {why: "FILE is the reader's; the tests of cmd/proxy check such files"},
+
+	"mkdir -p state && kubectl get services,endpointslices,nodes -A -o yaml > state/cluster.yaml      # any folder will do": {why: notYet},
+
+	"kubectl get servicecidrs -o yaml > state/servicecidrs.yaml": {why: notYet},
+	"nft list ruleset":                                        {by: onNode},
+	"kubectl apply -f manifests/":                             {why: "TestARealAPIServerTakesTheManifests does that"},
+	"kubectl apply -k manifests":                              {why: "TestARealAPIServerTakesTheManifests does that"},
+	"kubectl apply -k manifests/beside-kube-proxy":            {why: "TestARealAPIServerTakesTheManifests does that"},
+	"kubectl apply -k manifests/webhook":                      {why: "the tests of e2e/webhook/installation do that"},
+	"kubectl -n kube-system get configmap kube-proxy -o yaml": {why: notYet},
+	"kubectl -n default get endpointslices kubernetes":        {why: notYet},
+
+	"kubectl config view --minify -o jsonpath='{.clusters[0].cluster.server}'":     {why: notYet},
+	"kubectl -n kube-system describe pod -l app.kubernetes.io/name=vicinity-proxy": {why: notYet},
+
+	"kubectl create token":                           {why: "a name without arguments; e2e/nodecondition tries what is said of it"},
+	"kubectl delete -k":                              {why: "a name without its folder, which is that of the command above it"},
+	"nft list table ip vicinity | grep CLUSTER-IP":   {why: "CLUSTER-IP is for the reader to say"},
+	"nft list table ip kube-proxy | grep CLUSTER-IP": {why: "CLUSTER-IP is for the reader to say"},
+	"nft delete table ip kube-proxy":                 {why: "the Jobs before it do the same, in the lab"},
+	"nft delete table ip6 kube-proxy":                {why: "the Jobs before it do the same, in the lab"},
+	"ufw deny 30010":                                 {why: "it is said to do nothing, and TestUFWAsShipped of e2e/neighbours tries that"},
+
+	"docker buildx build -f Dockerfile.proxy --platform linux/amd64,linux/arm64 --build-arg VERSION=v1.0.0 " +
+		"--tag images.example/vicinity-proxy:v1.0.0 --push .": {why: "it needs docker; dockerfile_test.go runs what the file says"},
+	"docker buildx build": {why: "the document says that it was not tried"},
+}
+
+// TestEveryCommandHasAPlace: a command that no test runs must be in the list, with the reason, and the list has no other.
+func TestEveryCommandHasAPlace(t *testing.T) {
+	unused, empty := map[string]bool{}, map[string]bool{}
+	for text := range apart {
+		unused[text] = true
+	}
+	for chapter := range chapters {
+		empty[chapter] = true
+	}
+	for _, document := range []string{topReadme, manifestsReadme} {
+		for _, command := range shown.Commands(t, document) {
+			chapter := document + ": " + command.Chapter
+			_, isApart := apart[command.Text]
+			delete(unused, command.Text)
+			if !command.Inline {
+				delete(empty, chapter)
+			}
+			if !isApart && (command.Inline || chapters[chapter] == place{}) {
+				t.Errorf("%s: no test runs this; say in documents_test.go which one should, or why none can:\n%s", chapter, command.Text)
+			}
+		}
+	}
+	for text := range unused {
+		t.Errorf("no document has the command %q", text)
+	}
+	for chapter := range empty {
+		t.Errorf("%q: there is no such chapter with commands", chapter)
+	}
+}
+
+// script returns the commands that a test runs in a chapter, as one script, and those that it runs apart.
+func script(t *testing.T, document, chapter string) string {
+	t.Helper()
+	var without []string
+	for text := range apart {
+		without = append(without, text)
+	}
+	return shown.Script(t, document, chapter, without...)
+}
+
+// alone are the commands that a test runs one by one.
+func alone(by runner) []string {
+	var all []string
+	for text, place := range apart {
+		if place.by == by {
+			all = append(all, text)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// reader follows a document in a folder that looks like the repository's top.
+type reader struct {
+	dir string
+	env []string
+}
+
+// newReader makes the folder. Programs are those that were built.
+func newReader(t *testing.T, env ...string) *reader {
+	t.Helper()
+	r := &reader{dir: t.TempDir(), env: append(os.Environ(), env...)}
+	absolute, err := filepath.Abs(root)
+	must.Succeed(t, err)
+	must.Succeed(t, os.Mkdir(filepath.Join(r.dir, "bin"), 0o755))
+	for _, name := range []string{"proxy", "webhook"} {
+		site.Program(t, name)
+		must.Succeed(t, os.Symlink(filepath.Join(absolute, "bin", name), filepath.Join(r.dir, "bin", name)))
+	}
+	must.Succeed(t, os.Symlink(filepath.Join(absolute, "e2e"), filepath.Join(r.dir, "e2e")))
+	must.Succeed(t, os.CopyFS(filepath.Join(r.dir, "manifests"), os.DirFS(folder)))
+	return r
+}
+
+// command is what the reader types in. It is typed as root, where sudo changes nothing and may be missing.
+func (r *reader) command(text string) *exec.Cmd {
+	command := exec.Command("sh", "-euc", `sudo() { "$@"; }; `+text)
+	command.Dir, command.Env = r.dir, r.env
+	return command
+}
+
+// types runs what the reader types in, which ends with a status, and returns what is printed.
+func (r *reader) types(t *testing.T, text string, status int) (stdout, stderr string) {
+	t.Helper()
+	command := r.command(text)
+	var out, complaints bytes.Buffer
+	command.Stdout, command.Stderr = &out, &complaints
+	err := command.Run()
+	if ended, is := errors.AsType[*exec.ExitError](err); is && ended.ExitCode() == status {
+		err = nil
+	} else if err == nil && status != 0 {
+		err = fmt.Errorf("it ends with status 0, want %d", status)
+	}
+	if err != nil {
+		t.Errorf("%s\n%v\n%s\n%s", text, err, complaints.String(), out.String())
+	}
+	return out.String(), complaints.String()
+}
+
+// TestCommandsAboutFiles runs those that need no cluster. What may be added to a forecast is added to that of the sample.
+func TestCommandsAboutFiles(t *testing.T) {
+	r := newReader(t)
+	const forecast = "bin/proxy forecast --manifests e2e/forecast/shop "
+	for _, text := range alone(onFiles) {
+		status := 0
+		if strings.HasPrefix(text, "--max-load") { // a gate, which the sample does not pass
+			status = 1
+		}
+		if strings.HasPrefix(text, "--") {
+			text = forecast + text
+		}
+		if stdout, _ := r.types(t, text, status); !strings.Contains(stdout, "shop/") {
+			t.Errorf("%s\nprints no Service:\n%s", text, stdout)
+		}
+	}
+}
+
+// TestTheReadmesExampleOfAMistakeIsWhatTheWebhookSays: the session in which it checks a folder.
+func TestTheReadmesExampleOfAMistakeIsWhatTheWebhookSays(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, topReadme))
+	must.Succeed(t, err)
+	_, rest, _ := strings.Cut(string(text), "```console\n$ ")
+	session, _, _ := strings.Cut(rest, "\n```")
+	command, want, found := strings.Cut(session, "\n")
+	if !found {
+		t.Fatal("the README shows no session")
+	}
+	r := newReader(t)
+	must.Succeed(t, os.Mkdir(filepath.Join(r.dir, "deploy"), 0o755))
+	must.Succeed(t, os.WriteFile(filepath.Join(r.dir, "deploy", "web.yaml"), []byte(`apiVersion: v1
+kind: Service
+metadata:
+  name: web
+  namespace: shop
+  annotations:
+    vicinity.dev/topology-keys: "kubernetes.io/hostname, *, topology.kubernetes.io/zone, *"
+    service.kubernetes.io/topology-mode: AUTO
+spec: {selector: {app: web}, ports: [{port: 80}]}
+`), 0o600))
+	stdout, stderr := r.types(t, command, 1)
+	if diff := cmp.Diff(want, strings.TrimSpace(stdout+stderr)); diff != "" {
+		t.Errorf("printed (-README +got):\n%s", diff)
+	}
+}
+
+// shopCluster is what kubectl writes of the cluster that the commands name.
+const shopCluster = `
+{apiVersion: v1, kind: Node, metadata: {name: node-1, labels: {kubernetes.io/hostname: node-1, topology.kubernetes.io/zone: zone-a}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: node-2, labels: {kubernetes.io/hostname: node-2, topology.kubernetes.io/zone: zone-b}}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop, annotations: {vicinity.dev/topology-keys: "topology.kubernetes.io/zone, *"}}
+spec: {clusterIP: 10.96.0.10, ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-1, namespace: shop, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+ports: [{port: 8080}]
+endpoints:
+- {addresses: [10.244.1.7], nodeName: node-1, zone: zone-a, conditions: {ready: true}}
+- {addresses: [10.244.3.7], nodeName: node-2, zone: zone-b, conditions: {ready: true}}
+`
+
+// TestCommandsAboutAFolderOfManifests: first what is typed in on any machine, then what needs root, on a node.
+func TestCommandsAboutAFolderOfManifests(t *testing.T) {
+	r := newReader(t)
+	must.Succeed(t, os.Mkdir(filepath.Join(r.dir, "state"), 0o755))
+	must.Succeed(t, os.WriteFile(filepath.Join(r.dir, "state", "cluster.yaml"), []byte(shopCluster), 0o600))
+	network, err := fabric.New()
+	must.Succeed(t, err)
+	t.Cleanup(func() { must.Succeed(t, network.Close()) })
+	node, err := network.AddNode("node-1")
+	must.Succeed(t, err)
+	lines := strings.Split(script(t, topReadme, "Install"), "\n")
+	isRun := func(line string) bool { return strings.HasPrefix(line, "sudo bin/proxy run ") }
+	isCleanup := func(line string) bool { return strings.HasPrefix(line, "sudo bin/proxy cleanup") }
+	run, cleanup := slices.IndexFunc(lines, isRun), slices.IndexFunc(lines, isCleanup)
+	if run < 0 || cleanup < run {
+		t.Fatalf("these commands run no proxy, and then clean up:\n%s", strings.Join(lines, "\n"))
+	}
+	for _, line := range lines[:run] {
+		if stdout, _ := r.types(t, line, 0); !strings.Contains(line, ">") && !strings.Contains(stdout, "shop/web") {
+			t.Errorf("%s\nsays nothing of shop/web:\n%s", line, stdout)
+		}
+	}
+	proxy := site.Start(t, node.Namespace, r.command("exec "+strings.TrimPrefix(lines[run], "sudo ")))
+	proxy.Await(t, "the proxy has written its rules", func() error {
+		_, err := site.Page(node.Namespace, "127.0.0.1:10256", "/readyz")
+		return err
+	})
+	types := func(line string) string {
+		printed, err := node.Run(r.command(line))
+		must.Succeed(t, err)
+		return printed
+	}
+	for _, line := range lines[run+1 : cleanup] {
+		types(line)
+	}
+	for _, text := range alone(onNode) {
+		if printed := types(text); !strings.Contains(printed, "shop/web") {
+			t.Errorf("%s\nsays nothing of shop/web:\n%s", text, printed)
+		}
+	}
+	must.Succeed(t, proxy.Stop(wait.Patience)) // as Ctrl-C would: it would restore its tables
+	for _, line := range lines[cleanup:] {
+		types(line)
+	}
+	if tables := types("nft list tables"); tables != "" {
+		t.Errorf("after the cleanup there are the tables %q", tables)
+	}
+}

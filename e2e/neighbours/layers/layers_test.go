@@ -1,0 +1,66 @@
+// Package layers_test holds the scripts that keep Debian packages in the cache folder to working wherever that is.
+package layers_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+// places is where a cache folder may be: below everything that the scripts mount over, and elsewhere. Where tmpfs is
+// mounted, it stands for a disk of its own, as /var/lib often has, which a layer over the machine's folder does not show.
+const places = `
+set -eu
+for place in /etc/opt /usr/local /var/opt /run /tmp /mnt; do
+	mount -t tmpfs tmpfs $place
+done
+exec "$@"
+`
+
+// keepAndUse writes a file in each layer, and reads it back with a program that is kept beside the layers. The network
+// is another one, as a node's is: its /sys shows other links.
+const keepAndUse = `
+set -eu
+cache="$1/a space, a comma: and a colon" name=vicinity-test-of-layers
+mkdir -p "$cache/layers"
+printf '#!/bin/sh\ncat "$@"' >"$cache/read"
+chmod +x "$cache/read"
+./write "$cache/layers" sh -euc 'for top in etc usr var; do echo "$0 in $top" >/$top/$0; done' $name
+for top in etc usr var; do
+	if [ -e /$top/$name ]; then echo "the machine has /$top/$name" >&2; exit 1; fi
+done
+unshare --net ./over "$cache/layers" "$cache/read" /etc/$name /usr/$name /var/$name
+`
+
+func TestTheCacheFolderMayBeAnywhere(t *testing.T) {
+	for _, script := range []string{"write", "over"} { // go test runs anew when one of them changes
+		_, err := os.ReadFile(script)
+		must.Succeed(t, err)
+	}
+	for _, place := range []string{"/etc/opt", "/usr/local", "/var/opt", "/run", "/tmp", "/mnt"} {
+		expectKept(t, place, "unshare", "--mount", "sh", "-c", places, "places")
+	}
+	// The file systems that the machine has there.
+	for _, place := range []string{"/etc", "/usr", "/var", "/run", "/tmp"} {
+		folder, err := os.MkdirTemp(place, "vicinity-test-")
+		must.Succeed(t, err)
+		t.Cleanup(func() { must.Succeed(t, os.RemoveAll(folder)) })
+		expectKept(t, folder)
+	}
+}
+
+// expectKept keeps layers below a folder, and uses them.
+func expectKept(t *testing.T, folder string, within ...string) {
+	t.Helper()
+	command := append(within, "sh", "-c", keepAndUse, "keep-and-use", folder)
+	output, err := exec.Command(command[0], command[1:]...).CombinedOutput()
+	const name = "vicinity-test-of-layers"
+	want := strings.Join([]string{name + " in etc", name + " in usr", name + " in var", ""}, "\n")
+	if err != nil || string(output) != want {
+		t.Errorf("below %s: %v\n%s", filepath.Clean(folder), err, output)
+	}
+}

@@ -19,6 +19,7 @@ import (
 
 // flagsOfOthers are the flags of other programs that our texts name, by program.
 var flagsOfOthers = map[string]string{
+	"az":             "labels zones",
 	"docker build":   "build-arg platform push tag",
 	"firewall-cmd":   "add-port add-source permanent reload zone",
 	"flannel":        "kube-subnet-mgr",
@@ -33,6 +34,7 @@ var flagsOfOthers = map[string]string{
 	"kubelet":               "register-with-taints",
 	"kube-router":           "enable-ipv6",
 	"promtool":              "lint lint-fatal",
+	"sysctl":                "system",
 	"unshare":               "net",
 	"our lab":               "dir images kube-proxy localhost node-dns",
 	"our suites, by ginkgo": "focus",

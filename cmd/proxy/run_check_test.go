@@ -173,7 +173,7 @@ func TestACheckEndsAsTheProxyWould(t *testing.T) {
 			[]string{"--config", file(), "--manifests", writeState(t, strings.Replace(nodePortState, "10.96.0.10", "nonsense", 1))}, 2,
 			"The proxy would start with this file on this node.", "warning: state.yaml: Service shop/web: spec.clusterIPs[0]: ",
 		},
-		"a file that is none":   {[]string{"--config", file("---", "a: b")}, 2, "refused: the file holds 2 documents", ""},
+		"a file that is none":   {[]string{"--config", file("---", "a: b")}, 2, `refused: line 4: apiVersion "" and kind "" are not`, ""},
 		"a file that is absent": {[]string{"--config", "/nowhere"}, 1, "", "open /nowhere"},
 		"no file":               {nil, 2, "", "--check needs --config FILE"},
 		"a flag that is wrong":  {[]string{"--config", file(), "--own-tables", "always"}, 2, "", "--own-tables"},

@@ -92,7 +92,7 @@ func (p printer) proxy(node *Node) {
 	if says.NotEligible != "" {
 		p.line("eligible", "no, load balancers are sent away: %s", says.NotEligible)
 	}
-	p.list("kernel settings", len(says.KernelSettings), func(i int) string { return settingInWords(&says.KernelSettings[i]) })
+	p.list("sysctls", len(says.KernelSettings), func(i int) string { return settingInWords(&says.KernelSettings[i]) })
 	p.reachability(says)
 	p.xds(says.XDS)
 }

@@ -85,7 +85,8 @@ func (s *Service) adviseMeasured(object *corev1.Service) *Advice {
 	return &Advice{
 		Setting: policy.Measured,
 		Sentence: fmt.Sprintf("With its bound planned as its ServiceDemand says, %s.",
-			joined(instead("the busiest endpoint expects %s times the mean", times(then.Busiest.Load), times(now.Busiest.Load)), staysInZone(then, now))),
+			joined(instead("the busiest endpoint expects %s times the mean", times(then.Busiest.Load), times(now.Busiest.Load)),
+				staysInZone(then, now))),
 		Set: difference(object, &changed),
 	}
 }

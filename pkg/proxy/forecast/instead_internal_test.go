@@ -25,9 +25,9 @@ func TestAdviceIsSilentAboutWhatStaysTheSame(t *testing.T) {
 // TestWhatNoLabelSaysIsNoZero: where no zone is known, nothing is known of regions either, unless something stays there.
 func TestWhatNoLabelSaysIsNoZero(t *testing.T) {
 	for want, shares := range map[string]Shares{
-		"now  0 %  -  -  -":              {UnknownZones: 1},
-		"now  0 %  -  30 %  -":           {UnknownZones: 1, Region: 0.3},
-		"now  0 %  10.0 %  10.0 %  90 %": {Zone: 0.1, Region: 0.1, OtherZones: 0.9},
+		"now  0 %  -  -  -":          {UnknownZones: 1},
+		"now  0 %  -  30 %  -":       {UnknownZones: 1, Region: 0.3},
+		"now  0 %  10 %  10 %  90 %": {Zone: 0.1, Region: 0.1, OtherZones: 0.9},
 	} {
 		var text bytes.Buffer
 		p := printer{w: &text}

@@ -71,8 +71,7 @@ With ADDRESS:PORT it prints what a connection there does: a ClusterIP, an extern
 the Node names, or a node port on loopback, such as 127.0.0.1:30080 or [::1]:30080; a port of a ClusterIP that its Service does
 not define is refused, and an address of a ServiceCIDR that is nobody's ClusterIP is dropped.
 
---all-nodes leaves out Nodes that do not run Linux (label kubernetes.io/os): this proxy does not run there. It explains at most
-a million ports, counting each on each node; 'forecast' sums up all nodes.
+--all-nodes leaves out Nodes that do not run Linux, and explains at most a million ports; 'forecast' sums up all nodes.
 
 PORT is a port's name or its number. Without NAME all Services are explained, or those of the namespace of -n. NAME without
 NAMESPACE is in that of -n, or in the one of the kubeconfig's context.

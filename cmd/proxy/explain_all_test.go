@@ -30,7 +30,9 @@ items:
 - apiVersion: v1
   kind: Service
   metadata:
-    {name: web, namespace: shop, annotations: {vicinity.dev/topology-keys: "topology.kubernetes.io/zone, *", vicinity.dev/max-load: 120%}}
+    name: web
+    namespace: shop
+    annotations: {vicinity.dev/topology-keys: "topology.kubernetes.io/zone, *", vicinity.dev/max-load: 120%}
   spec: {clusterIP: 10.96.0.80, ports: [{port: 80, protocol: TCP}]}
 - apiVersion: v1
   kind: Service
@@ -58,7 +60,8 @@ func TestNodesWithoutLinuxAreNoClients(t *testing.T) {
 	folder := writeState(t, withWindows)
 	got := proxyCommand(t, words("explain --all-nodes shop/web --manifests "+folder)...)
 	if got.status != 0 || strings.Contains(got.stdout, "on win2") || !strings.Contains(got.stdout, " on unlabelled\n") ||
-		!strings.Contains(got.stdout, "60 % of this node's connections stay in its") || !strings.Contains(got.stdout, "for 2 of 2 of the demand") ||
+		!strings.Contains(got.stdout, "60 % of this node's connections stay in its") ||
+		!strings.Contains(got.stdout, "for 2 of 2 of the demand") ||
 		!strings.Contains(got.stderr, "do not run Linux (label kubernetes.io/os) and this proxy does not run there: 1 Node (win2)") {
 		t.Errorf("explain --all-nodes: status %d\n%s%s", got.status, got.stdout, got.stderr)
 	}

@@ -56,7 +56,9 @@ type portPlan struct {
 }
 
 // share returns a node's share of the plan, and what it was made of.
-func (p *portPlan) share(service *model.Service, endpoints []model.PortEndpoint, demand balance.Demand, viewpoint Viewpoint) (planned, balance.Share) {
+func (p *portPlan) share(
+	service *model.Service, endpoints []model.PortEndpoint, demand balance.Demand, viewpoint Viewpoint,
+) (planned, balance.Share) {
 	if p.plan == nil || !slices.EqualFunc(p.endpoints, endpoints, isPlannedAlike) {
 		made := newPlanned(service, endpoints, viewpoint)
 		*p = portPlan{

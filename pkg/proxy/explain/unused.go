@@ -49,7 +49,8 @@ func (s slicesOf) explain(port *Port, decision selection.Decision) {
 	var more int
 	port.UnusedSlices, more = s.unused(decision)
 	if more > 0 {
-		port.Warnings = append(port.Warnings, printable.CountOf(more, "more EndpointSlice does", "more EndpointSlices do")+" nothing for this port.")
+		port.Warnings = append(port.Warnings,
+			printable.CountOf(more, "more EndpointSlice does", "more EndpointSlices do")+" nothing for this port.")
 	}
 	if s.leftOut > 0 {
 		port.Warnings = append(port.Warnings, fmt.Sprintf(

@@ -117,8 +117,8 @@ func (f *forecaster) adviseMeasured(s *Service, object *corev1.Service, read *mo
 	}
 	return &Advice{
 		Setting: policy.Measured,
-		Sentence: fmt.Sprintf("With its bound planned %s, %s.", planned,
-			joined(instead("the busiest endpoint expects %s times the mean", times(then.Busiest.Load), times(now.Busiest.Load)), staysInZone(then, now))),
+		Sentence: fmt.Sprintf("With its bound planned %s, %s.", planned, joined(
+			instead("the busiest endpoint expects %s times the mean", times(then.Busiest.Load), times(now.Busiest.Load)), staysInZone(then, now))),
 		Set: difference(object, &changed),
 	}
 }

@@ -197,8 +197,8 @@ func (r *Report) note(nodes []model.Node) {
 		}
 	}
 	if slices.Sort(others); len(others) > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("Clients on Nodes that do not run Linux (label %s) follow another proxy, and are not counted here: "+
-			"%d of %s (%s).", policy.OSLabel, len(others), printable.Count(len(nodes), "Node"), explain.Counted(others)))
+		r.Notes = append(r.Notes, fmt.Sprintf("Clients on Nodes that do not run Linux (label %s) follow another proxy, and are not "+
+			"counted here: %d of %s (%s).", policy.OSLabel, len(others), printable.Count(len(nodes), "Node"), explain.Counted(others)))
 	}
 	for _, label := range []struct {
 		key     policy.Key

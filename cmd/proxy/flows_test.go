@@ -161,7 +161,8 @@ func TestTheDaemonCountsTraffic(t *testing.T) {
 	})
 	text := page()
 	all := numberOf(t, text, `vicinity_connections_total{locality="other_zone",outcome="answered",tier="*"}`)
-	ofService := numberOf(t, text, `vicinity_service_connections_total{locality="other_zone",namespace="shop",outcome="answered",service="web",tier="*"}`)
+	ofService := numberOf(t, text,
+		`vicinity_service_connections_total{locality="other_zone",namespace="shop",outcome="answered",service="web",tier="*"}`)
 	if ofService < all || ofService > all+5 { // the page is not made in one moment
 		t.Errorf("%v connections in all, and %v of the only Service", all, ofService)
 	}

@@ -31,8 +31,8 @@ func TestPacketsMeetTheSameRules(t *testing.T) {
 	}
 	without := s.start(s.here, s.command(s.here))
 	before := rules()
-	if s.listens(s.here) || s.setting("nf_conntrack_acct") != "0" {
-		t.Errorf("without --account somebody listens to ends (%v), or nf_conntrack_acct is %s", s.listens(s.here), s.setting("nf_conntrack_acct"))
+	if s.listens(s.here) || s.countsBytes() != "0" {
+		t.Errorf("without --account somebody listens to ends (%v), or nf_conntrack_acct is %s", s.listens(s.here), s.countsBytes())
 	}
 	if diff := cmp.Diff(map[string]uint64{}, s.numbers(s.here, counters...)); diff != "" {
 		t.Errorf("without --account is counted:\n%s", diff)
@@ -44,11 +44,11 @@ func TestPacketsMeetTheSameRules(t *testing.T) {
 	}
 }
 
-// setting is one of conntrack's on here.
-func (s *town) setting(name string) (value string) {
+// countsBytes is nf_conntrack_acct on here.
+func (s *town) countsBytes() (value string) {
 	s.t.Helper()
 	must.Succeed(s.t, s.here.Do(func() error {
-		text, err := os.ReadFile("/proc/sys/net/netfilter/" + name)
+		text, err := os.ReadFile("/proc/sys/net/netfilter/nf_conntrack_acct")
 		value = strings.TrimSpace(string(text))
 		return err
 	}))
@@ -67,7 +67,7 @@ func TestBytesAreCountedThoughSettingsCannotBeWritten(t *testing.T) {
 		"--mount", "sh", "-c", `mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && exec "$@"`, "sh",
 	}, proxy.Args...)...))
 	wait.Until(t, "a listener to the ends of connections", func() bool { return s.listens(s.here) })
-	if value := s.setting("nf_conntrack_acct"); value != "1" {
+	if value := s.countsBytes(); value != "1" {
 		t.Errorf("nf_conntrack_acct is %s", value)
 	}
 	at := place{"same_zone", "topology.kubernetes.io/zone", "zone-a"}
@@ -112,7 +112,7 @@ func TestCountingGoesOnThoughSomebodyTurnsItOff(t *testing.T) {
 	must.Succeed(t, s.here.SetSysctl("net.netfilter.nf_conntrack_acct", "0"))
 	made := s.ask(s.client.Namespace, web, 1)["server"]
 	proxy.Log.Await(t, `msg="another program changed a kernel setting; it is set again" sysctl=net.netfilter.nf_conntrack_acct`)
-	if value := s.setting("nf_conntrack_acct"); value != "1" {
+	if value := s.countsBytes(); value != "1" {
 		t.Errorf("nf_conntrack_acct is %s", value)
 	}
 	s.end()

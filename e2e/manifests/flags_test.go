@@ -71,7 +71,7 @@ func TestEachFlagThatATextNamesExists(t *testing.T) {
 	}
 	ofOthers := map[string]bool{}
 	for program, list := range flagsOfOthers {
-		for _, flag := range strings.Fields(list) {
+		for flag := range strings.FieldsSeq(list) {
 			if ofOthers[flag] = true; named[flag] == nil {
 				t.Errorf("no text names --%s of %s any more", flag, program)
 			}

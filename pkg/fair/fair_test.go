@@ -21,7 +21,7 @@ func of(t thing) fair.Share { return t.Share }
 // things reads "a1=3 b1=2": the Namespace is the letter.
 func things(text string) []thing {
 	var all []thing
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		name, _, _ := strings.Cut(word, "=")
 		one := thing{name: name, Share: fair.Share{Namespace: name[:1]}}
 		_, _ = fmt.Sscanf(word, name+"=%d", &one.Weight)

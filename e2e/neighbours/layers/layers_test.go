@@ -46,7 +46,7 @@ func TestTheCacheFolderMayBeAnywhere(t *testing.T) {
 	}
 	// The file systems that the machine has there.
 	for _, place := range []string{"/etc", "/usr", "/var", "/run", "/tmp"} {
-		folder, err := os.MkdirTemp(place, "vicinity-test-")
+		folder, err := os.MkdirTemp(place, "vicinity-test-") //nolint:usetesting // each place is one to be tested
 		must.Succeed(t, err)
 		t.Cleanup(func() { must.Succeed(t, os.RemoveAll(folder)) })
 		expectKept(t, folder)

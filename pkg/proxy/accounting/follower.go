@@ -261,8 +261,8 @@ func (f *follower) isWanted(e *conntrack.Entry) bool {
 	return f.withoutEnds || isLong(e) && (f.isFirst || !IsOver(e))
 }
 
-// finish ends a dump, and forgets what is too old. The kernel reported no end for flows that are missing in it: if it never reports ends, they are
-// over.
+// finish ends a dump, and forgets what is too old. The kernel reported no end for flows that are missing in it: if it
+// never reports ends, they are over.
 func (f *follower) finish(isWhole bool, now time.Time, add func(*owners.Origin, Count)) {
 	f.looking = false
 	clear(f.ended)

@@ -83,9 +83,9 @@ func with(edit func(*conntrack.Entry), do step) step {
 // asNext is another entry of the same connection.
 func asNext(id uint32, do step) step { return with(func(e *conntrack.Entry) { e.ID = id }, do) }
 
-// left is an entry that is removed while it has so many seconds left.
-func left(seconds uint32, do step) step {
-	return with(func(e *conntrack.Entry) { e.Timeout = seconds }, do)
+// removed is an entry that is removed while it has time left.
+func removed(do step) step {
+	return with(func(e *conntrack.Entry) { e.Timeout = 60 }, do)
 }
 
 func by(protocol model.Protocol, do step) step {
@@ -151,35 +151,35 @@ func TestWhatIsCountedOfAConnection(t *testing.T) {
 			[]step{misses, as(replied, conntrack.TCPTimeWait, looks(5*mib, 1))}, Count{},
 		},
 		"one whose entry was removed while it lived, and its next entry": {
-			[]step{misses, asNext(1, left(60, ends(10, 20))), asNext(2, ends(1, 2))}, answered(1, 11, 22),
+			[]step{misses, asNext(1, removed(ends(10, 20))), asNext(2, ends(1, 2))}, answered(1, 11, 22),
 		},
 		"likewise, though it was removed again": {
-			[]step{misses, asNext(1, left(60, ends(10, 20))), asNext(2, left(60, ends(1, 2))), asNext(3, ends(1, 2))}, answered(1, 12, 24),
+			[]step{misses, asNext(1, removed(ends(10, 20))), asNext(2, removed(ends(1, 2))), asNext(3, ends(1, 2))}, answered(1, 12, 24),
 		},
 		"likewise, if it is long, and removed again": {
 			[]step{
-				misses, looks(2*mib, 5), left(60, ends(3*mib, 6)), asNext(2, looks(2*mib, 5)), asNext(2, looks(3*mib, 6)),
-				asNext(2, left(60, ends(3*mib, 6))), asNext(3, ends(1, 2)),
+				misses, looks(2*mib, 5), removed(ends(3*mib, 6)), asNext(2, looks(2*mib, 5)), asNext(2, looks(3*mib, 6)),
+				asNext(2, removed(ends(3*mib, 6))), asNext(3, ends(1, 2)),
 			}, answered(1, 6*mib+1, 14),
 		},
 		"likewise, if a dump has seen it, hours later": {
 			[]step{
-				misses, left(60, ends(10, 20)), asNext(2, looks(1, 2)), asNext(2, begin), asNext(2, seen(3, 4)),
+				misses, removed(ends(10, 20)), asNext(2, looks(1, 2)), asNext(2, begin), asNext(2, seen(3, 4)),
 				finishAfter(time.Hour), asNext(2, ends(5, 6)),
 			}, answered(1, 15, 26),
 		},
 		"likewise, if its next packet went to an endpoint that knows nothing of it": {
-			[]step{misses, left(60, ends(10, 20)), asNext(2, as(nobody, conntrack.TCPClose, back(1, ends(60, 40))))}, answered(1, 70, 60),
+			[]step{misses, removed(ends(10, 20)), asNext(2, as(nobody, conntrack.TCPClose, back(1, ends(60, 40))))}, answered(1, 70, 60),
 		},
 		"one that began later at the same port, if the first was over": {
-			[]step{misses, as(replied, conntrack.TCPTimeWait, left(60, ends(10, 20))), asNext(2, ends(1, 2))}, answered(2, 11, 22),
+			[]step{misses, as(replied, conntrack.TCPTimeWait, removed(ends(10, 20))), asNext(2, ends(1, 2))}, answered(2, 11, 22),
 		},
 		"likewise, if the first had no time left": {[]step{misses, ends(10, 20), asNext(2, ends(1, 2))}, answered(2, 11, 22)},
 		"likewise, if the first was removed long ago": {
-			[]step{misses, left(60, ends(10, 20)), begin, finishAfter(time.Hour), asNext(2, ends(1, 2))}, answered(2, 11, 22),
+			[]step{misses, removed(ends(10, 20)), begin, finishAfter(time.Hour), asNext(2, ends(1, 2))}, answered(2, 11, 22),
 		},
 		"flows of UDP, each as long as its entry": {
-			[]step{misses, by(model.UDP, left(60, ends(10, 20))), asNext(2, by(model.UDP, ends(1, 2)))}, answered(2, 11, 22),
+			[]step{misses, by(model.UDP, removed(ends(10, 20))), asNext(2, by(model.UDP, ends(1, 2)))}, answered(2, 11, 22),
 		},
 		"a dial that was refused": {
 			[]step{misses, as(nobody, conntrack.TCPClose, back(1, ends(60, 40)))}, Count{Refused: 1, Traffic: Traffic{60, 40}},

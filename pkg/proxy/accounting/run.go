@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// lookEvery is how often the table is read for connections that last. Where the kernel reports no ends, dumps are the
-	// only source. So this is often enough to see each TCP connection, whose entry stays for two minutes after its end,
-	// and most others.
-	lookEvery            = time.Minute
+	// lookEvery is how often the table is read for connections that last.
+	lookEvery = time.Minute
+	// LookEveryWithoutEnds is that where the kernel reports no ends, and dumps are the only source: often enough to see
+	// each TCP connection, whose entry stays for two minutes after its end, and most others.
 	LookEveryWithoutEnds = 10 * time.Second
 	// againAfter is the pause before another try after a failure.
 	againAfter = time.Minute
@@ -113,7 +113,7 @@ func (a *Accounting) Run(ctx context.Context) error {
 	for {
 		err := a.count(ctx)
 		if ctx.Err() != nil {
-			return nil //nolint:nilerr // the program ends, and the work with it
+			return nil
 		}
 		a.log.Warn("connections are not counted; trying again", "error", err, "retry-in", againAfter)
 		select {

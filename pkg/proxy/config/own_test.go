@@ -25,13 +25,14 @@ func TestADocumentOfOurOwnStandsBesideKubeProxys(t *testing.T) {
 		own        map[string]string
 		err        string
 	}{
-		"behind":             {kubeProxys + "---\n" + ours, "10.0.0.0/8", want, ""},
-		"before":             {ours + "---\n" + kubeProxys, "10.0.0.0/8", want, ""},
-		"alone":              {ours, "", want, ""},
-		"empty":              {kubeProxys + "---\n" + ownHeader, "10.0.0.0/8", map[string]string{}, ""},
-		"missing":            {kubeProxys, "10.0.0.0/8", nil, ""},
-		"twice":              {ours + "---\n" + ours, "", nil, "lines 2 and 7: the file holds two documents of kind " + OwnKind},
-		"two of kube-proxy":  {kubeProxys + "---\n" + kubeProxys + "---\n" + ours, "", nil, "lines 2 and 6: the file holds two documents of kind " + kind},
+		"behind":  {kubeProxys + "---\n" + ours, "10.0.0.0/8", want, ""},
+		"before":  {ours + "---\n" + kubeProxys, "10.0.0.0/8", want, ""},
+		"alone":   {ours, "", want, ""},
+		"empty":   {kubeProxys + "---\n" + ownHeader, "10.0.0.0/8", map[string]string{}, ""},
+		"missing": {kubeProxys, "10.0.0.0/8", nil, ""},
+		"twice":   {ours + "---\n" + ours, "", nil, "lines 2 and 7: the file holds two documents of kind " + OwnKind},
+		"two of kube-proxy": {kubeProxys + "---\n" + kubeProxys + "---\n" + ours, "", nil,
+			"lines 2 and 6: the file holds two documents of kind " + kind},
 		"an unknown field":   {ownHeader + "dnsTtl: 5s\n", "", nil, OwnKind + ": dnsTtl: unknown field; did you mean dnsTTL?"},
 		"kube-proxy's field": {ownHeader + "clusterCIDR: x\n", "", nil, "it belongs in the document of kind KubeProxyConfiguration"},
 		"a value":            {ownHeader + "dnsTTL: never\n", "", nil, "dnsTTL never: no time"},

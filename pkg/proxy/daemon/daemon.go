@@ -248,13 +248,9 @@ func (d *daemon) run(ctx context.Context) error {
 			return nil
 		},
 		func(ctx context.Context) error { return d.conn.Watch(ctx, d.repair) },
+		func(ctx context.Context) error { return pace(ctx, repairInterval, d.disturbed, d.repairs) },
 		func(ctx context.Context) error {
-			pace(ctx, repairInterval, d.disturbed, d.repairs)
-			return nil
-		},
-		func(ctx context.Context) error {
-			pace(ctx, d.options.Settings.SyncPeriod, d.suspected, d.repairs)
-			return nil
+			return pace(ctx, d.options.Settings.SyncPeriod, d.suspected, d.repairs)
 		},
 		func(ctx context.Context) error {
 			p := proxy.New(d.options.Node, d.config, d.conn, d.readers...)

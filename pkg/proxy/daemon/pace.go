@@ -12,21 +12,21 @@ const repairInterval = 500 * time.Millisecond
 
 // pace passes signals on until ctx ends: the first one at once, and those that come within the interval after it as
 // one, at its end. The sender must not wait for it, so in holds one signal.
-func pace(ctx context.Context, interval time.Duration, in <-chan struct{}, out chan<- struct{}) {
+func pace(ctx context.Context, interval time.Duration, in <-chan struct{}, out chan<- struct{}) error {
 	for {
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-in:
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case out <- struct{}{}:
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return nil
 		case <-time.After(interval):
 		}
 	}

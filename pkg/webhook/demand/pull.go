@@ -112,7 +112,7 @@ func (p *Puller) pull(ctx context.Context, token string, target Target) (demandp
 		Scheme: "https", Host: p.at(target), Path: demandpage.Path, RawQuery: url.Values{demandpage.After: {cursor}}.Encode(),
 	}
 	client := p.client
-	client.Transport = withToken{token, p.client.Transport}
+	client.Transport = withToken{token, client.Transport}
 	status, body, err := limited.Get(ctx, client, address.String(), demandpage.MaxSize, patience)
 	if err != nil {
 		return demandpage.Page{}, err

@@ -13,7 +13,7 @@ import (
 
 func TestTheFirstUpdateIsTheCompleteState(t *testing.T) {
 	w := newWriter(t)
-	node := w.node("self", zoneLabel+"=zone-a", "kubernetes.io/os=linux")
+	node := w.node("self", zoneLabel+"=zone-a", "kubernetes.io/os=linux", rackLabel+"=rack-1")
 	w.service("web")
 	w.service("headless", func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone })
 	w.service("foreign", proxyLabel("other"))
@@ -25,12 +25,12 @@ func TestTheFirstUpdateIsTheCompleteState(t *testing.T) {
 	state := model.NewCluster(node)
 	state.Apply(first.Change)
 	for what, condition := range map[string]func(*model.Cluster) bool{
-		"the Service":                   hasService(w.name("web")),
-		"no headless Service":           hasNoService(w.name("headless")),
-		"no Service of another proxy":   hasNoService(w.name("foreign")),
-		"the endpoints":                 endpointsAre(w.name("web"), "10.0.0.1", "10.0.0.2"),
-		"no headless endpoints":         endpointsAre(w.name("headless")),
-		"this node's zone, and no more": labelsAre(node, zoneLabel+"=zone-a"),
+		"the Service":                 hasService(w.name("web")),
+		"no headless Service":         hasNoService(w.name("headless")),
+		"no Service of another proxy": hasNoService(w.name("foreign")),
+		"the endpoints":               endpointsAre(w.name("web"), "10.0.0.1", "10.0.0.2"),
+		"no headless endpoints":       endpointsAre(w.name("headless")),
+		"this node's zone and system": labelsAre(node, "kubernetes.io/os=linux", zoneLabel+"=zone-a"), // no rack
 	} {
 		if !condition(state) {
 			t.Errorf("not in the first update: %s", what)

@@ -70,8 +70,8 @@ func TestHeartbeatsCostNextToNothing(t *testing.T) {
 	// The end of the stream of this node and of the others' metadata: a label that both followers deliver.
 	w.label(names[0], zoneLabel, "end")
 	w.label(names[1], rackLabel, "end")
-	ownOnly.until("the own node's last change", labelsAre(names[0], zoneLabel+"=end"))
-	withRacks.until("another node's last change", labelsAre(names[1], rackLabel+"=end"))
+	ownOnly.until("the own node's last change", labelsAre(names[0], "kubernetes.io/os=linux", zoneLabel+"=end"))
+	withRacks.until("another node's last change", labelsAre(names[1], rackLabel+"=end", "kubernetes.io/os=linux"))
 
 	ownBytes, metadataBytes, fullBytes := own.Load()-before[0], metadata.Load()-before[1], full.Load()-before[2]
 	t.Logf("%d nodes, %d heartbeats each, sent in %s", measuredNodes, heartbeats, duration.Round(time.Second))

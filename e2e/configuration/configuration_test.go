@@ -35,7 +35,7 @@ var odd = map[string]struct{ text, wrong string }{
 	"another case":                    {"Mode: ipvs\n", "did you mean mode?"},
 	"a setting outside of a section":  {"masqueradeAll: true\n", "did you mean iptables.masqueradeAll?"},
 	"a setting twice":                 {"mode: ipvs\nmode: iptables\n", "mode: duplicate field"},
-	"two configurations":              {"---\n" + header, "2 documents"},
+	"two configurations":              {"---\n" + header, "two documents"},
 	"one address for two servers":     {"metricsBindAddress: 0.0.0.0:10256\n", "each needs its own"},
 	"a link's name with a wildcard":   {"detectLocalMode: InterfaceNamePrefix\ndetectLocal: {interfaceNamePrefix: 'eni*'}\n", "wildcard"},
 	"a time that the kernel has not":  {"conntrack: {udpTimeout: 500ms}\n", "less than a second"},

@@ -50,17 +50,17 @@ var chapters = map[string]place{
 	manifestsReadme + ": Go back to kube-proxy": {by: inLab},
 	manifestsReadme + ": Neighbours":            {by: onNeighbours},
 
-	topReadme + ": What would your cluster gain?":                  {why: notYet},
-	manifestsReadme + ": Change the configuration":                 {why: notYet},
-	manifestsReadme + ": Install on a cluster without kube-proxy":  {why: notYet},
-	manifestsReadme + ": Pods that wait until Services work":       {why: notYet},
-	manifestsReadme + ": Why did this connection go there?":        {why: notYet},
-	manifestsReadme + ": Beside kube-proxy, one Service at a time": {why: notYet},
-	manifestsReadme + ": Upgrade":                                  {why: notYet},
+	topReadme + ": What would your cluster gain?":                  {by: inLab},
+	manifestsReadme + ": Change the configuration":                 {by: inLab},
+	manifestsReadme + ": Install on a cluster without kube-proxy":  {by: inLab},
+	manifestsReadme + ": Pods that wait until Services work":       {by: inLab},
+	manifestsReadme + ": Why did this connection go there?":        {by: inLab},
+	manifestsReadme + ": Beside kube-proxy, one Service at a time": {by: inLab},
+	manifestsReadme + ": Upgrade":                                  {by: inLab},
 }
 
-// notYet is why some commands about a whole cluster are not run.
-const notYet = "no test runs it yet as it stands"
+// kubectlGet writes the files of a cluster that other commands read.
+const kubectlGet = "mkdir -p state && kubectl get services,endpointslices,nodes -A -o yaml > state/cluster.yaml      # any folder will do"
 
 // apart are the commands that are not run with their chapter, and those in sentences.
 var apart = map[string]place{
@@ -87,19 +87,19 @@ var apart = map[string]place{
 	"kubectl vicinity forecast":                         {why: "TestThePluginFindsTheClusterAsKubectlDoes of cmd/proxy"},
 	"proxy run --check --config FILE":                   {why: "FILE is the reader's; the tests of cmd/proxy check such files"},
 
-	"mkdir -p state && kubectl get services,endpointslices,nodes -A -o yaml > state/cluster.yaml      # any folder will do": {why: notYet},
+	kubectlGet: {by: inLab},
 
-	"kubectl get servicecidrs -o yaml > state/servicecidrs.yaml": {why: notYet},
+	"kubectl get servicecidrs -o yaml > state/servicecidrs.yaml": {by: inLab},
 	"nft list ruleset":                                        {by: onNode},
 	"kubectl apply -f manifests/":                             {why: "TestARealAPIServerTakesTheManifests does that"},
 	"kubectl apply -k manifests":                              {why: "TestARealAPIServerTakesTheManifests does that"},
 	"kubectl apply -k manifests/beside-kube-proxy":            {why: "TestARealAPIServerTakesTheManifests does that"},
 	"kubectl apply -k manifests/webhook":                      {why: "the tests of e2e/webhook/installation do that"},
-	"kubectl -n kube-system get configmap kube-proxy -o yaml": {why: notYet},
-	"kubectl -n default get endpointslices kubernetes":        {why: notYet},
+	"kubectl -n kube-system get configmap kube-proxy -o yaml": {by: inLab},
+	"kubectl -n default get endpointslices kubernetes":        {by: inLab},
 
-	"kubectl config view --minify -o jsonpath='{.clusters[0].cluster.server}'":     {why: notYet},
-	"kubectl -n kube-system describe pod -l app.kubernetes.io/name=vicinity-proxy": {why: notYet},
+	"kubectl config view --minify -o jsonpath='{.clusters[0].cluster.server}'":     {by: inLab},
+	"kubectl -n kube-system describe pod -l app.kubernetes.io/name=vicinity-proxy": {by: inLab},
 
 	"kubectl -n kube-system exec daemonset/vicinity-proxy -- /proxy status": {why: "the suites run /proxy status in a pod of the lab"},
 

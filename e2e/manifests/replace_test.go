@@ -15,15 +15,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
 	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
-// realCluster is a lab, and a user who follows the README.
+// realCluster is a lab, and a user who follows the documents.
 type realCluster struct {
-	// dir is where the user has a copy of the manifests.
-	dir string
-	lab string
-	env []string
+	*reader
+	lab    string // the program
+	labDir string
 }
 
 // realNodes are the nodes of the lab.
@@ -32,12 +32,12 @@ var realNodes = []string{"node-1", "node-2"}
 // startCluster starts a lab with kube-proxy on all nodes. Vicinity's image is there, and no pod uses it yet.
 func startCluster(t *testing.T) *realCluster {
 	t.Helper()
-	dir := t.TempDir()
-	c := &realCluster{dir: dir, lab: site.Program(t, "lab")}
-	lab := filepath.Join(dir, "lab")
-	programs := programs(t).Folder(binaries.Kubernetes)
-	c.env = append(os.Environ(), "KUBECONFIG="+filepath.Join(lab, "kubeconfig"), "PATH="+programs+":"+os.Getenv("PATH"))
-	c.run(t, root, "cp", "-a", "manifests", dir)
+	lab := filepath.Join(t.TempDir(), "lab")
+	c := &realCluster{
+		reader: newReader(t, "KUBECONFIG="+filepath.Join(lab, "kubeconfig"), "PATH="+programs(t).Folder(binaries.Kubernetes)+":"+os.Getenv("PATH")),
+		lab:    site.Program(t, "lab"),
+		labDir: lab,
+	}
 	t.Cleanup(func() {
 		// t.Context is over by now.
 		if output, err := exec.CommandContext(context.WithoutCancel(t.Context()), c.lab, "down", "--dir", lab).CombinedOutput(); err != nil {
@@ -48,7 +48,7 @@ func startCluster(t *testing.T) *realCluster {
 		"--proxy-binary", site.Program(t, "proxy"))
 	t.Cleanup(func() {
 		if t.Failed() {
-			t.Logf("the proxies said:\n%s", c.logs(t))
+			t.Logf("the proxies' log:\n%s", c.logs(t))
 		}
 	})
 	return c
@@ -66,39 +66,41 @@ func (c *realCluster) run(t *testing.T, dir, name string, arguments ...string) s
 	return string(output)
 }
 
-// follow types in what the README says, and stops at the first command that fails.
-func (c *realCluster) follow(t *testing.T, chapter string) {
+// follow types in what a chapter of manifests/README.md shows, stops at the first command that fails, and returns what is
+// printed.
+func (c *realCluster) follow(t *testing.T, chapter string) string {
 	t.Helper()
-	c.run(t, c.dir, "sh", "-euxc", script(t, manifestsReadme, chapter))
+	return c.run(t, c.dir, "sh", "-euxc", script(t, manifestsReadme, chapter))
+}
+
+// edit replaces texts in a file of my-cluster, each with the one behind it.
+func (c *realCluster) edit(t *testing.T, file string, texts ...string) {
+	t.Helper()
+	path := filepath.Join(c.dir, "my-cluster", file)
+	text, err := os.ReadFile(path)
+	must.Succeed(t, err)
+	for pair := range slices.Chunk(texts, 2) {
+		if !strings.Contains(string(text), pair[0]) {
+			t.Fatalf("%s lacks %q:\n%s", path, pair[0], text)
+		}
+		text = []byte(strings.Replace(string(text), pair[0], pair[1], 1))
+	}
+	must.Succeed(t, os.WriteFile(path, text, 0o600))
 }
 
 // prepare makes my-cluster, with the values that are this cluster's.
 func (c *realCluster) prepare(t *testing.T) {
 	t.Helper()
 	c.follow(t, "Before you install")
-	config := c.run(t, c.dir, "kubectl", "-n", "kube-system", "get", "configmap", "kube-proxy", "-o", "yaml")
-	for file, edits := range map[string][][2]string{
-		"kustomization.yaml": {{"newName: images.example/vicinity-proxy", "newName: vicinity-proxy"}, {"newTag: v1.0.0", "newTag: lab"}},
-		"configmap.yaml": {
-			{"server: https://control-plane.example:6443", line(t, config, "server: ")},
-			{`clusterCIDR: ""`, line(t, config, "clusterCIDR: ")},
-		},
-	} {
-		path := filepath.Join(c.dir, "my-cluster", file)
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, edit := range edits {
-			if !strings.Contains(string(text), edit[0]) {
-				t.Fatalf("%s lacks %q:\n%s", path, edit[0], text)
-			}
-			text = []byte(strings.Replace(string(text), edit[0], edit[1], 1))
-		}
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	c.edit(t, "kustomization.yaml", "newName: images.example/vicinity-proxy", "newName: vicinity-proxy", "newTag: v1.0.0", "newTag: lab")
+	c.edit(t, "configmap.yaml", "server: https://control-plane.example:6443", c.kubeProxys(t, "server: "),
+		`clusterCIDR: ""`, c.kubeProxys(t, "clusterCIDR: "))
+}
+
+// kubeProxys returns a line of kube-proxy's ConfigMap.
+func (c *realCluster) kubeProxys(t *testing.T, word string) string {
+	t.Helper()
+	return line(t, c.run(t, c.dir, "kubectl", "-n", "kube-system", "get", "configmap", "kube-proxy", "-o", "yaml"), word)
 }
 
 // line returns the first line that begins with a word, without what indents it.
@@ -129,20 +131,83 @@ func (c *realCluster) expectServedBy(t *testing.T, ours, others string) {
 // exec runs a program of this machine in the network of a node.
 func (c *realCluster) exec(t *testing.T, node string, program ...string) string {
 	t.Helper()
-	return c.run(t, c.dir, c.lab, append([]string{"exec", "--dir", filepath.Join(c.dir, "lab"), node}, program...)...)
+	return c.run(t, c.dir, c.lab, append([]string{"exec", "--dir", c.labDir, node}, program...)...)
 }
 
-// TestTheReadmeReplacesKubeProxy goes by the README on real nodes, to Vicinity and back, with kube-proxy as kubeadm
-// deploys it and the Jobs as they are. (Its name is short, because sockets of the lab are in a folder of this name.)
+// shopObjects are what the documents name, but for the type NodeReadinessRule, of which only the name is here.
+const shopObjects = `
+{apiVersion: v1, kind: Namespace, metadata: {name: shop}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web, namespace: shop, annotations: {vicinity.dev/topology-keys: "topology.kubernetes.io/zone, *"}}
+spec: {ports: [{port: 80, targetPort: 8080}]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: web-1, namespace: shop, labels: {kubernetes.io/service-name: web}}
+addressType: IPv4
+ports: [{port: 8080}]
+endpoints: [{addresses: [10.244.0.77], nodeName: node-1, zone: zone-a, conditions: {ready: true}}]
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: nodereadinessrules.readiness.node.x-k8s.io
+  annotations: {api-approved.kubernetes.io: "unapproved, a stand-in with no more than the name"}
+spec:
+  group: readiness.node.x-k8s.io
+  names: {kind: NodeReadinessRule, plural: nodereadinessrules, singular: nodereadinessrule, listKind: NodeReadinessRuleList}
+  scope: Cluster
+  versions:
+  - name: v1alpha1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+`
+
+// apply has kubectl apply a text.
+func (c *realCluster) apply(t *testing.T, text string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "objects.yaml")
+	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
+	c.run(t, c.dir, "kubectl", "apply", "-f", path)
+}
+
+// TestTheReadmeReplacesKubeProxy goes by the documents on real nodes: before the installation, beside kube-proxy, to Vicinity
+// and back, with kube-proxy as kubeadm deploys it and the Jobs as they are. (Its name is short, because sockets of the lab are
+// in a folder of this name.)
 func TestTheReadmeReplacesKubeProxy(t *testing.T) {
 	c := startCluster(t)
 	c.expectServedBy(t, "kube-proxy", "vicinity")
+	c.apply(t, shopObjects)
+	c.readsTheCluster(t)
 	c.prepare(t)
 
+	c.besideKubeProxy(t)
+
+	c.prepare(t)
 	c.follow(t, "Replace kube-proxy")
 	c.expectServedBy(t, "vicinity", "kube-proxy")
+	for _, text := range alone(inLab) {
+		c.types(t, text, 0)
+	}
+	if explained := c.follow(t, "Why did this connection go there?"); !strings.Contains(explained, "10.244.0.77") {
+		t.Errorf("explain does not name the endpoint of shop/web:\n%s", explained)
+	}
 
 	c.changeKubeconfig(t)
+	c.expectServedBy(t, "vicinity", "kube-proxy")
+
+	c.waitForServices(t)
+	c.edit(t, "kustomization.yaml", "newName: vicinity-proxy", "newName: docker.io/library/vicinity-proxy") // the same image
+	if upgraded := c.follow(t, "Upgrade"); !strings.Contains(upgraded, "rolled back") {
+		t.Errorf("nothing was rolled back:\n%s", upgraded)
+	}
+	c.expectServedBy(t, "vicinity", "kube-proxy")
+
+	c.run(t, c.dir, "kubectl", "delete", "-k", "my-cluster")
+	c.follow(t, "Install on a cluster without kube-proxy")
 	c.expectServedBy(t, "vicinity", "kube-proxy")
 
 	c.follow(t, "Go back to kube-proxy")
@@ -153,6 +218,82 @@ func TestTheReadmeReplacesKubeProxy(t *testing.T) {
 	}
 }
 
+// readsTheCluster has commands read it, and the files that kubectl writes of it.
+func (r *reader) readsTheCluster(t *testing.T) {
+	t.Helper()
+	r.types(t, script(t, topReadme, "What would your cluster gain?"), 0)
+	if page, err := os.ReadFile(filepath.Join(r.dir, "forecast.html")); err != nil || !strings.Contains(string(page), "shop/web") {
+		t.Errorf("the page of the cluster: %v, %d bytes; shop/web is to be in it", err, len(page))
+	}
+	r.types(t, kubectlGet, 0)
+	for _, command := range []string{"explain --node node-1", "forecast"} {
+		if stdout, _ := r.types(t, "bin/proxy "+command+" --manifests state", 0); !strings.Contains(stdout, "shop/web") {
+			t.Errorf("%s of the folder does not name shop/web:\n%s", command, stdout)
+		}
+	}
+}
+
+// besideKubeProxy has Vicinity run beside it, and takes Services from it and back.
+func (c *realCluster) besideKubeProxy(t *testing.T) {
+	t.Helper()
+	c.edit(t, "kustomization.yaml", "- ../manifests ", "- ../manifests/beside-kube-proxy ")
+	copies, rest, _ := strings.Cut(script(t, manifestsReadme, "Beside kube-proxy, one Service at a time"), "\n")
+	c.types(t, copies, 0)
+	c.edit(t, "configmap.yaml", `clusterCIDR: ""`, c.kubeProxys(t, "clusterCIDR: "))
+	c.types(t, rest, 0)
+	address := c.run(t, c.dir, "kubectl", "-n", "shop", "get", "service", "web", "-o", "jsonpath={.spec.clusterIP}")
+	for _, node := range realNodes {
+		wait.Until(t, "shop/web is Vicinity's on "+node, func() bool {
+			return strings.Contains(c.exec(t, node, "nft", "list", "table", "ip", "vicinity"), address) &&
+				!strings.Contains(c.exec(t, node, "nft", "list", "table", "ip", "kube-proxy"), address)
+		})
+	}
+	c.run(t, c.dir, "kubectl", "delete", "-k", "manifests/beside-kube-proxy/all-services")
+}
+
+// waitForServices adds the component by which pods wait, and takes it out again.
+func (c *realCluster) waitForServices(t *testing.T) {
+	t.Helper()
+	path := filepath.Join(c.dir, "my-cluster", "kustomization.yaml")
+	without, err := os.ReadFile(path)
+	must.Succeed(t, err)
+	must.Succeed(t, os.WriteFile(path, []byte(string(without)+yamlIn(t, "- ../manifests/node-condition")), 0o600))
+	c.run(t, c.dir, "kubectl", "apply", "-k", "my-cluster")
+	c.apply(t, yamlIn(t, "kind: NodeReadinessRule"))
+	for _, node := range realNodes {
+		c.run(t, c.dir, "kubectl", "wait", "--for=condition=vicinity.dev/ServicesReady", "--timeout=3m", "node/"+node)
+	}
+	must.Succeed(t, os.WriteFile(path, without, 0o600))
+	c.follow(t, "Pods that wait until Services work")
+	if left := c.run(t, c.dir, "kubectl", "get", "nodes,validatingadmissionpolicies", "-o", "yaml"); strings.Contains(left, "ServicesReady") {
+		t.Errorf("the condition is still there:\n%s", left)
+	}
+}
+
+// yamlIn returns the block of manifests/README.md that has a line.
+func yamlIn(t *testing.T, line string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(folder, "README.md"))
+	must.Succeed(t, err)
+	for _, block := range strings.Split(string(text), "```yaml\n")[1:] {
+		if block, _, _ = strings.Cut(block, "```"); strings.Contains(block, "\n"+line+"\n") {
+			return block
+		}
+	}
+	t.Fatalf("no block has the line %q", line)
+	return ""
+}
+
+// TestTheReadmesCommandsNeedNoServiceCIDRs: Kubernetes 1.30 to 1.32 have no such type.
+func TestTheReadmesCommandsNeedNoServiceCIDRs(t *testing.T) {
+	api := site.New(t, site.Config{Flags: []string{"--runtime-config=networking.k8s.io/v1/servicecidrs=false"}})
+	r := newReader(t, "KUBECONFIG="+api.AdminKubeconfig(), "PATH="+programs(t).Folder(binaries.Kubernetes)+":"+os.Getenv("PATH"))
+	must.Succeed(t, os.WriteFile(filepath.Join(r.dir, "cluster.yaml"), []byte("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}\n---"+shopCluster), 0o600))
+	r.types(t, "kubectl apply -f cluster.yaml", 0)
+	r.types(t, "kubectl get servicecidrs", 1)
+	r.readsTheCluster(t)
+}
+
 // kubeletPatience is for a kubelet that brings new texts every minute or two.
 const kubeletPatience = 3 * time.Minute
 
@@ -160,20 +301,10 @@ const kubeletPatience = 3 * time.Minute
 // and new.
 func (c *realCluster) changeKubeconfig(t *testing.T) {
 	t.Helper()
-	path := filepath.Join(c.dir, "my-cluster", "configmap.yaml")
-	right, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	change := func(old, new string) {
 		t.Helper()
-		if !strings.Contains(string(right), old) {
-			t.Fatalf("%s lacks %q:\n%s", path, old, right)
-		}
-		if err := os.WriteFile(path, []byte(strings.Replace(string(right), old, new, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		c.run(t, c.dir, "kubectl", "apply", "-k", "my-cluster")
+		c.edit(t, "configmap.yaml", old, new)
+		c.follow(t, "Change the configuration")
 		// kubelet brings a new text when it next looks after the pod, within a minute or two. A pod that changes makes it
 		// look now.
 		c.run(t, c.dir, "kubectl", "-n", "kube-system", "annotate", "pod", "-l", "app.kubernetes.io/name=vicinity-proxy", "--overwrite",
@@ -187,7 +318,7 @@ func (c *realCluster) changeKubeconfig(t *testing.T) {
 	if restarts := c.restarts(t); restarts != "0 0" {
 		t.Errorf("the proxies were started %s times anew because of a kubeconfig that is wrong", restarts)
 	}
-	change("    current-context: default", "    # It is new.\n    current-context: default")
+	change("    current-context: missing", "    # It is new.\n    current-context: default")
 	wait.Within(t, kubeletPatience, "all proxies were started anew", func() bool { return c.restarts(t) == "1 1" })
 	c.run(t, c.dir, "kubectl", "-n", "kube-system", "rollout", "status", "daemonset", "vicinity-proxy", "--timeout=2m")
 }

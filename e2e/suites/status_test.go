@@ -57,7 +57,7 @@ var _ = Describe("The status of a node", func() {
 		name := service.Namespace + "/" + service.Name
 		proxy := kube.proxyPods(ctx)[0]
 		for command, want := range map[string]string{
-			"flows":           "CONNECTIONS",
+			"flows":           " of node " + proxy.Spec.NodeName, // whether there are connections or none
 			"flows " + name:   "No connection of node " + proxy.Spec.NodeName + " goes to service " + name,
 			"explain " + name: name + " 80/TCP",
 		} {

@@ -135,7 +135,11 @@ func isRefused(e *conntrack.Entry) bool {
 // isRemoved reports whether an entry that ended was removed while its connection lived: it had time left, and was not
 // over. Linux says how much time was left since 5.11. A UDP flow lives as long as its entry.
 func isRemoved(e *conntrack.Entry) bool {
-	return e.Protocol != model.UDP && e.Status&conntrack.SeenReply != 0 && e.Timeout > 0 && !IsOver(e)
+	return e.Status&conntrack.SeenReply != 0 && hasTimeLeft(e)
+}
+
+func hasTimeLeft(e *conntrack.Entry) bool {
+	return e.Protocol != model.UDP && e.Timeout > 0 && !IsOver(e)
 }
 
 // rest returns what an entry has beyond what is counted. If it has less than that, somebody has set its counters to
@@ -187,7 +191,8 @@ func (f *follower) end(e *conntrack.Entry, origin *owners.Origin, now time.Time)
 		f.missed.NoCounters++
 	}
 	count := f.rest(&flow, e)
-	switch isLinked := f.resume(e) || flow.isLinked; {
+	isLinked := f.resume(e) || flow.isLinked
+	switch {
 	case isLinked:
 		count.Connections = 0
 	case count.Connections > 0:
@@ -196,7 +201,8 @@ func (f *follower) end(e *conntrack.Entry, origin *owners.Origin, now time.Time)
 	default:
 		count.Unanswered = 1
 	}
-	if isRemoved(e) && len(f.removed) < mostFollowed {
+	// The server has nothing to say to a client's last packets, so an entry made of them alone has no reply.
+	if (isRemoved(e) || isLinked && hasTimeLeft(e)) && len(f.removed) < mostFollowed {
 		f.removed[f.dialOf(e)] = uint32(now.Unix())
 	}
 	return flow.origin, count

@@ -156,6 +156,12 @@ func TestWhatIsCountedOfAConnection(t *testing.T) {
 		"likewise, though it was removed again": {
 			[]step{misses, asNext(1, removed(ends(10, 20))), asNext(2, removed(ends(1, 2))), asNext(3, ends(1, 2))}, answered(1, 12, 24),
 		},
+		"likewise, though its next entry has no reply, and is removed": {
+			[]step{
+				misses, asNext(1, removed(ends(10, 20))), asNext(2, as(nobody, conntrack.TCPEstablished, removed(ends(1, 0)))),
+				asNext(3, ends(1, 2)),
+			}, answered(1, 12, 22),
+		},
 		"likewise, if it is long, and removed again": {
 			[]step{
 				misses, looks(2*mib, 5), removed(ends(3*mib, 6)), asNext(2, looks(2*mib, 5)), asNext(2, looks(3*mib, 6)),

@@ -284,16 +284,6 @@ func yamlIn(t *testing.T, line string) string {
 	return ""
 }
 
-// TestTheReadmesCommandsNeedNoServiceCIDRs: Kubernetes 1.30 to 1.32 have no such type.
-func TestTheReadmesCommandsNeedNoServiceCIDRs(t *testing.T) {
-	api := site.New(t, site.Config{Flags: []string{"--runtime-config=networking.k8s.io/v1/servicecidrs=false"}})
-	r := newReader(t, "KUBECONFIG="+api.AdminKubeconfig(), "PATH="+programs(t).Folder(binaries.Kubernetes)+":"+os.Getenv("PATH"))
-	must.Succeed(t, os.WriteFile(filepath.Join(r.dir, "cluster.yaml"), []byte("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}\n---"+shopCluster), 0o600))
-	r.types(t, "kubectl apply -f cluster.yaml", 0)
-	r.types(t, "kubectl get servicecidrs", 1)
-	r.readsTheCluster(t)
-}
-
 // kubeletPatience is for a kubelet that brings new texts every minute or two.
 const kubeletPatience = 3 * time.Minute
 

@@ -1,0 +1,93 @@
+package manifests_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+)
+
+// networking is the group and version that ServiceCIDRs are of.
+const networking = "/apis/networking.k8s.io/v1"
+
+// withoutServiceCIDRs serves what a real API server does, but for the type that came with Kubernetes 1.33: 1.37 does not get
+// ready without it. Discovery is by group, as servers did it before 1.26 and clients still take it.
+func withoutServiceCIDRs(t *testing.T, config *rest.Config) *httptest.Server {
+	t.Helper()
+	config = rest.CopyConfig(config)
+	transport, err := rest.TransportFor(config)
+	must.Succeed(t, err)
+	target, err := url.Parse(config.Host)
+	must.Succeed(t, err)
+	proxy := httputil.ReverseProxy{
+		Transport: transport,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(target)
+			if strings.HasPrefix(r.In.URL.Path, "/api") && strings.Contains(r.In.Header.Get("Accept"), "APIGroupDiscoveryList") ||
+				r.In.URL.Path == networking {
+				r.Out.Header.Set("Accept", "application/json")
+				r.Out.Header.Del("Accept-Encoding")
+			}
+		},
+		ModifyResponse: func(response *http.Response) error {
+			if response.Request.URL.Path != networking {
+				return nil
+			}
+			var all metav1.APIResourceList
+			if err := json.NewDecoder(response.Body).Decode(&all); err != nil {
+				return fmt.Errorf("read the resources of %s: %w", networking, err)
+			}
+			all.APIResources = slices.DeleteFunc(all.APIResources, func(r metav1.APIResource) bool {
+				return strings.HasPrefix(r.Name, "servicecidrs") || r.Name == "ipaddresses"
+			})
+			text, err := json.Marshal(all)
+			response.Body, response.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+			response.Header.Set("Content-Length", fmt.Sprint(len(text)))
+			return err
+		},
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, networking+"/servicecidrs") {
+			http.NotFound(w, r)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// TestTheReadmesCommandsNeedNoServiceCIDRs: Kubernetes 1.30 to 1.32 have no such type.
+func TestTheReadmesCommandsNeedNoServiceCIDRs(t *testing.T) {
+	api := site.New(t, site.Config{})
+	old := withoutServiceCIDRs(t, api.AdminConfig())
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	must.Succeed(t, os.WriteFile(kubeconfig, fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: old,
+contexts: [{name: old, context: {cluster: old, user: nobody}}],
+users: [{name: nobody, user: {}}],
+clusters: [{name: old, cluster: {server: %q}}]}`, old.URL), 0o600))
+	r := newReader(t, "KUBECONFIG="+kubeconfig, "PATH="+programs(t).Folder(binaries.Kubernetes)+":"+os.Getenv("PATH"))
+	must.Succeed(t, os.WriteFile(filepath.Join(r.dir, "cluster.yaml"),
+		[]byte("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}\n---"+shopCluster), 0o600))
+	r.types(t, "kubectl apply -f cluster.yaml", 0)
+	if _, stderr := r.types(t, "kubectl get servicecidrs", 1); !strings.Contains(stderr, `doesn't have a resource type "servicecidrs"`) {
+		t.Errorf("kubectl knows ServiceCIDRs: %s", stderr)
+	}
+	r.readsTheCluster(t)
+}

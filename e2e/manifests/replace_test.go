@@ -33,8 +33,9 @@ var realNodes = []string{"node-1", "node-2"}
 func startCluster(t *testing.T) *realCluster {
 	t.Helper()
 	lab := filepath.Join(t.TempDir(), "lab")
+	kubernetes := programs(t).Folder(binaries.Kubernetes)
 	c := &realCluster{
-		reader: newReader(t, "KUBECONFIG="+filepath.Join(lab, "kubeconfig"), "PATH="+programs(t).Folder(binaries.Kubernetes)+":"+os.Getenv("PATH")),
+		reader: newReader(t, "KUBECONFIG="+filepath.Join(lab, "kubeconfig"), "PATH="+kubernetes+":"+os.Getenv("PATH")),
 		lab:    site.Program(t, "lab"),
 		labDir: lab,
 	}

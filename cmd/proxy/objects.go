@@ -63,8 +63,7 @@ func (f *stateFlags) connect(log *slog.Logger) (*cluster.Watcher, *kube.Dialled,
 	view.Proxies = f.topology.proxyService()
 	watcher, err := cluster.New(config, cluster.Options{
 		View: view, Log: log, NodeTopology: cluster.NodeTopology(f.topology.source), TopologyNamespace: f.topology.namespace,
-		PublishedEvacuations: f.topology.publishedEvacuations,
-		TopologyFrom:         func(resource string) { f.nodesFrom = resource }, LastGood: f.lastGood,
+		TopologyFrom: func(resource string) { f.nodesFrom = resource }, LastGood: f.lastGood,
 	})
 	return watcher, dialled, err
 }

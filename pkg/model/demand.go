@@ -9,9 +9,6 @@ type Demand struct {
 	// Zones are the total demand of each zone's nodes, in millionths of all; a missing zone has none. The zone of nodes
 	// without a zone is empty.
 	Zones map[string]uint32
-	// Nodes are the nodes with much more demand than others of their zone, each with its demand in the same unit. It is
-	// included in the zone's.
-	Nodes map[string]uint32
 	// Since is when that was determined, from NodesHeard of NodesAll.
 	Since                time.Time
 	NodesHeard, NodesAll int

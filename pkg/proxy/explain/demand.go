@@ -21,10 +21,7 @@ func (l *Load) demand(cluster *model.Cluster, decision selection.Decision, loads
 	}
 	l.Measured = &Measured{
 		Since: m.Since, NodesHeard: m.NodesHeard, Nodes: m.NodesAll, ConnectionsPerMinute: m.ConnectionsPerMinute,
-		Zones: roundedParts(m.Zones), ByNode: map[string]float64{},
-	}
-	for node, part := range m.NamedNodes {
-		l.Measured.ByNode[node] = Rounded(part)
+		Zones: roundedParts(m.Zones),
 	}
 	zones := slices.SortedFunc(maps.Keys(m.Zones), func(a, b string) int {
 		return cmp.Or(cmp.Compare(m.Zones[b], m.Zones[a]), strings.Compare(a, b))

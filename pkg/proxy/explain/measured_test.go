@@ -44,7 +44,7 @@ func shop(clients ...string) *model.Cluster {
 // the owner wants it measured.
 func TestExplainSaysWhoseDemandItIs(t *testing.T) {
 	demands := map[model.ObjectName]*model.Demand{web().Name: {
-		Zones: map[string]uint32{"zone-a": 100_000, "zone-b": 900_000}, Nodes: map[string]uint32{"node-b": 900_000},
+		Zones: map[string]uint32{"zone-a": 100_000, "zone-b": 900_000},
 		Since: time.Date(2026, 11, 27, 14, 2, 3, 0, time.UTC), NodesHeard: 198, NodesAll: 200, ConnectionsPerMinute: 30_012,
 	}}
 	const measured = "Zones ask as measured at 2026-11-27 14:02 UTC, 30012 connections a minute, 198 of 200 nodes heard: " +
@@ -89,7 +89,7 @@ func TestExplainSaysWhoseDemandItIs(t *testing.T) {
 			if (load.Measured != nil) != isMeasured || (load.AssumedWouldGive >= 1.8) != isMeasured {
 				t.Errorf("measured is %+v, assumed would give %f", load.Measured, load.AssumedWouldGive)
 			}
-			if isMeasured && (load.Measured.Nodes != 200 || load.Measured.ByNode["node-b"] != 0.9 || load.Measured.Zones["zone-a"] != 0.1) {
+			if isMeasured && (load.Measured.Nodes != 200 || load.Measured.Zones["zone-a"] != 0.1) {
 				t.Errorf("measured is %+v", load.Measured)
 			}
 			var page strings.Builder

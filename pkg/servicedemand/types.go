@@ -31,6 +31,8 @@ const (
 const (
 	LeaseName = "vicinity-demand"
 	GoodFor   = time.Hour
+	// GoodForWords is GoodFor in the middle of a sentence. Manifests and documents say it, too: a test compares them.
+	GoodForWords = "an hour"
 )
 
 // ServiceDemand is the demand for the Service that has its name.

@@ -9,6 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // shop is a Service with two endpoints in each of two zones, whose owner wants demand measured.
@@ -69,13 +70,10 @@ func TestExplainSaysWhoseDemandItIs(t *testing.T) {
 		"measured, no client is ready": {model.DemandCounts, demands, []string{"default/none"}, "measured", measured,
 			"No endpoint of default/none is ready on a Node; if each Node asked alike, zones would ask zone-b 50 %, zone-a 50 %: planned so, " +
 				"10.244.98.0:8080 would get 1.80 times the mean."},
-		"nothing of it": {model.DemandCounts, nil, nil, "labels",
-			"This Service has no ServiceDemand that can be planned with, so demand is assumed: with few connections there is none." + each, ""},
-		"old": {model.DemandStale, demands, nil, "labels",
-			"What was measured is too old to count, so demand is assumed." + each, ""},
-		"nobody": {model.DemandUnpublished, nil, nil, "labels",
-			"Nobody publishes measured demand in this cluster, or it may not be read, so demand is assumed." + each, ""},
-		"not read": {model.DemandUnknown, nil, nil, "labels", "It is not known here what was measured, so demand is assumed." + each, ""},
+		"nothing of it": {model.DemandCounts, nil, nil, "labels", string(servicedemand.NoneToPlan) + each, ""},
+		"old":           {model.DemandStale, demands, nil, "labels", string(servicedemand.NotConfirmed) + each, ""},
+		"nobody":        {model.DemandUnpublished, nil, nil, "labels", string(servicedemand.NotPublished) + each, ""},
+		"not read":      {model.DemandUnknown, nil, nil, "labels", string(servicedemand.NotKnown) + each, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := shop(c.clients...)

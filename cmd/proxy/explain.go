@@ -362,7 +362,7 @@ func (f *stateFlags) written(ctx context.Context, name model.ObjectName) *corev1
 		service, _ := cluster.Service(ctx, config, name) // without it the Service is not found
 		return service
 	}
-	objects, _, err := f.objects(f.topology.namespace, nil)
+	objects, _, err := f.objects(nil)
 	if err != nil {
 		return nil
 	}

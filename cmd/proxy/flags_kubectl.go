@@ -16,7 +16,7 @@ type kubectlFlags struct {
 
 func (f *kubectlFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.manifests, "manifests", "",
-		"`PATH` of a folder with Services, EndpointSlices, Nodes and, if there are any, ServiceDemands and the Lease of their publisher in "+
+		"`PATH` of a folder with Services, EndpointSlices, Nodes and, if there are any, ServiceDemands in "+
 			".yaml, .yml and .json files, as 'kubectl get -o yaml' prints them, or of one such file. "+orStdin+"No API server is contacted then")
 	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` that says how to reach the API server (default: as kubectl finds it)")
 	flags.StringVar(&f.context, "context", "", "`NAME` of the context in the kubeconfig (default: the current one)")

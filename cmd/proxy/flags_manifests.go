@@ -80,16 +80,16 @@ func (f *manifestsFlag) loadInto(into *folder.Folder) (convert.Update, error) {
 }
 
 // objects reads the objects as they are written.
-func (f *manifestsFlag) objects(demandNamespace string, read func(file string, objects int)) (convert.Objects, []model.Finding, error) {
+func (f *manifestsFlag) objects(read func(file string, objects int)) (convert.Objects, []model.Finding, error) {
 	stream, err := f.readStream()
 	if err != nil {
 		return convert.Objects{}, nil, err
 	}
 	if stream != nil {
-		objects, problems := folder.ObjectsOf(stream, demandNamespace)
+		objects, problems := folder.ObjectsOf(stream)
 		return objects, problems, nil
 	}
-	objects, problems, err := folder.Objects(f.manifests, demandNamespace, read)
+	objects, problems, err := folder.Objects(f.manifests, read)
 	if err != nil {
 		return convert.Objects{}, nil, fmt.Errorf("load manifests: %w", err)
 	}

@@ -43,7 +43,7 @@ var otherValues = map[string]string{
 	"clusterDomain": "cluster.example", "defaultMaxLoad": `"150%"`, "defaultClients": "measured",
 	"dnsBindAddress": "127.0.0.1:10053", "dnsEndpointPodNames": "true",
 	"dnsTTL": "7s", "logLevel": "warn", "manifests": "/state", "master": "https://192.0.2.1", "nodeTopology": "nodes", "ownTables": "never",
-	"proxyService": "shop/proxies", "publishedEvacuations": "true", "secureMetricsBindAddress": "0.0.0.0:10449", "serviceProxyName": "other",
+	"proxyService": "shop/proxies", "secureMetricsBindAddress": "0.0.0.0:10449", "serviceProxyName": "other",
 	"topologyNamespace": "elsewhere", "nodeCondition": "true", "unreachableNodes": "watch", "xdsBindAddress": "0.0.0.0:18000",
 	"account": "services", "accountMaxServices": `"7"`, "accountKeys": "example.com/rack",
 }

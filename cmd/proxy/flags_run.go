@@ -232,7 +232,6 @@ func (f *runFlags) options() *daemon.Options {
 		NodeTopology:         cluster.NodeTopology(f.topology.source),
 		TopologyNamespace:    f.topology.namespace,
 		ProxyService:         f.topology.proxyService(),
-		PublishedEvacuations: f.topology.publishedEvacuations,
 		Build:                thisBuild(),
 	}
 }

@@ -15,7 +15,6 @@ import (
 // topologyFlags select the source of other nodes' labels.
 type topologyFlags struct {
 	source, namespace, proxies string
-	publishedEvacuations       bool
 }
 
 func (f *topologyFlags) register(flags *pflag.FlagSet) {
@@ -24,9 +23,6 @@ func (f *topologyFlags) register(flags *pflag.FlagSet) {
 			"webhook publishes; proxies, the EndpointSlices of --proxy-service, which know zones alone; auto, slices while they are "+
 			"published, else proxies while they are on nearly all nodes and no Service asks for more, and nodes otherwise")
 	registerPublisher(flags, &f.namespace)
-	flags.BoolVar(&f.publishedEvacuations, "published-evacuations", false,
-		"also evacuate the nodes that TopologySlices list as evacuated, by conditions of their Nodes: what a webhook publishes with "+
-			"--publish-evacuations. On all nodes or none")
 	flags.StringVar(&f.proxies, "proxy-service", "kube-system/vicinity-proxy",
 		"`NAMESPACE/NAME` of the headless Service over the proxies' own pods; empty: there is none")
 }

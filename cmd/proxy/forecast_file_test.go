@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // writeQuery writes the result of an instant query. Each line has a node or zone, a Service or "-", and a value.
@@ -161,7 +162,7 @@ func TestAMissedBoundIsExplainedAndMended(t *testing.T) {
 		},
 		"a bound that is to be planned so": {
 			keys + `, vicinity.dev/max-load: 120%, vicinity.dev/clients: measured`,
-			[]string{"There is no ServiceDemand that shop/web can be planned with.", "more than its bound of 120% allows"}, "With its bound planned",
+			[]string{string(servicedemand.NoneToPlan), "more than its bound of 120% allows"}, "With its bound planned",
 		},
 	} {
 		got := proxyCommand(t, "forecast", "--manifests", threeWith(t, noAnnotations, "annotations: {"+c.annotations+"}"), "--demand", file)

@@ -63,8 +63,7 @@ func (f *stateFlags) connect(log *slog.Logger) (*cluster.Watcher, *kube.Dialled,
 	view.Proxies = f.topology.proxyService()
 	watcher, err := cluster.New(config, cluster.Options{
 		View: view, Log: log, NodeTopology: cluster.NodeTopology(f.topology.source), TopologyNamespace: f.topology.namespace,
-		PublishedEvacuations: f.topology.publishedEvacuations,
-		TopologyFrom:         func(resource string) { f.nodesFrom = resource }, LastGood: f.lastGood,
+		TopologyFrom: func(resource string) { f.nodesFrom = resource }, LastGood: f.lastGood,
 	})
 	return watcher, dialled, err
 }
@@ -107,20 +106,7 @@ func (f *stateFlags) loadOnce(ctx context.Context, stderr io.Writer, nodes clust
 		return convert.Update{}, err
 	}
 	f.held = folder.Inventory()
-	if why := folder.DemandLease().Sentence(); why != "" && isPlannedAsMeasured(update.Change) {
-		printable.Fprintf(stderr, "warning: %s\n", why)
-	}
 	return update, nil
-}
-
-// isPlannedAsMeasured reports whether there is measured demand, and a Service that would be planned with it.
-func isPlannedAsMeasured(change model.Change) bool {
-	for _, service := range change.Services {
-		if service != nil && service.Topology.Measured && change.Demands[service.Name] != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // warnOfSlices says that the manifests have no EndpointSlices for their Services, or some of an old version.
@@ -155,7 +141,6 @@ func (f *stateFlags) view() convert.View {
 	return convert.View{
 		Node: f.node, NodeAddress: f.settings.NodeAddress, ServiceProxyName: f.serviceProxyName, WithoutExternalIPs: !f.settings.ExternalIPs,
 		DefaultMaxLoad: f.maxLoad, DefaultMeasured: f.measured, WithHeadless: f.withHeadless,
-		DemandNamespace: f.topology.namespace,
 	}
 }
 
@@ -224,7 +209,7 @@ func readObjects(
 		objects, err := cluster.Objects(ctx, config, demandNamespace, read)
 		return objects, nil, err
 	}
-	objects, problems, err := manifests.objects(demandNamespace, read)
+	objects, problems, err := manifests.objects(read)
 	if err != nil {
 		return convert.Objects{}, nil, err
 	}

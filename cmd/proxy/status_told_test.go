@@ -85,7 +85,7 @@ var decisive = map[string]struct{ told, against string }{
 var harmless = map[string]string{
 	"account": "services", "account-keys": "topology.kubernetes.io/zone", "account-max-services": "7", "cluster-domain": "cluster.example",
 	"dns-endpoint-pod-names": "true", "dns-ttl": "7s", "log-level": "debug", "node-topology": "proxies", "own-tables": "never",
-	"proxy-service": "elsewhere/proxies", "published-evacuations": "true", "unreachable-nodes": "watch",
+	"proxy-service": "elsewhere/proxies", "unreachable-nodes": "watch",
 	"metrics-bind-address": "127.0.0.1:10549", "healthz-bind-address": "127.0.0.1:10556", "node": "node-a", "sync-period": "7s",
 	"topology-namespace": "elsewhere", "log-format": "json", "oom-score-adj": "7", "kube-api-qps": "7", "bind-address-hard-fail": "true",
 }

@@ -37,7 +37,6 @@ type runFlags struct {
 	demandAccount, proxyService   string
 	demandPort                    uint16
 	defaultClients                string
-	publishEvacuations            bool
 	limits                        server.Limits
 
 	logLevel, logFormat string
@@ -89,9 +88,6 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 			"Give the proxies' flag of that name the same value. It needs --measure-demand")
 	flags.StringVar(&f.proxyService, "proxy-service", "kube-system/vicinity-proxy",
 		"`NAMESPACE/NAME` of the Service whose EndpointSlices say where the proxies are, with --measure-demand")
-	flags.BoolVar(&f.publishEvacuations, "publish-evacuations", false,
-		"also say in TopologySlices which Nodes have the condition DrainInProgress, MaintenanceInProgress or GracefulNodeShutdownInProgress "+
-			"(Kubernetes 1.37): proxies with --published-evacuations evacuate them. It needs --publish-topology")
 	f.limits = server.DefaultLimits()
 	flags.Int64Var(&f.limits.InFlight, "max-in-flight", f.limits.InFlight,
 		"`NUMBER` of reviews that are worked on at the same moment; others are refused, to be sent again after a second")
@@ -131,9 +127,6 @@ func (f *runFlags) check() error {
 		}
 	default:
 		wrong("--default-clients %q is not %s", f.defaultClients, policy.Measured)
-	}
-	if f.publishEvacuations && !f.publishTopology {
-		wrong("--publish-evacuations needs --publish-topology")
 	}
 	if f.shutdownDelay < 0 {
 		wrong("--shutdown-delay %s is negative", f.shutdownDelay)

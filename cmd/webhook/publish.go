@@ -24,7 +24,7 @@ func (s *webhook) publishTopology(ctx context.Context) error {
 	}
 	return publish.New(s.manager.GetConfig(), publish.Options{
 		Namespace: s.flags.namespace, Identity: identity, DefaultKeys: s.settings.defaultKeys,
-		Evacuations: s.flags.publishEvacuations, Log: s.log, Observer: topologyObserver{s.recorder},
+		Log: s.log, Observer: topologyObserver{s.recorder},
 	}).Run(ctx)
 }
 

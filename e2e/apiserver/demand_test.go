@@ -258,7 +258,7 @@ func TestWhatWasMeasuredIsFollowedAsTheManifestsAllow(t *testing.T) {
 	if outages := f.outagesNow(); len(outages) > 0 {
 		t.Errorf("outages: %v", outages)
 	}
-	for _, text := range []string{"level=WARN msg=\"nobody publishes", "level=WARN msg=\"what was measured of Services is too old"} {
+	for _, text := range []string{"level=WARN msg=\"The Lease vicinity-demand is missing", "level=WARN msg=\"Measured demand is too old"} {
 		if got := strings.Count(f.log.String(), text); got != 1 {
 			t.Errorf("%q was logged %d times, want once", text, got)
 		}

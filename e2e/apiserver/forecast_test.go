@@ -39,7 +39,7 @@ func (p *publication) answer(kubeconfig string, arguments ...string) (stdout, st
 }
 
 // TestPeopleGetTheAnswersThatProxiesDecide: forecast, explain and render of a cluster plan with measured demand while the
-// Lease says that it counts. That takes the right to get that one Lease; without it they say what they do not know.
+// Lease says that it counts. That takes the right to get that one Lease; without it they take it to count.
 func TestPeopleGetTheAnswersThatProxiesDecide(t *testing.T) {
 	p := newPublication(t)
 	self := p.node("self", zoneLabel+"=zone-a")
@@ -61,9 +61,9 @@ func TestPeopleGetTheAnswersThatProxiesDecide(t *testing.T) {
 		says       string // empty: nothing about the Lease
 	}{
 		{"it is published", func() {}, reader, "measured", ""},
-		{"by whoever may not read the Lease", func() {}, stranger, "measured", "may not be read, which takes the verb get"},
-		{"it is too old", func() { p.lease(time.Now().Add(-2 * time.Hour)) }, reader, "labels", "were last confirmed 2 hours ago"},
-		{"nobody publishes", p.removeLease, reader, "labels", "Nobody publishes ServiceDemands: the Lease vicinity-system/vicinity-demand"},
+		{"by whoever may not read the Lease", func() {}, stranger, "measured", ""},
+		{"it is too old", func() { p.lease(time.Now().Add(-2 * time.Hour)) }, reader, "labels", string(servicedemand.NotConfirmed)},
+		{"nobody publishes", p.removeLease, reader, "labels", string(servicedemand.NotPublished)},
 	} {
 		step.prepare()
 		sayings := map[string]string{}

@@ -95,7 +95,6 @@ func BenchmarkFiveThousandProxies(b *testing.B) {
 		isNew bool // nothing is published before
 	}{
 		{"each asks 1000, at rest", 1000, false},
-		// 83 nodes of zone b ask much more than others of it, and are named.
 		{"each asks 50, nothing is published yet", 50, true},
 	} {
 		b.Run(each.name, func(b *testing.B) {

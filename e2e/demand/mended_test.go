@@ -218,7 +218,7 @@ func TestTheBoundHoldsForTheClientsThatAreThere(t *testing.T) {
 	if got := crowd.busiest(t, 1000); got < 2 {
 		t.Errorf("once nothing measured counts, the busiest endpoint gets %.2f times the mean", got)
 	}
-	if said := c.explain(t, 2); !strings.Contains(said, "What was measured is too old to count, so demand is assumed.") {
+	if said := c.explain(t, 2); !strings.Contains(said, string(servicedemand.NotConfirmed)) {
 		t.Errorf("explain does not say that it is too old:\n%s", said)
 	}
 }

@@ -47,9 +47,6 @@ func TestDemandIsPublishedWhereItsOwnerWantsIt(t *testing.T) {
 	if len(first.Zones) != 3 || asksOf(first, "a")+asksOf(first, "b")+asksOf(first, "") != servicedemand.Million || first.Zones[0].Zone != "" {
 		t.Errorf("zones: %+v", first.Zones)
 	}
-	if len(first.Nodes) != 1 || first.Nodes[0].Node != nodeName(2) || first.Nodes[0].Asks < 450_000 || first.NodesHeard != 8 {
-		t.Errorf("nodes: %+v, heard %d", first.Nodes, first.NodesHeard)
-	}
 	row := strings.Fields(strings.Split(c.api.Kubectl(t, "get", "servicedemands", "--namespace", "shop"), "\n")[1])
 	asks := fmt.Sprintf(`{"asks":%d,"zone":"a"}`, asksOf(first, "a"))
 	if len(row) != 6 || row[0] != "web" || row[2] != "8" || !strings.Contains(row[5], asks) {
@@ -75,7 +72,7 @@ func TestDemandIsPublishedWhereItsOwnerWantsIt(t *testing.T) {
 	}
 
 	c.ask("shop/web", 10, 10, 10, 900, 900, 900, 10, 10)
-	c.await(t, func(d *servicedemand.ServiceDemand) bool { return asksOf(d, "b") > 900_000 && len(d.Nodes) == 0 })
+	c.await(t, func(d *servicedemand.ServiceDemand) bool { return asksOf(d, "b") > 900_000 })
 	for _, name := range []string{"assumed", "named"} {
 		if object := c.object(t, name); object != nil {
 			t.Errorf("of %s it is published: %+v", name, object)
@@ -170,40 +167,24 @@ func TestTheSchemaRefusesWhatCannotBe(t *testing.T) {
 		}
 		return zones
 	}
-	nodes := func(count int, asks uint32) func(*servicedemand.ServiceDemand) {
-		return func(d *servicedemand.ServiceDemand) {
-			for number := range count {
-				d.Nodes = append(d.Nodes, servicedemand.Node{Node: nodeName(number), Asks: asks})
-			}
-		}
-	}
 	for _, each := range []struct {
 		name  string
 		zones map[string]uint32
-		edit  func(*servicedemand.ServiceDemand)
 		want  string // of the error; empty: it is taken
 	}{
-		{"a million", map[string]uint32{"": 400_000, "b": 600_000}, nodes(128, 7000), ""},
-		{"more than a million", map[string]uint32{"a": 400_001, "b": 600_000}, nodes(0, 0), "more than a million together"},
-		{"a zone with more than a million", map[string]uint32{"a": 1_000_001}, nodes(0, 0), "less than or equal to 1000000"},
-		{"nodes with more than a million", map[string]uint32{"a": 1_000_000}, nodes(2, 500_001), "the nodes ask more than a million"},
-		{"a node twice", map[string]uint32{"a": 1}, func(d *servicedemand.ServiceDemand) {
-			nodes(1, 1)(d)
-			nodes(1, 1)(d)
-		}, "a node is listed twice"},
-		{"as many zones and nodes as there may be", zones(512), nodes(128, 7000), ""},
-		{"513 zones", zones(513), nodes(0, 0), "must have at most 512 items"},
-		{"129 nodes", map[string]uint32{"a": 1_000_000}, nodes(129, 1), "must have at most 128 items"},
-		{"no zones", nil, nodes(0, 0), "zones"},
+		{"a million", map[string]uint32{"": 400_000, "b": 600_000}, ""},
+		{"more than a million", map[string]uint32{"a": 400_001, "b": 600_000}, "more than a million together"},
+		{"a zone with more than a million", map[string]uint32{"a": 1_000_001}, "less than or equal to 1000000"},
+		{"as many zones as there may be", zones(512), ""},
+		{"513 zones", zones(513), "must have at most 512 items"},
+		{"no zones", nil, "zones"},
 	} {
-		object := demandOf("shop", "web", each.zones)
-		each.edit(object)
-		err := c.client.Create(t.Context(), object, client.DryRunAll)
+		err := c.client.Create(t.Context(), demandOf("shop", "web", each.zones), client.DryRunAll)
 		if each.want == "" && err != nil || each.want != "" && (err == nil || !strings.Contains(err.Error(), each.want)) {
 			t.Errorf("%s: %v, want %q", each.name, err, each.want)
 		}
 	}
-	if text := c.api.Kubectl(t, "explain", "servicedemands.nodes.asks"); !strings.Contains(text, "of a million connections") {
+	if text := c.api.Kubectl(t, "explain", "servicedemands.zones.asks"); !strings.Contains(text, "of a million connections") {
 		t.Errorf("kubectl explain says %s", text)
 	}
 }

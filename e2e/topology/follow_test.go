@@ -38,20 +38,14 @@ type follower struct {
 	lost []string
 	// from is the resource that it follows.
 	from string
-	// draining are the nodes that are evacuated by a condition, each with that.
-	draining map[string]string
 }
 
-func follow(t testing.TB, config *rest.Config, from cluster.NodeTopology, edits ...func(*cluster.Options)) *follower {
+func follow(t testing.TB, config *rest.Config, from cluster.NodeTopology) *follower {
 	t.Helper()
 	f := &follower{t: t, log: logs.New(t, "the proxy"), nodes: map[string]*model.Node{}, services: map[string]bool{}}
-	f.draining = map[string]string{}
 	options := cluster.Options{
 		View: convert.View{Node: "node-0000", Proxies: proxyService}, NodeTopology: from, TopologyNamespace: namespace,
 		Log: slog.New(slog.NewTextHandler(f.log, nil)), TopologyFrom: f.takeSource,
-	}
-	for _, edit := range edits {
-		edit(&options)
 	}
 	watcher, err := cluster.New(config, options)
 	must.Succeed(t, err)
@@ -78,11 +72,6 @@ func (f *follower) take(update convert.Update) {
 	}
 	for name, service := range update.Change.Services {
 		f.services[name.Name] = service != nil
-	}
-	for against, avoid := range update.Change.Avoid {
-		if delete(f.draining, against.Node); avoid.Is(model.Draining) {
-			f.draining[against.Node] = avoid.Condition
-		}
 	}
 }
 

@@ -125,15 +125,12 @@ func (c *counts) toldOf() string {
 	return fmt.Sprint(c.told)
 }
 
-func start(t testing.TB, config *rest.Config, identity string, edits ...func(*publish.Options)) publisher {
+func start(t testing.TB, config *rest.Config, identity string) publisher {
 	t.Helper()
 	seen, writes, log := &counts{told: map[string]int{}}, sent.Of("topologyslices"), logs.New(t, identity)
 	options := publish.Options{
 		Namespace: namespace, Identity: identity, DefaultKeys: func() string { return "" },
 		Log: slog.New(slog.NewTextHandler(log, nil)), Observer: seen,
-	}
-	for _, edit := range edits {
-		edit(&options)
 	}
 	made := publish.New(writes.By(config), options)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -182,9 +179,6 @@ func published(t testing.TB) (nodes, versions map[string]string) {
 	must.Succeed(t, reader.List(t.Context(), &all))
 	nodes, versions = map[string]string{}, map[string]string{}
 	for _, slice := range all.Items {
-		if _, isOfEvacuated := slice.Labels[topologyslice.EvacuatedLabel]; isOfEvacuated {
-			continue
-		}
 		versions[slice.Name] = slice.ResourceVersion
 		for _, node := range slice.Nodes {
 			var labels []string

@@ -14,8 +14,6 @@ type Why uint8
 const (
 	// Evacuated is a node that has a label which says so.
 	Evacuated Why = iota
-	// Draining is a node with a condition that somebody publishes as an evacuation. It is evacuated, too.
-	Draining
 	// Unreachable is a node that does not answer this one. Other nodes may see it differently.
 	Unreachable
 	// Whys is how many there are.
@@ -27,22 +25,16 @@ var whys = [Whys]struct {
 	// name is the word for an endpoint on such a node, capitalized: it is part of the names of reasons, too.
 	name string
 	// only ends a sentence about endpoints that all run on such nodes, and spared one about an endpoint on such a node
-	// that others replace. {until}, {since} and {condition} stand for what an Avoid says.
+	// that others replace. {until} and {since} stand for what an Avoid says.
 	only, spared string
-	// label on a Node gives the reason, and read reads its value. A reason without a label comes from elsewhere: somebody
-	// publishes a condition, or this node observes that the other one does not answer.
+	// label on a Node gives the reason, and read reads its value. A reason without a label comes from elsewhere: this node
+	// observes that the other one does not answer.
 	label string
 	read  func(value string) (isGiven bool, until *time.Time, err error)
-	// evacuates: an operator takes the node out of use, so load balancers are sent away, too.
-	evacuates bool
 }{
 	Evacuated: {
 		name: "Evacuated", only: "is being evacuated, and goes on serving", spared: "is being evacuated{until}",
-		label: policy.EvacuateLabel, read: policy.ParseEvacuate, evacuates: true,
-	},
-	Draining: {
-		name: "Draining", only: "is being evacuated by a condition, and goes on serving",
-		spared: "is being evacuated while its condition {condition} is True, as a TopologySlice says", evacuates: true,
+		label: policy.EvacuateLabel, read: policy.ParseEvacuate,
 	},
 	Unreachable: {
 		name: "Unreachable", only: "does not answer this one, and is tried all the same",
@@ -65,9 +57,6 @@ func (w Why) Spared() string { return whys[w].spared }
 // Label is the label that gives the reason; empty if none does.
 func (w Why) Label() string { return whys[w].label }
 
-// Evacuates reports whether an operator gives the reason, to take the node out of use.
-func (w Why) Evacuates() bool { return whys[w].evacuates }
-
 // Read returns what the labels of a node hold against it for this reason; nil if they say nothing, or something
 // unreadable. An evacuation that has ended still counts here, until a caller that knows the time lifts it.
 func (w Why) Read(labels map[string]string) *Avoid {
@@ -85,8 +74,6 @@ func (w Why) Read(labels map[string]string) *Avoid {
 // Avoid takes the endpoints on a node out of new connections, as long as others may serve in their place.
 type Avoid struct {
 	Why Why
-	// Condition is the Node's condition for which it is Draining.
-	Condition string
 	// Until is when it ends; nil: no end is known. A caller with a clock turns the end into a change.
 	Until *time.Time
 	// Since is when it began; zero: unknown.
@@ -112,9 +99,6 @@ type Against struct {
 
 // End says when an evacuation ends, for people.
 func (a *Avoid) End() string {
-	if a.Why == Draining {
-		return "its condition " + a.Condition + " ends"
-	}
 	if a.Until == nil {
 		return "the label " + policy.EvacuateLabel + " goes"
 	}
@@ -123,9 +107,6 @@ func (a *Avoid) End() string {
 
 // Is reports whether that is the reason; false for nil.
 func (a *Avoid) Is(why Why) bool { return a != nil && a.Why == why }
-
-// IsEvacuation reports whether an operator takes the node out of use; false for nil.
-func (a *Avoid) IsEvacuation() bool { return a != nil && a.Why.Evacuates() }
 
 // Level is 0 for a node that is not avoided; the higher it is, the later its endpoints are tried.
 func (a *Avoid) Level() Rank {
@@ -145,8 +126,7 @@ func (c *Cluster) Avoid(node string) *Avoid { return c.avoid[node] }
 func (c *Cluster) Evacuated() (timed, open int) {
 	for against, avoid := range c.against {
 		switch {
-		case !against.Why.Evacuates():
-		case against.Why != Draining && c.against[Against{against.Node, Draining}] != nil: // it is counted for that
+		case against.Why != Evacuated:
 		case avoid.Until == nil:
 			open++
 		default:

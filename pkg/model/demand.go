@@ -2,6 +2,8 @@ package model
 
 import (
 	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // Demand is the measured demand of a Service, from its ServiceDemand.
@@ -9,9 +11,6 @@ type Demand struct {
 	// Zones are the total demand of each zone's nodes, in millionths of all; a missing zone has none. The zone of nodes
 	// without a zone is empty.
 	Zones map[string]uint32
-	// Nodes are the nodes with much more demand than others of their zone, each with its demand in the same unit. It is
-	// included in the zone's.
-	Nodes map[string]uint32
 	// Since is when that was determined, from NodesHeard of NodesAll.
 	Since                time.Time
 	NodesHeard, NodesAll int
@@ -29,6 +28,20 @@ const (
 	DemandStale                          // nobody has published for so long that it no longer counts
 	DemandCounts
 )
+
+// Assumed returns why the demand on a Service that has no measured demand is assumed.
+func (s DemandState) Assumed() servicedemand.Assumed {
+	switch s {
+	case DemandUnpublished:
+		return servicedemand.NotPublished
+	case DemandStale:
+		return servicedemand.NotConfirmed
+	case DemandCounts:
+		return servicedemand.NoneToPlan
+	case DemandUnknown:
+	}
+	return servicedemand.NotKnown
+}
 
 // MeasuredDemand returns the measured demand of a Service; nil if there is none, it does not count, or the owner does
 // not want it.

@@ -60,8 +60,7 @@ func (c *Choice) noteAvoided() {
 // whySpared is why others serve in place of an endpoint.
 func whySpared(endpoint *model.PortEndpoint) Reason {
 	return Reason{
-		Code: avoided[endpoint.Avoid.Why].spared, Value: endpoint.Node, Until: endpoint.Avoid.Until,
-		Since: endpoint.Avoid.Since, Condition: endpoint.Avoid.Condition,
+		Code: avoided[endpoint.Avoid.Why].spared, Value: endpoint.Node, Until: endpoint.Avoid.Until, Since: endpoint.Avoid.Since,
 	}
 }
 

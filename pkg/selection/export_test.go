@@ -6,8 +6,6 @@ const (
 	OnlyUnreachable Code = "OnlyUnreachable"
 	NodeEvacuated   Code = "NodeEvacuated"
 	NodeUnreachable Code = "NodeUnreachable"
-	OnlyDraining    Code = "OnlyDraining"
-	NodeDraining    Code = "NodeDraining"
 )
 
 // Codes lists every code that has a sentence, in a fixed order.

@@ -24,8 +24,8 @@ type Loads struct {
 type MeasuredLoads struct {
 	*model.Demand
 	// Zones are the measured demand of the zones that have nodes, and AssumedZones the assumed one, each as a part of its
-	// sum. NamedNodes are single nodes' parts of the measured one.
-	Zones, AssumedZones, NamedNodes map[string]float64
+	// sum.
+	Zones, AssumedZones map[string]float64
 	// AssumedGives is what each endpoint would get of the measured demand, per mille of the mean, if the plan were made with
 	// assumed demand: in the order of the endpoints.
 	AssumedGives []uint64
@@ -71,19 +71,13 @@ func (p *Planner) loadsOf(service *model.Service, part *planned, demand balance.
 	return loads
 }
 
-// setParts takes the parts of the zones and nodes that there are from what was measured, because a plan rounds it.
+// setParts takes the parts of the zones that there are from what was measured, because a plan rounds it.
 func (m *MeasuredLoads) setParts(demand balance.Demand) {
-	zones, all := map[string]uint64{}, uint64(0)
+	zones := map[string]uint64{}
 	for zone := range demand.Zones() {
 		zones[zone] = uint64(m.Demand.Zones[zone])
-		all += zones[zone]
 	}
-	m.Zones, m.NamedNodes = partsOf(zones), map[string]float64{}
-	for node, asks := range m.Nodes {
-		if demand.Of(node) > 0 {
-			m.NamedNodes[node] = float64(asks) / float64(max(all, 1))
-		}
-	}
+	m.Zones = partsOf(zones)
 }
 
 // AssumedBusiest returns the index of the endpoint that would get most if the plan were made with assumed demand.

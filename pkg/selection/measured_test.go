@@ -188,10 +188,9 @@ func (t *town) events(random *rand.Rand, count int) []model.Change {
 			}
 			events = append(events, model.Change{Nodes: map[string]*model.Node{name: {Name: name, Labels: labels}}})
 		case 3, 4:
-			demand := &model.Demand{Zones: map[string]uint32{}, Nodes: map[string]uint32{}}
+			demand := &model.Demand{Zones: map[string]uint32{}}
 			for range random.IntN(5) {
 				demand.Zones[zones[random.IntN(5)]] = []uint32{0, 1, 1000, 500_000}[random.IntN(4)]
-				demand.Nodes[node()] = []uint32{0, 1, 1000, 400_000}[random.IntN(4)]
 			}
 			events = append(events, model.Change{Demands: map[model.ObjectName]*model.Demand{t.web: demand}})
 		case 5:

@@ -156,10 +156,7 @@ func (p *Planner) PlanWeight(name model.ObjectName) int {
 		return 2 * all / 16
 	}
 	weight := list.cells.ByLabels().Cells() * len(keys) / 16
-	if measured != nil {
-		return weight + len(measured.Nodes)/16
-	}
-	if clients := service.Topology.Clients; len(clients) > 0 && list.named[nameOfClients(clients)].Len() == 0 {
+	if clients := service.Topology.Clients; measured == nil && len(clients) > 0 && list.named[nameOfClients(clients)].Len() == 0 {
 		weight += all / 16
 	}
 	return weight
@@ -201,7 +198,7 @@ func (p *Planner) measuredOf(service *model.Service) (balance.Demand, bool) {
 	p.mutex.Lock()
 	cells := p.listOf(WithZone(service.Topology.Keys)).cells
 	p.mutex.Unlock()
-	return cells.Measured(measured.Zones, measured.Nodes)
+	return cells.Measured(measured.Zones)
 }
 
 // WithZone returns keys that distinguish zones: the given keys, plus the zone if it is not among them.

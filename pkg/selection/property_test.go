@@ -36,7 +36,7 @@ func TestRandomWorldsReachEveryCode(t *testing.T) {
 			seen[exclusion.Reason.Code] = true
 		}
 	})
-	others := append(boundedCodes, OnlyEvacuated, NodeEvacuated, OnlyUnreachable, NodeUnreachable, OnlyDraining, NodeDraining, OnlyVirtualIPs,
+	others := append(boundedCodes, OnlyEvacuated, NodeEvacuated, OnlyUnreachable, NodeUnreachable, OnlyVirtualIPs,
 		EndpointIsClusterIP, EndpointInServiceCIDR)
 	for _, code := range Codes() {
 		if isOfOthers := slices.Contains(others, code); seen[code] == isOfOthers {

@@ -19,8 +19,6 @@ type Reason struct {
 	Load     *Load          // the numbers, of a Service whose load is bounded
 	Until    *time.Time     // when the evacuation of an endpoint's node ends; nil if it has no end
 	Since    time.Time      // when an endpoint's node stopped answering; zero if unknown
-	// Condition is the condition that evacuates an endpoint's node; empty if none does.
-	Condition string
 }
 
 // Why a choice has endpoints.
@@ -152,8 +150,7 @@ func (r Reason) Sentence() string {
 	for i := range sentences {
 		if sentences[i].code == r.Code {
 			words := append(r.Load.words(), "{there}", there(r.Key, r.Value), "{nobody}", r.nobody(),
-				"{key}", r.Key, "{value}", strconv.Quote(r.Value), "{endpoint}", r.Endpoint.String(), "{until}", r.until(), "{since}", r.since(),
-				"{condition}", r.Condition)
+				"{key}", r.Key, "{value}", strconv.Quote(r.Value), "{endpoint}", r.Endpoint.String(), "{until}", r.until(), "{since}", r.since())
 			return strings.NewReplacer(words...).Replace(sentences[i].sentence)
 		}
 	}

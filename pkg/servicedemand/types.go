@@ -21,7 +21,6 @@ var Group = schema.GroupVersion{Group: "vicinity.dev", Version: "v1alpha1"}
 const (
 	// MaxZones is large enough for hundreds of sites that are a zone each.
 	MaxZones = 512
-	MaxNodes = 128
 	// Million is the most that all zones may ask together.
 	Million = 1_000_000
 )
@@ -32,6 +31,8 @@ const (
 const (
 	LeaseName = "vicinity-demand"
 	GoodFor   = time.Hour
+	// GoodForWords is GoodFor in the middle of a sentence. Manifests and documents say it, too: a test compares them.
+	GoodForWords = "an hour"
 )
 
 // ServiceDemand is the demand for the Service that has its name.
@@ -41,8 +42,6 @@ type ServiceDemand struct {
 
 	// Zones are what the nodes of each zone ask together. A zone that is missing asks nothing.
 	Zones []Zone `json:"zones"`
-	// Nodes are those that ask much more than others of their zone, and what of its zone's demand each asks.
-	Nodes []Node `json:"nodes,omitempty"`
 	// NodesHeard of NodesAll have reported their counts.
 	NodesHeard int32 `json:"nodesHeard"`
 	NodesAll   int32 `json:"nodesAll"`
@@ -55,12 +54,6 @@ type ServiceDemand struct {
 // Zone is what the nodes of one zone ask; the zone of nodes without a zone is empty.
 type Zone struct {
 	Zone string `json:"zone"`
-	Asks uint32 `json:"asks"` // of Million
-}
-
-// Node is what a node asks.
-type Node struct {
-	Node string `json:"node"`
 	Asks uint32 `json:"asks"` // of Million
 }
 
@@ -79,7 +72,7 @@ func (d *ServiceDemand) DeepCopyObject() runtime.Object { return d.DeepCopy() }
 func (d *ServiceDemand) DeepCopy() *ServiceDemand {
 	copied := *d
 	copied.ObjectMeta = *d.ObjectMeta.DeepCopy()
-	copied.Zones, copied.Nodes = append([]Zone(nil), d.Zones...), append([]Node(nil), d.Nodes...)
+	copied.Zones = append([]Zone(nil), d.Zones...)
 	return &copied
 }
 

@@ -13,7 +13,7 @@ func TestACopySharesNothing(t *testing.T) {
 	original := func() *ServiceDemand {
 		return &ServiceDemand{
 			ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{"a": "b"}},
-			Zones:      []Zone{{"a", 1}, {"b", 2}}, Nodes: []Node{{"node-1", 1}},
+			Zones:      []Zone{{"a", 1}, {"b", 2}},
 		}
 	}
 	list := &List{Items: []ServiceDemand{*original()}}
@@ -22,7 +22,7 @@ func TestACopySharesNothing(t *testing.T) {
 		t.Errorf("a copy (-want +got):\n%s", diff)
 	}
 	demand := &copied.Items[0]
-	demand.Labels["a"], demand.Zones[0].Asks, demand.Nodes[0].Node = "x", 7, "x"
+	demand.Labels["a"], demand.Zones[0].Asks = "x", 7
 	if diff := cmp.Diff(original(), &list.Items[0]); diff != "" {
 		t.Errorf("after a change of the copy (-want +got):\n%s", diff)
 	}
@@ -49,7 +49,7 @@ func TestTheSchemaSetsTheSameLimits(t *testing.T) {
 			Versions []struct {
 				Name   string
 				Schema struct {
-					OpenAPIV3Schema struct{ Properties struct{ Zones, Nodes list } }
+					OpenAPIV3Schema struct{ Properties struct{ Zones list } }
 				}
 			}
 		}
@@ -62,13 +62,8 @@ func TestTheSchemaSetsTheSameLimits(t *testing.T) {
 	if diff := cmp.Diff([]any{Group.Group, Group.Version, Kind, Resource}, got); diff != "" || len(spec.Versions) != 1 {
 		t.Errorf("names (-want +got):\n%s%d versions", diff, len(spec.Versions))
 	}
-	properties := spec.Versions[0].Schema.OpenAPIV3Schema.Properties
-	for what, each := range map[string]struct {
-		list
-		want int
-	}{"zones": {properties.Zones, MaxZones}, "nodes": {properties.Nodes, MaxNodes}} {
-		if asks := each.Items.Properties.Asks; each.MaxItems != each.want || asks.Maximum != Million || asks.Minimum != 0 {
-			t.Errorf("at most %d %s that ask %d to %d, want %d that ask up to a million", each.MaxItems, what, asks.Minimum, asks.Maximum, each.want)
-		}
+	zones := spec.Versions[0].Schema.OpenAPIV3Schema.Properties.Zones
+	if asks := zones.Items.Properties.Asks; zones.MaxItems != MaxZones || asks.Maximum != Million || asks.Minimum != 0 {
+		t.Errorf("at most %d zones that ask %d to %d, want %d that ask up to a million", zones.MaxItems, asks.Minimum, asks.Maximum, MaxZones)
 	}
 }

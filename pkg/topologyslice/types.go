@@ -23,10 +23,6 @@ const (
 	MaxKeys  = 64
 )
 
-// EvacuatedLabel is on the slices of nodes that are being evacuated, which exist in addition to those that describe all
-// nodes. Proxies that follow only evacuations follow only these.
-const EvacuatedLabel = "vicinity.dev/evacuated"
-
 // LeaseName is the Lease of the publisher, in its own namespace.
 const LeaseName = "vicinity-topology"
 
@@ -47,9 +43,6 @@ type TopologySlice struct {
 type Node struct {
 	Name   string            `json:"name"`
 	Labels map[string]string `json:"labels,omitempty"`
-	// Evacuated is the condition of the Node for which it is being evacuated; empty if it is not. Only slices with
-	// EvacuatedLabel have it.
-	Evacuated string `json:"evacuated,omitempty"`
 }
 
 // List is a list of them, called TopologySliceList in the API.
@@ -74,7 +67,7 @@ func (s *TopologySlice) DeepCopy() *TopologySlice {
 }
 
 func (n Node) deepCopy() Node {
-	return Node{Name: n.Name, Labels: maps.Clone(n.Labels), Evacuated: n.Evacuated}
+	return Node{Name: n.Name, Labels: maps.Clone(n.Labels)}
 }
 
 // DeepCopyObject is part of runtime.Object.

@@ -33,11 +33,6 @@ func TestHealthSaysThatThisNodeIsBeingEvacuated(t *testing.T) {
 		{"this one is", held("node-a", model.Evacuated, &model.Avoid{}), "until the label"},
 		{"it gets an end", held("node-a", model.Evacuated, &model.Avoid{Until: &end}), "until 2026-11-22 18:00 UTC"},
 		{"it is avoided for another reason", held("node-a", model.Unreachable, &model.Avoid{}), "until 2026"},
-		{
-			"a condition says it, too", held("node-a", model.Draining, &model.Avoid{Why: model.Draining, Condition: "DrainInProgress"}),
-			"until its condition DrainInProgress ends",
-		},
-		{"that ends", held("node-a", model.Draining, nil), "until 2026-11-22 18:00 UTC"},
 		{"it ends", held("node-a", model.Evacuated, nil), "no evacuated"},
 	} {
 		f.deliver(t.Context(), convert.Update{Change: step.change})

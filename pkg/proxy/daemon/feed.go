@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"net/netip"
@@ -55,22 +54,13 @@ func (f *feed) deliver(ctx context.Context, update convert.Update) {
 // ownNode is what health was told about this node.
 type ownNode struct {
 	node       *model.Node
-	evacuation *model.Avoid // the newest of said; nil if it is not being evacuated
-	// said is what evacuates it, by reason.
-	said [model.Whys]*model.Avoid
+	evacuation *model.Avoid // nil if it is not being evacuated
 }
 
 // judgeNode reports to health whether load balancers may send connections through this node. No sync decides that.
 func (f *feed) judgeNode(change model.Change) {
 	node, isNew := change.Nodes[f.node]
-	var evacuation *model.Avoid
-	isOther := false
-	for why := range model.Why(model.Whys) {
-		if avoid, isSaid := change.Avoid[model.Against{Node: f.node, Why: why}]; isSaid && why.Evacuates() {
-			f.own.said[why], isOther = avoid, true
-		}
-		evacuation = cmp.Or(f.own.said[why], evacuation)
-	}
+	evacuation, isOther := change.Avoid[model.Against{Node: f.node, Why: model.Evacuated}]
 	if isNew || !f.started {
 		f.own.node = node
 		f.condition.LookAgain()

@@ -52,7 +52,6 @@ func (o *Options) connect(options cluster.Options) (connection, error) {
 	c := connection{dialled: kube.NewDialled(config), ask: authorization.Connect(config)}
 	options.View = o.View
 	options.NodeTopology, options.TopologyNamespace, options.Proxies = o.NodeTopology, o.TopologyNamespace, o.ProxyService
-	options.PublishedEvacuations = o.PublishedEvacuations
 	var errs [3]error
 	c.cluster, errs[0] = cluster.New(config, options)
 	c.recorder, errs[1] = events.Connect(config, o.Node, options.Log)

@@ -53,8 +53,6 @@ type Options struct {
 	NodeTopology      cluster.NodeTopology
 	TopologyNamespace string
 	ProxyService      model.ObjectName
-	// PublishedEvacuations: nodes that TopologySlices list as evacuated are evacuated, too.
-	PublishedEvacuations bool
 	// UnreachableNodes is what is done about nodes that do not answer this one.
 	UnreachableNodes UnreachableNodes
 	// NodeCondition asks for a condition on the Node that says when its Services work.

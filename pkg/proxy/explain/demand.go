@@ -21,10 +21,7 @@ func (l *Load) demand(cluster *model.Cluster, decision selection.Decision, loads
 	}
 	l.Measured = &Measured{
 		Since: m.Since, NodesHeard: m.NodesHeard, Nodes: m.NodesAll, ConnectionsPerMinute: m.ConnectionsPerMinute,
-		Zones: roundedParts(m.Zones), ByNode: map[string]float64{},
-	}
-	for node, part := range m.NamedNodes {
-		l.Measured.ByNode[node] = Rounded(part)
+		Zones: roundedParts(m.Zones),
 	}
 	zones := slices.SortedFunc(maps.Keys(m.Zones), func(a, b string) int {
 		return cmp.Or(cmp.Compare(m.Zones[b], m.Zones[a]), strings.Compare(a, b))
@@ -94,16 +91,7 @@ func whyAssumed(cluster *model.Cluster, service *model.Service) string {
 	if !service.Topology.Measured {
 		return "Demand is assumed."
 	}
-	switch cluster.DemandState() {
-	case model.DemandCounts:
-		return "This Service has no ServiceDemand that can be planned with, so demand is assumed: with few connections there is none."
-	case model.DemandStale:
-		return "What was measured is too old to count, so demand is assumed."
-	case model.DemandUnpublished:
-		return "Nobody publishes measured demand in this cluster, or it may not be read, so demand is assumed."
-	case model.DemandUnknown:
-	}
-	return "It is not known here what was measured, so demand is assumed."
+	return string(cluster.DemandState().Assumed())
 }
 
 // whoAsks says whose connections are assumed.

@@ -9,6 +9,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // shop is a Service with two endpoints in each of two zones, whose owner wants demand measured.
@@ -44,7 +45,7 @@ func shop(clients ...string) *model.Cluster {
 // the owner wants it measured.
 func TestExplainSaysWhoseDemandItIs(t *testing.T) {
 	demands := map[model.ObjectName]*model.Demand{web().Name: {
-		Zones: map[string]uint32{"zone-a": 100_000, "zone-b": 900_000}, Nodes: map[string]uint32{"node-b": 900_000},
+		Zones: map[string]uint32{"zone-a": 100_000, "zone-b": 900_000},
 		Since: time.Date(2026, 11, 27, 14, 2, 3, 0, time.UTC), NodesHeard: 198, NodesAll: 200, ConnectionsPerMinute: 30_012,
 	}}
 	const measured = "Zones ask as measured at 2026-11-27 14:02 UTC, 30012 connections a minute, 198 of 200 nodes heard: " +
@@ -69,13 +70,10 @@ func TestExplainSaysWhoseDemandItIs(t *testing.T) {
 		"measured, no client is ready": {model.DemandCounts, demands, []string{"default/none"}, "measured", measured,
 			"No endpoint of default/none is ready on a Node; if each Node asked alike, zones would ask zone-b 50 %, zone-a 50 %: planned so, " +
 				"10.244.98.0:8080 would get 1.80 times the mean."},
-		"nothing of it": {model.DemandCounts, nil, nil, "labels",
-			"This Service has no ServiceDemand that can be planned with, so demand is assumed: with few connections there is none." + each, ""},
-		"old": {model.DemandStale, demands, nil, "labels",
-			"What was measured is too old to count, so demand is assumed." + each, ""},
-		"nobody": {model.DemandUnpublished, nil, nil, "labels",
-			"Nobody publishes measured demand in this cluster, or it may not be read, so demand is assumed." + each, ""},
-		"not read": {model.DemandUnknown, nil, nil, "labels", "It is not known here what was measured, so demand is assumed." + each, ""},
+		"nothing of it": {model.DemandCounts, nil, nil, "labels", string(servicedemand.NoneToPlan) + each, ""},
+		"old":           {model.DemandStale, demands, nil, "labels", string(servicedemand.NotConfirmed) + each, ""},
+		"nobody":        {model.DemandUnpublished, nil, nil, "labels", string(servicedemand.NotPublished) + each, ""},
+		"not read":      {model.DemandUnknown, nil, nil, "labels", string(servicedemand.NotKnown) + each, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := shop(c.clients...)
@@ -89,7 +87,7 @@ func TestExplainSaysWhoseDemandItIs(t *testing.T) {
 			if (load.Measured != nil) != isMeasured || (load.AssumedWouldGive >= 1.8) != isMeasured {
 				t.Errorf("measured is %+v, assumed would give %f", load.Measured, load.AssumedWouldGive)
 			}
-			if isMeasured && (load.Measured.Nodes != 200 || load.Measured.ByNode["node-b"] != 0.9 || load.Measured.Zones["zone-a"] != 0.1) {
+			if isMeasured && (load.Measured.Nodes != 200 || load.Measured.Zones["zone-a"] != 0.1) {
 				t.Errorf("measured is %+v", load.Measured)
 			}
 			var page strings.Builder

@@ -158,8 +158,7 @@ type Measured struct {
 	NodesHeard           int                `json:"nodesHeard"`
 	Nodes                int                `json:"nodes"`
 	ConnectionsPerMinute uint64             `json:"connectionsPerMinute"`
-	Zones                map[string]float64 `json:"zones"`            // what the nodes of each ask, of 1
-	ByNode               map[string]float64 `json:"byNode,omitempty"` // those that ask much more than others of their zone
+	Zones                map[string]float64 `json:"zones"` // what the nodes of each ask, of 1
 }
 
 // EndpointLoad is what one endpoint expects with the bound, and what it would expect without it.

@@ -14,6 +14,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // Cluster is objects in the order of a forecast.
@@ -21,14 +22,13 @@ type Cluster struct {
 	nodes    []*corev1.Node
 	services []*corev1.Service                                 // by name
 	slicesOf map[model.ObjectName][]*discoveryv1.EndpointSlice // by name of their Service
-	// demands are measured demand of Services that counts; nil if that is not asked about. demandNote says why there is none
-	// although it is published, or that its age is not known.
+	// demands are measured demand of Services that counts; nil if that is not asked about. assumed is why that of others is
+	// assumed, and areDropped: there are ServiceDemands, and none counts.
 	demands    map[model.ObjectName]*model.Demand
-	demandNote string
-	// isStale: what is published does not count, whatever it says.
-	isStale bool
-	// areForbidden: ServiceDemands may not be listed. isDump: it is objects that somebody printed, which may lack some.
-	areForbidden, isDump bool
+	assumed    servicedemand.Assumed
+	areDropped bool
+	// isDump: it is objects that somebody printed, which may lack some.
+	isDump bool
 	// refused are those that could not be read.
 	refused []model.Finding
 	view    convert.View
@@ -43,7 +43,7 @@ type Cluster struct {
 func NewCluster(objects convert.Objects, view convert.View) Cluster {
 	view.WithHeadless = true
 	c := Cluster{
-		areForbidden: objects.DemandsForbidden, isDump: objects.Held != nil,
+		isDump: objects.Held != nil, assumed: servicedemand.NoneToPlan,
 		nodes: objects.Nodes, slicesOf: map[model.ObjectName][]*discoveryv1.EndpointSlice{}, view: view,
 		demands: map[model.ObjectName]*model.Demand{}, virtual: model.NewCluster(""), cidrs: map[string][]netip.Prefix{},
 	}
@@ -57,7 +57,14 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 	for _, list := range c.slicesOf {
 		slices.SortFunc(list, func(a, b *discoveryv1.EndpointSlice) int { return cmp.Compare(a.Name, b.Name) })
 	}
-	zones, counts := map[string]bool{}, objects.DemandLease.State() == model.DemandCounts
+	state := objects.DemandState
+	zones, counts := map[string]bool{}, state != model.DemandUnpublished && state != model.DemandStale
+	switch {
+	case objects.DemandsForbidden:
+		c.assumed = servicedemand.NotListed
+	case !counts:
+		c.assumed, c.areDropped = state.Assumed(), true
+	}
 	for _, node := range c.nodes {
 		zones[node.Labels[corev1.LabelTopologyZone]] = true
 	}
@@ -67,9 +74,6 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 		if demand != nil && counts && asksIn(zones, demand) {
 			c.demands[nameOf(object)] = demand
 		}
-	}
-	if len(objects.Demands) > 0 {
-		c.demandNote, c.isStale = objects.DemandLease.Sentence(), !counts
 	}
 	for _, object := range objects.ServiceCIDRs {
 		if prefixes, errs := convert.ServiceCIDR(object); len(errs) == 0 {
@@ -92,7 +96,7 @@ func asksIn(zones map[string]bool, demand *model.Demand) bool {
 
 // AsAssumed is the cluster if nothing had been measured.
 func (c Cluster) AsAssumed() Cluster {
-	c.demands, c.demandNote, c.isStale, c.refused = nil, "", false, nil
+	c.demands, c.refused = nil, nil
 	return c
 }
 

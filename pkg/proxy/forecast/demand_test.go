@@ -180,7 +180,7 @@ func TestAServiceIsAskedAsItsServiceDemandSays(t *testing.T) {
 	}, convert.View{})
 	cluster.demands = map[model.ObjectName]*model.Demand{
 		{Namespace: "shop", Name: "web"}: {
-			Zones: map[string]uint32{"a": 800_000, "b": 100_000, "": 100_000}, Nodes: map[string]uint32{"a1": 700_000},
+			Zones: map[string]uint32{"a": 800_000, "b": 100_000, "": 100_000},
 		},
 	}
 	for name, c := range map[string]struct {

@@ -54,7 +54,7 @@ func (f *forecaster) noteEvacuated(service *model.Service, portions []portion, n
 	if service.ExternalTrafficLocal && isExternal(service) {
 		for _, portion := range portions {
 			for i := range portion.endpoints {
-				if endpoint := &portion.endpoints[i]; endpoint.Avoid.IsEvacuation() && endpoint.Phase() != model.PhaseNever {
+				if endpoint := &portion.endpoints[i]; endpoint.Avoid.Is(model.Evacuated) && endpoint.Phase() != model.PhaseNever {
 					one.Outside = append(one.Outside, endpoint.Node)
 				}
 			}

@@ -77,9 +77,6 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 		report.Namespace, report.Service = "", options.Only.Service.String()
 	}
 	report.note(nodes)
-	if cluster.demandNote != "" {
-		report.Notes = append(report.Notes, cluster.demandNote)
-	}
 	if i := slices.IndexFunc(f.settings, func(s Setting) bool { return s.isMeasured }); i >= 0 {
 		report.Notes = append(report.Notes, f.settings[i].noteMeasured())
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -220,10 +221,14 @@ func (p *places) divide(weights Weights) map[string]float64 {
 func (f *forecaster) demandInWords(services []Service) string {
 	const assumed = "ach Node counts as one client, unless its labels or the Service say otherwise."
 	var measured []string
+	var oldest time.Time
 	for i := range services {
 		namespace, name, _ := strings.Cut(services[i].Service, "/")
-		if f.demands[model.ObjectName{Namespace: namespace, Name: name}] != nil {
+		if demand := f.demands[model.ObjectName{Namespace: namespace, Name: name}]; demand != nil {
 			measured = append(measured, services[i].Service)
+			if oldest.IsZero() || demand.Since.Before(oldest) {
+				oldest = demand.Since
+			}
 		}
 	}
 	switch {
@@ -235,8 +240,8 @@ func (f *forecaster) demandInWords(services []Service) string {
 		}
 		return says
 	case len(measured) > 0:
-		return fmt.Sprintf("Nodes ask as ServiceDemands say of %d of %s (%s); of others e%s",
-			len(measured), printable.Count(len(services), "Service"), explain.Counted(measured), assumed)
+		return fmt.Sprintf("Nodes ask as ServiceDemands say of %d of %s (%s), measured since %s; of others e%s", len(measured),
+			printable.Count(len(services), "Service"), explain.Counted(measured), oldest.UTC().Format("2006-01-02 15:04 UTC"), assumed)
 	}
 	return "E" + assumed
 }

@@ -44,13 +44,13 @@ func TestTheSummarySaysSinceWhenTheKernelAgrees(t *testing.T) {
 		}
 	}
 	status.Refused(4)
-	status.NodeEligibility(false, "it is being evacuated until its condition DrainInProgress ends")
+	status.NodeEligibility(false, "it is being evacuated until the label vicinity.dev/evacuate goes")
 	syncs.TopologyFrom("topologyslices")
 	status.WatchInterrupted("services", second(10), "connection refused")
 	want := Summary{
 		Node: "node-a", Version: "v1", Began: second(0), AgreesSince: new(second(9)), Newest: &Sync{At: second(9), Seconds: 0.5, Services: 2},
 		Services: 5, DNSServices: 6, RefusedByKernel: 1, Contested: 3, RefusedObjects: 4, NodeTopology: "topologyslices",
-		NotEligible:   "it is being evacuated until its condition DrainInProgress ends",
+		NotEligible:   "it is being evacuated until the label vicinity.dev/evacuate goes",
 		Interruptions: []Interruption{{Resource: "services", Since: second(10), Reason: "connection refused"}},
 	}
 	if diff := cmp.Diff(want, summary(20)); diff != "" {

@@ -310,7 +310,7 @@ func TestExtremes(t *testing.T) {
 	for i := range labels {
 		zones[fmt.Sprint("z", i)] = math.MaxUint32
 	}
-	measured, _ := cells.Measured(zones, nil)
+	measured, _ := cells.Measured(zones)
 	demands := map[string]balance.Demand{"labels": cells.ByLabels(), "clients": cells.Named(clients), "measured": measured}
 	for name, demand := range demands {
 		// Every second zone has half as many endpoints as the others.

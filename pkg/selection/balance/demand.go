@@ -13,15 +13,14 @@ const MaxDemand = 1 << 16
 // nothing after they changed.
 type Demand struct {
 	cells *Cells
-	// named is the demand of single nodes, at most the field most; nil: all nodes have the demand of their labels.
+	// named is the demand of the nodes that have any; nil: see byZone.
 	named  map[string]uint32
-	most   uint32
 	byCell map[int32]tally // the named nodes
 	// before has the named nodes by name.
 	before *before
-	// others is the demand of each node that is not named, by the number of its value of the zone; nil: none. The field
-	// zone is the index of the zone among the keys.
-	others []uint32
+	// byZone is the demand of each node, by the number of its value of the zone; if it is nil, too, nodes have the demand
+	// of their labels. The field zone is the index of the zone among the keys.
+	byZone []uint32
 	zone   int
 }
 
@@ -31,7 +30,7 @@ func (c *Cells) ByLabels() Demand { return Demand{cells: c} }
 // Named is a demand for some nodes, by name; all others have none. Nodes that the cells do not have are left out: their
 // place is unknown. Its cost is proportional to the named nodes.
 func (c *Cells) Named(demand map[string]uint32) Demand {
-	d := Demand{cells: c, named: demand, most: MaxDemand}
+	d := Demand{cells: c, named: demand}
 	d.sumNamed()
 	return d
 }
@@ -53,7 +52,7 @@ func (s Source) String() string { return [...]string{"labels", "clients", "measu
 // Source returns where the demand is from.
 func (d Demand) Source() Source {
 	switch {
-	case d.others != nil:
+	case d.byZone != nil:
 		return Measurement
 	case d.named != nil:
 		return Clients
@@ -90,36 +89,33 @@ func (d Demand) Of(name string) uint32 {
 
 // of returns the demand of a node.
 func (d Demand) of(name string, node node) uint32 {
-	if d.named == nil {
-		return node.demand
+	switch {
+	case d.byZone != nil:
+		return d.each(node.cell)
+	case d.named != nil:
+		return min(d.named[name], MaxDemand)
 	}
-	if demand, named := d.named[name]; named {
-		return min(demand, d.most)
-	}
-	return d.other(node.cell)
+	return node.demand
 }
 
-// other returns the demand of a node of a cell that is not named.
-func (d Demand) other(cell int32) uint32 {
-	if d.others == nil {
-		return 0
-	}
-	return d.others[d.cells.cells[cell].values[d.zone]]
-}
+// each returns the measured demand of each node of a cell.
+func (d Demand) each(cell int32) uint32 { return d.byZone[d.cells.cells[cell].values[d.zone]] }
 
 // in returns what the nodes of a cell ask together.
 func (d Demand) in(cell int32) tally {
-	all := d.cells.cells[cell].tally
-	if d.named == nil {
-		return all
-	}
-	return d.withOthers(d.byCell[cell], all.nodes, cell)
+	return d.ask(d.cells.cells[cell].tally, d.byCell[cell], cell)
 }
 
-// withOthers returns the demand of a number of nodes of a cell, given those of them that are named.
-func (d Demand) withOthers(named tally, nodes uint64, cell int32) tally {
-	each, others := uint64(d.other(cell)), nodes-named.nodes
-	return tally{nodes: nodes, demand: named.demand + others*each, squares: named.squares + others*each*each}
+// ask returns what some nodes of a cell ask together, given what their labels say, and those of them that are named.
+func (d Demand) ask(labels, named tally, cell int32) tally {
+	switch nodes := labels.nodes; {
+	case d.byZone != nil:
+		each := uint64(d.each(cell))
+		return tally{nodes: nodes, demand: nodes * each, squares: nodes * each * each}
+	case d.named != nil:
+		return tally{nodes: nodes, demand: named.demand, squares: named.squares}
+	}
+	return labels
 }
 
 // beforeNode returns the demand of the nodes that share a node's cell and come before it by name. The sum is kept for the own
@@ -130,9 +126,9 @@ func (d Demand) beforeNode(name string, cell int32) tally {
 		sum = d.cells.others.of(name, cell, maps.All(d.cells.nodes))
 	}
 	if d.named == nil {
-		return sum
+		return d.ask(sum, tally{}, cell)
 	}
-	return d.withOthers(d.before.of(name, cell, d.namedNodes()), sum.nodes, cell)
+	return d.ask(sum, d.before.of(name, cell, d.namedNodes()), cell)
 }
 
 // namedNodes yields the named nodes that the cells have, with the demand that they are named with.

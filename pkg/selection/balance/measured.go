@@ -10,84 +10,34 @@ import (
 // for 65,535 endpoints stays below 2^61 at any limit, and the squares of all demands below 2^60.
 const measuredOne = 1 << 30
 
-// Measured is a demand as it was measured: the total of the nodes of each zone, and the part of single nodes in it; the
-// other nodes of a zone share the rest equally. Numbers are parts of their sum, in any unit. The zone of nodes without
-// the label is empty. It reports whether the nodes in the cells have any demand.
+// Measured is a demand as it was measured: the total of the nodes of each zone, which share it equally. Numbers are parts
+// of their sum, in any unit. The zone of nodes without the label is empty, and zones without nodes are dropped. It
+// reports whether the nodes in the cells have any demand.
 //
-// The cells must have the zone among their keys. The zone's total decides: if its named nodes have more, or there are
-// no others, they share it in proportion. Zones without nodes are dropped, and so are nodes that the cells do not have.
-// The cost is proportional to the cells and named nodes.
-func (c *Cells) Measured(zones, named map[string]uint32) (d Demand, any bool) {
-	d = Demand{cells: c, named: map[string]uint32{}, most: measuredOne, zone: slices.Index(c.keys, policy.Zone)}
-	sums := d.sumsOf(zones, named)
+// The cells must have the zone among their keys. The cost is proportional to the cells.
+func (c *Cells) Measured(zones map[string]uint32) (d Demand, any bool) {
+	d = Demand{cells: c, zone: slices.Index(c.keys, policy.Zone)}
+	nodes := map[string]uint64{}
+	for cell := range c.cells {
+		if count := c.cells[cell].nodes; count > 0 {
+			nodes[d.zoneOf(int32(cell))] += count
+		}
+	}
 	all := uint64(0)
-	for _, sum := range sums {
-		all += sum.asks
+	for zone := range nodes {
+		all += uint64(zones[zone])
 	}
 	if all == 0 {
 		return Demand{}, false
 	}
-	for _, sum := range sums {
-		sum.left = part(measuredOne, sum.asks, all)
-		sum.whole = sum.left
-	}
-	for name, asks := range named {
-		node, known := c.nodes[name]
-		if !known {
-			continue
-		}
-		sum := sums[d.zoneOf(node.cell)]
-		own := part(sum.whole, uint64(asks), max(sum.shared(), 1))
-		d.named[name] = uint32(own)
-		sum.left -= own
-	}
-	d.others = make([]uint32, len(c.words[d.zone].words)+1)
-	for number := range d.others {
-		if sum := sums[d.nameOf(int32(number))]; sum != nil && sum.others > 0 {
-			d.others[number] = uint32(sum.left / sum.others)
+	d.byZone = make([]uint32, len(c.words[d.zone].words)+1)
+	for number := range d.byZone {
+		zone := d.nameOf(int32(number))
+		if count := nodes[zone]; count > 0 {
+			d.byZone[number] = uint32(part(measuredOne, uint64(zones[zone]), all) / count)
 		}
 	}
-	d.sumNamed()
 	return d, true
-}
-
-// zoneSum is a zone that has nodes.
-type zoneSum struct {
-	asks   uint64
-	named  uint64 // what its named nodes are said to ask
-	others uint64 // how many nodes are not named
-	// whole is what it asks of measuredOne, and left is what its named nodes leave of that.
-	whole, left uint64
-}
-
-// shared is what the parts of named nodes are parts of.
-func (s *zoneSum) shared() uint64 {
-	if s.others == 0 {
-		return s.named
-	}
-	return max(s.asks, s.named)
-}
-
-// sumsOf returns the zones that have nodes.
-func (d Demand) sumsOf(zones, named map[string]uint32) map[string]*zoneSum {
-	sums := map[string]*zoneSum{}
-	for cell := range d.cells.cells {
-		if nodes := d.cells.cells[cell].nodes; nodes > 0 {
-			zone := d.zoneOf(int32(cell))
-			if sums[zone] == nil {
-				sums[zone] = &zoneSum{asks: uint64(zones[zone])}
-			}
-			sums[zone].others += nodes
-		}
-	}
-	for name, asks := range named {
-		if node, known := d.cells.nodes[name]; known {
-			sum := sums[d.zoneOf(node.cell)]
-			sum.named += uint64(asks)
-			sum.others--
-		}
-	}
-	return sums
 }
 
 // Zones returns the total demand of the nodes of each zone; if no node has any, each counts 1, as in a plan. The cells

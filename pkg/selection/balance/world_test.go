@@ -24,9 +24,8 @@ type world struct {
 	nodes     map[string]map[string]string // labels by name
 	endpoints []model.PortEndpoint
 	clients   map[string]uint32 // nil: demand is what the labels say
-	// measured: demand was measured, and is known for zones, and for the nodes that are named.
+	// measured: demand was measured, and is known for zones.
 	measured bool
-	named    map[string]bool
 }
 
 // names lists the nodes, sorted.
@@ -69,16 +68,13 @@ func (w *world) cellKeys() []policy.Key {
 
 func (w *world) demand(cells *balance.Cells) balance.Demand {
 	if w.measured {
-		zones, named := map[string]uint32{}, map[string]uint32{}
+		zones := map[string]uint32{}
 		for name, asks := range w.clients {
 			if labels, known := w.nodes[name]; known {
 				zones[labels[string(policy.Zone)]] += asks
 			}
-			if w.named[name] {
-				named[name] = asks
-			}
 		}
-		if demand, any := cells.Measured(zones, named); any {
+		if demand, any := cells.Measured(zones); any {
 			return demand
 		}
 		return cells.ByLabels()
@@ -111,7 +107,7 @@ func (w *world) rows() map[string]row {
 
 func (w *world) String() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "keys %v, limit %d, clients %v, measured %t, named %v\n", w.keys, w.limit, w.clients, w.measured, w.named)
+	fmt.Fprintf(&text, "keys %v, limit %d, clients %v, measured %t\n", w.keys, w.limit, w.clients, w.measured)
 	for _, name := range w.names() {
 		fmt.Fprintf(&text, "node %s %v\n", name, w.nodes[name])
 	}
@@ -198,21 +194,19 @@ func randomWorld(random *rand.Rand, wild bool) *world {
 	return w
 }
 
-// measure gives some nodes of each zone equal demand, as measured, and others, which are named, more or less.
+// measure gives all nodes of each zone equal demand, as measured; in some zone it is not 0.
 func (w *world) measure(random *rand.Rand) {
-	w.measured, w.clients, w.named = true, map[string]uint32{"gone": 7}, map[string]bool{"gone": true}
+	w.measured, w.clients = true, map[string]uint32{"gone": 7}
 	alike := map[string]uint32{}
 	for _, name := range w.names() {
 		zone := w.nodes[name][string(policy.Zone)]
 		if _, known := alike[zone]; !known {
-			alike[zone] = []uint32{0, 1, uint32(random.IntN(20))}[random.IntN(3)]
+			if alike[zone] = []uint32{0, 1, uint32(random.IntN(20))}[random.IntN(3)]; len(alike) == 1 {
+				alike[zone]++ // somebody asks
+			}
 		}
-		if w.clients[name] = alike[zone]; random.IntN(6) == 0 {
-			w.clients[name], w.named[name] = uint32(random.IntN(100)), true
-		}
+		w.clients[name] = alike[zone]
 	}
-	w.clients[w.names()[0]]++ // somebody asks
-	w.named[w.names()[0]] = true
 }
 
 // measuredWorlds yields worlds with measured demand.

@@ -76,7 +76,7 @@ func (t *target) weight(member int) float64 {
 // isEvacuated reports whether the members are on nodes that are being evacuated. They have one rank, or are on one
 // node, so what holds for the first holds for all.
 func (t *target) isEvacuated(endpoints []model.PortEndpoint) bool {
-	return endpoints[t.members[0]].Avoid.IsEvacuation()
+	return endpoints[t.members[0]].Avoid.Is(model.Evacuated)
 }
 
 func (f *Fleet) decisionsOf(q Question, census *census, on *demands) *decisions {

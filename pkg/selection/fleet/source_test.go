@@ -60,7 +60,7 @@ func TestWhereADemandIsFrom(t *testing.T) {
 func TestAZoneAsksWhatWasMeasured(t *testing.T) {
 	f := New(inZones(), nil)
 	q := Question{Measured: &model.Demand{
-		Zones: map[string]uint32{"a": 333_333, "b": 1, "": 600_000, "gone": 66_666}, Nodes: map[string]uint32{"a1": 300_000},
+		Zones: map[string]uint32{"a": 333_333, "b": 1, "": 600_000, "gone": 66_666},
 	}}
 	on := f.demandsOn(&q)
 	named, _ := f.named(&q, &on)

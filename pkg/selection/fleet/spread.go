@@ -190,7 +190,7 @@ type demands struct {
 func (f *Fleet) demandsOn(q *Question) demands {
 	d := demands{asked: known(f, q.Asked, func(asked float64) float64 { return asked })}
 	if q.Measured != nil {
-		d.measured, d.isMeasured = f.censusOf(selection.WithZone(q.Topology.Keys)).cells.Measured(q.Measured.Zones, q.Measured.Nodes)
+		d.measured, d.isMeasured = f.censusOf(selection.WithZone(q.Topology.Keys)).cells.Measured(q.Measured.Zones)
 	}
 	return d
 }

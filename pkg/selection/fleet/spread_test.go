@@ -131,7 +131,7 @@ func nodeByNode(w world, asks func(*model.Node) float64) Spread {
 					cells.Set(other.Name, other.Labels)
 				}
 				if q.Topology.Measured && q.Measured != nil {
-					if demand, any := cells.Measured(q.Measured.Zones, q.Measured.Nodes); any {
+					if demand, any := cells.Measured(q.Measured.Zones); any {
 						return demand, true
 					}
 				}

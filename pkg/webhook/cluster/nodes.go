@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -16,31 +15,24 @@ type nodes struct {
 	listed func() bool
 
 	mu      sync.Mutex
-	labels  map[string]map[string]string // by Node
 	counted *rules.NodeLabels
 	copied  atomic.Pointer[rules.NodeLabels] // nil until the first snapshot after all were listed
 }
 
-func newNodes() nodes {
-	return nodes{labels: map[string]map[string]string{}, counted: rules.NewNodeLabels()}
-}
+func newNodes() nodes { return nodes{counted: rules.NewNodeLabels()} }
 
 // put takes over a Node as it is now. Most changes of Nodes are heartbeats, which change no label: they end here.
 func (n *nodes) put(now *metav1.PartialObjectMetadata) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if before, known := n.labels[now.Name]; known && maps.Equal(before, now.Labels) {
-		return
+	if n.counted.Put(now.Name, now.Labels) {
+		n.changed()
 	}
-	n.labels[now.Name] = now.Labels
-	n.counted.Put(now.Name, now.Labels)
-	n.changed()
 }
 
 func (n *nodes) gone(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	delete(n.labels, name)
 	n.counted.Delete(name)
 	n.changed()
 }

@@ -9,15 +9,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/demand"
 )
 
-// BenchmarkRound sums up the demand of 5,000 nodes on 1,000 Services: each node on some, or on all. Busy nodes are
-// named, which costs more.
+// BenchmarkRound sums up the demand of 5,000 nodes on 1,000 Services: each node on some, or on all.
 func BenchmarkRound(b *testing.B) {
 	const services = 1000
 	for _, asked := range []int{50, services} {
 		b.Run(fmt.Sprintf("each node asks %d of %d Services", asked, services), func(b *testing.B) {
 			f := newFleet(2000, 2000, 1000)
 			f.hear(asked, services) // the first round says nothing
-			published := func(string) (demand.Service, bool) { return demand.Service{IsPublished: true, NamesNodes: true}, true }
+			published := func(string) (demand.Service, bool) { return demand.Service{IsPublished: true}, true }
 			f.follower.Round(f.now, f.nodes, published)
 			for b.Loop() {
 				b.StopTimer()

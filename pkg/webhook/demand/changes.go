@@ -84,7 +84,7 @@ func (s *state) rewrites(now time.Time, round Round) (all []rewrite, failed erro
 }
 
 // known returns what is known of a Service, for the follower.
-func (s *state) known(namesNodes func(*corev1.Service) bool) Services {
+func (s *state) known() Services {
 	return func(name string) (Service, bool) {
 		service := s.services[name]
 		if service == nil {
@@ -93,7 +93,7 @@ func (s *state) known(namesNodes func(*corev1.Service) bool) Services {
 		if !s.wanted(service) {
 			return Service{}, true
 		}
-		known := Service{IsPublished: true, NamesNodes: namesNodes(service)}
+		known := Service{IsPublished: true}
 		if object := s.ours(name); object != nil {
 			known.Said = saidBy(object)
 		}

@@ -3,7 +3,7 @@
 // assume, it reports it: in metrics and, with an Event, to the Service's owner (advise.go). If the owner wants bounds
 // to be planned with it, it publishes a ServiceDemand (reconcile.go), within a budget (plan.go).
 //
-// The estimator (estimate.go; busy.go for nodes), the sum, what should be written (changes.go, object.go) and the
+// The estimator (estimate.go), the sum, what should be written (changes.go, object.go) and the
 // budget are pure: time comes with each sample. Each round reads the published state from the objects. So a new leader
 // goes on from them, and a failed write is decided again.
 package demand

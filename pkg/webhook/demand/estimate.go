@@ -74,20 +74,14 @@ type Decision struct {
 	Reason Reason
 	// Parts is each zone's part of the connections, 1 in all; nil with TooFew and Ended.
 	Parts map[string]float64
-	// Nodes are the parts of nodes that ask much more than others of their zones, whose parts include them.
-	Nodes map[string]float64
 	// ConnectionsPerMinute is the rate of the last minutes.
 	ConnectionsPerMinute float64
 	// Changed: a short average replaced the long one in this sample.
 	Changed bool
-	// Off is the largest ratio of a zone's part to its published part, or of a named node's part, up or down; at least 1. If
-	// not all can be written, the Service with the largest comes first. With First the assumed part stands for the published
-	// one.
+	// Off is the largest ratio of a zone's part to its published part, up or down; at least 1. If not all can be written, the
+	// Service with the largest comes first. With First the assumed part stands for the published one.
 	Off float64
 }
-
-// Said is what is published about a Service: parts of all connections, as in Decision.
-type Said struct{ Zones, Nodes map[string]float64 }
 
 // Estimator follows what is asked of one Service. The zero value has heard nothing.
 type Estimator struct {

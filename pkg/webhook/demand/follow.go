@@ -29,11 +29,9 @@ type Node struct {
 
 // Service is an existing Service.
 type Service struct {
-	// IsPublished: its demand should be published. Said is what is published; nil: nothing yet.
+	// IsPublished: its demand should be published. Said are the zones' parts that are published; nil: nothing yet.
 	IsPublished bool
-	Said        *Said
-	// NamesNodes: busy nodes are named, because it prefers endpoints on the client's node.
-	NamesNodes bool
+	Said        map[string]float64
 }
 
 // Services returns a Service by namespace/name; false if it does not exist.
@@ -44,7 +42,6 @@ type Follower struct {
 	nodes    map[string]heard
 	services map[string]*followed
 	rounded  time.Time // when the last round was; zero before the first one
-	names    []string  // of the nodes of the last round, sorted: the numbers of nodes
 }
 
 // heard is what a node said last.
@@ -62,7 +59,6 @@ type rate struct {
 
 type followed struct {
 	estimator Estimator
-	nodes     *nodeAverage // nil: no nodes are named
 	report    Report
 	at        time.Time // of the report
 }
@@ -107,6 +103,14 @@ func (f *Follower) Heard(node string, at time.Time, page demandpage.Page) {
 		said.rates = append(said.rates, rate{unique.Make(service), float32(perSec)})
 	}
 	f.nodes[node] = said
+}
+
+// cluster is all nodes, sorted by name, and their zones, sorted by name.
+type cluster struct {
+	nodes  []Node
+	zoneOf []int  // by the number of a node
+	heard  []bool // likewise
+	zones  []zone
 }
 
 // zone is what is known about a zone's nodes.
@@ -162,9 +166,9 @@ func (f *Follower) cluster(now time.Time, nodes []Node) *cluster {
 	slices.SortFunc(c.nodes, func(a, b Node) int { return strings.Compare(a.Name, b.Name) })
 	var numbers map[string]int
 	c.zones, numbers = zonesIn(c.nodes)
-	names := make([]string, len(c.nodes))
+	exists := make(map[string]bool, len(c.nodes))
 	for i, node := range c.nodes {
-		names[i], c.zoneOf[i] = node.Name, numbers[node.Zone]
+		exists[node.Name], c.zoneOf[i] = true, numbers[node.Zone]
 		said, was := f.nodes[node.Name]
 		c.heard[i] = was && now.Sub(said.at) < goesOn
 		z := &c.zones[c.zoneOf[i]]
@@ -174,31 +178,8 @@ func (f *Follower) cluster(now time.Time, nodes []Node) *cluster {
 			z.heard++
 		}
 	}
-	if !slices.Equal(names, f.names) {
-		f.renumber(c, names)
-	}
+	maps.DeleteFunc(f.nodes, func(name string, _ heard) bool { return !exists[name] })
 	return c
-}
-
-// renumber takes in that there are other nodes.
-func (f *Follower) renumber(c *cluster, names []string) {
-	maps.DeleteFunc(f.nodes, func(name string, _ heard) bool {
-		_, exists := c.numberOf(name)
-		return !exists
-	})
-	for _, service := range f.services {
-		if service.nodes == nil {
-			continue
-		}
-		before := service.nodes.asked
-		service.nodes.asked, service.nodes.last = make([]float32, len(names)), make([]float32, len(names))
-		for i, name := range f.names {
-			if number, exists := c.numberOf(name); exists {
-				service.nodes.asked[number] = before[i]
-			}
-		}
-	}
-	f.names = names
 }
 
 // assumed returns each zone's part if all nodes have the demand of their labels.
@@ -215,75 +196,35 @@ func (c *cluster) assumed() map[string]float64 {
 	return assumed
 }
 
-// sum is the connections a second to a Service: by the number of a zone and, if nodes are named, of a node.
-type sum struct {
-	zones []float64
-	nodes []float32
-}
-
-// sum adds up the rates of each Service. A node that was not heard counts as its zone's mean.
-func (f *Follower) sum(c *cluster, services Services) map[unique.Handle[string]]*sum {
-	sums := map[unique.Handle[string]]*sum{} // nil: there is no such Service
+// sum adds up the rates of each Service, by the number of a zone. A node that was not heard counts as its zone's mean.
+func (f *Follower) sum(c *cluster, services Services) map[unique.Handle[string]][]float64 {
+	sums := map[unique.Handle[string]][]float64{} // nil: there is no such Service
 	for number, node := range c.nodes {
 		if !c.heard[number] {
 			continue
 		}
 		for _, r := range f.nodes[node.Name].rates {
-			s, isKnown := sums[r.service]
+			sum, isKnown := sums[r.service]
 			if !isKnown {
-				s = f.newSum(c, r.service.Value(), services)
-				sums[r.service] = s
+				if _, exists := services(r.service.Value()); exists {
+					sum = make([]float64, len(c.zones))
+				}
+				sums[r.service] = sum
 			}
-			if s != nil {
-				s.add(c, number, r.perSec)
+			if sum != nil {
+				sum[c.zoneOf[number]] += float64(r.perSec)
 			}
 		}
 	}
-	maps.DeleteFunc(sums, func(_ unique.Handle[string], s *sum) bool { return s == nil })
-	for _, s := range sums {
-		s.fillIn(c)
+	maps.DeleteFunc(sums, func(_ unique.Handle[string], sum []float64) bool { return sum == nil })
+	for _, sum := range sums {
+		for number, z := range c.zones {
+			if z.heard > 0 {
+				sum[number] *= float64(z.nodes) / float64(z.heard)
+			}
+		}
 	}
 	return sums
-}
-
-// newSum returns the sum of a Service without connections so far; nil if there is no such Service.
-func (f *Follower) newSum(c *cluster, name string, services Services) *sum {
-	service, exists := services(name)
-	if !exists {
-		return nil
-	}
-	s := &sum{zones: make([]float64, len(c.zones))}
-	if !service.IsPublished || !service.NamesNodes {
-		return s
-	}
-	if known := f.services[name]; known != nil && known.nodes != nil {
-		s.nodes = known.nodes.last
-		clear(s.nodes)
-	} else {
-		s.nodes = make([]float32, len(c.nodes))
-	}
-	return s
-}
-
-func (s *sum) add(c *cluster, node int, rate float32) {
-	s.zones[c.zoneOf[node]] += float64(rate)
-	if s.nodes != nil {
-		s.nodes[node] += rate
-	}
-}
-
-// fillIn gives nodes that were not heard the mean of their zones.
-func (s *sum) fillIn(c *cluster) {
-	for number, rate := range s.nodes {
-		if z := c.zoneOf[number]; !c.heard[number] && c.zones[z].heard > 0 {
-			s.nodes[number] = rate + float32(s.zones[z]/float64(c.zones[z].heard))
-		}
-	}
-	for number, z := range c.zones {
-		if z.heard > 0 {
-			s.zones[number] *= float64(z.nodes) / float64(z.heard)
-		}
-	}
 }
 
 // zonesIn returns the zones of nodes, sorted, and the number of each.
@@ -301,7 +242,7 @@ func zonesIn(nodes []Node) (zones []zone, numbers map[string]int) {
 
 // estimate takes in what was asked in some time.
 func (f *Follower) estimate(
-	now time.Time, took time.Duration, c *cluster, sums map[unique.Handle[string]]*sum, services Services, round *Round,
+	now time.Time, took time.Duration, c *cluster, sums map[unique.Handle[string]][]float64, services Services, round *Round,
 ) {
 	assumed := c.assumed()
 	for _, name := range namesOf(sums) {
@@ -330,26 +271,15 @@ func (f *Follower) estimate(
 }
 
 // decide takes in the demand on a Service; nil: none.
-func (f *followed) decide(took time.Duration, c *cluster, asked *sum, service Service, assumed map[string]float64) Report {
+func (f *followed) decide(took time.Duration, c *cluster, asked []float64, service Service, assumed map[string]float64) Report {
 	f.estimator.Coarse = len(c.nodes) > manyNodes
-	f.estimator.Says(nil)
-	if service.Said != nil {
-		f.estimator.Says(service.Said.Zones)
-	}
-	decision := f.estimator.Add(f.sampleOf(took, c, asked, assumed), assumed)
-	if f.follows(c, asked, service) {
-		f.nodes.keep(c)
-		f.nodes.add(took, halfLife(f.estimator.rate(), len(c.zones)), decision.Changed)
-		decision = withNodes(decision, c, f.nodes, service.Said)
-	} else if service.Said != nil && len(service.Said.Nodes) > 0 && decision.Reason == AsBefore {
-		decision.Reason = Differs // it no longer names nodes
-	}
-	return reportOf(decision, assumed)
+	f.estimator.Says(service.Said)
+	return reportOf(f.estimator.Add(f.sampleOf(took, c, asked, assumed), assumed), assumed)
 }
 
 // sampleOf returns what was asked in each zone. One that is silent keeps its part: its nodes may ask as before, and one that is
 // down and alone in its zone must not hold up all others.
-func (f *followed) sampleOf(took time.Duration, c *cluster, asked *sum, assumed map[string]float64) Sample {
+func (f *followed) sampleOf(took time.Duration, c *cluster, asked []float64, assumed map[string]float64) Sample {
 	sample := Sample{Took: took, Zones: map[string]float64{}}
 	heard, kept := 0.0, 0.0
 	for number := range c.zones {
@@ -357,7 +287,7 @@ func (f *followed) sampleOf(took time.Duration, c *cluster, asked *sum, assumed 
 		case z.isSilent():
 			kept += f.estimator.expects(z.name, assumed)
 		case asked != nil:
-			sample.Zones[z.name] = asked.zones[number] * took.Seconds()
+			sample.Zones[z.name] = asked[number] * took.Seconds()
 			heard += sample.Zones[z.name]
 		}
 	}
@@ -381,24 +311,7 @@ func keep(part, all, heard float64) float64 {
 	return part / all * kept / (1 - kept) * heard
 }
 
-// follows reports whether nodes are named, and has them ready then.
-func (f *followed) follows(c *cluster, asked *sum, service Service) bool {
-	if !service.IsPublished || !service.NamesNodes {
-		f.nodes = nil
-		return false
-	}
-	if f.nodes == nil {
-		f.nodes = &nodeAverage{asked: make([]float32, len(c.nodes)), last: make([]float32, len(c.nodes))}
-	}
-	if asked == nil {
-		clear(f.nodes.last)
-	} else {
-		f.nodes.last = asked.nodes
-	}
-	return true
-}
-
-func namesOf(sums map[unique.Handle[string]]*sum) []string {
+func namesOf(sums map[unique.Handle[string]][]float64) []string {
 	names := make([]string, 0, len(sums))
 	for service := range sums {
 		names = append(names, service.Value())

@@ -110,13 +110,13 @@ func TestSilentNodesCountAsTheirZonesMean(t *testing.T) {
 // TestASilentZoneKeepsItsPart, for hours, whatever the few say that are left of it; what other zones ask is measured on.
 func TestASilentZoneKeepsItsPart(t *testing.T) {
 	f := newFleet(4, 4, 8)
-	f.web = demand.Service{IsPublished: true, NamesNodes: true}
+	f.web = demand.Service{IsPublished: true}
 	f.zone("b", 10)
 	f.asks["b-0"] = 70
 	before := f.run(time.Hour).Decided["shop/web"]
-	f.web.Said = &demand.Said{Zones: before.Parts, Nodes: before.Nodes}
-	if part := before.Parts["b"]; math.Abs(part-100./112) > 0.01 || before.Nodes["b-0"] < 0.5 {
-		t.Fatalf("zone b asks %.3f, named are %v", part, before.Nodes)
+	f.web.Said = before.Parts
+	if part := before.Parts["b"]; math.Abs(part-100./112) > 0.01 {
+		t.Fatalf("zone b asks %.3f", part)
 	}
 	for _, name := range []string{"b-0", "b-1", "b-2"} {
 		f.silent[name] = true
@@ -187,78 +187,10 @@ func TestWhatDoesNotExistIsNotFollowed(t *testing.T) {
 	}
 }
 
-// published returns the fleet's Service with a round's decision as its published state.
-func published(report demand.Report) demand.Service {
-	return demand.Service{IsPublished: true, NamesNodes: true, Said: &demand.Said{Zones: report.Parts, Nodes: report.Nodes}}
-}
-
-func TestBusyNodesAreNamedAndOthersAreNot(t *testing.T) {
-	f := newFleet(20, 20, 10)
-	f.web = demand.Service{IsPublished: true, NamesNodes: true}
-	f.asks["a-3"], f.asks["c-0"] = 20, 1.2 // 1.2 is less than a quarter more than the mean of c
-	first := f.run(20 * time.Minute).Decided["shop/web"]
-	all := 19. + 20 + 20 + 9 + 1.2
-	if got := first.Nodes["a-3"]; len(first.Nodes) != 1 || math.Abs(got-20/all) > 0.005 || first.Parts["a"] < got {
-		t.Errorf("named are %v, want a-3 with %.3f; zones %v", first.Nodes, 20/all, first.Parts)
-	}
-	f.web = published(first)
-	if round := f.run(20 * time.Minute); round.Decided["shop/web"].Reason != demand.AsBefore {
-		t.Errorf("20 minutes later: %s", round.Decided["shop/web"].Reason)
-	}
-	f.asks["a-3"], f.asks["a-4"] = 1, 20 // the zone asks as before
-	jumped := f.run(2 * interval).Decided["shop/web"]
-	if _, isNamed := jumped.Nodes["a-4"]; !isNamed || jumped.Reason != demand.Differs || len(jumped.Nodes) != 1 || jumped.Off < 5 {
-		t.Errorf("after another node became busy: %s, named are %v, off by %.1f", jumped.Reason, jumped.Nodes, jumped.Off)
-	}
-}
-
-// TestNodesThatAreNamedStayNamedForASuccessor: which knows nothing of them yet.
-func TestNodesThatAreNamedStayNamedForASuccessor(t *testing.T) {
-	f := newFleet(20, 20, 10)
-	f.web = published(demand.Report{Decision: demand.Decision{
-		Parts: map[string]float64{"a": 0.4, "b": 0.4, "c": 0.2}, Nodes: map[string]float64{"a-3": 0.2, "gone": 0.001},
-	}})
-	f.zone("b", 30)
-	f.asks["a-3"] = 15
-	report := f.run(2 * interval).Decided["shop/web"]
-	if report.Reason != demand.Differs || math.Abs(report.Nodes["a-3"]/report.Parts["a"]-0.5) > 0.1 || len(report.Nodes) != 1 {
-		t.Errorf("%s: named are %v of zones %v; want half of zone a", report.Reason, report.Nodes, report.Parts)
-	}
-}
-
-func TestNodesComeAndGo(t *testing.T) {
-	f := newFleet(20, 20)
-	f.web = demand.Service{IsPublished: true, NamesNodes: true}
-	f.asks["b-7"] = 30
-	f.run(20 * time.Minute)
-	f.nodes = append(f.nodes[5:], demand.Node{Name: "a-new", Zone: "a", Weight: 1}, demand.Node{Name: "0", Zone: "b", Weight: 1})
-	f.silent["a-new"], f.silent["0"] = true, true
-	report := f.run(20 * time.Minute).Decided["shop/web"]
-	// Two that were never heard count as their zones' means: 16 of zone a, 21 of zone b, which makes (30+19)*21/20.
-	all := 16 + 49*21./20
-	if got := report.Nodes["b-7"]; math.Abs(got-30/all) > 0.02 || len(report.Nodes) != 1 {
-		t.Errorf("named are %v, want b-7 with %.3f", report.Nodes, 30/all)
-	}
-}
-
-func TestWithoutTheHostnameAmongItsKeysNoNodesAreNamed(t *testing.T) {
-	f := newFleet(20, 20)
-	f.web = demand.Service{IsPublished: true}
-	f.asks["a-3"] = 100
-	report := f.run(20 * time.Minute).Decided["shop/web"]
-	if len(report.Nodes) > 0 || report.Reason != demand.First {
-		t.Errorf("%s: named are %v", report.Reason, report.Nodes)
-	}
-	f.web = demand.Service{IsPublished: true, Said: &demand.Said{Zones: report.Parts, Nodes: map[string]float64{"a-3": 0.5}}}
-	if report = f.run(interval).Decided["shop/web"]; report.Reason != demand.Differs || len(report.Nodes) > 0 {
-		t.Errorf("where nodes are still named: %s, %v", report.Reason, report.Nodes)
-	}
-}
-
 // TestWhatNobodyAsksAnyMoreEnds: also for a successor that never heard of it.
 func TestWhatNobodyAsksAnyMoreEnds(t *testing.T) {
 	f := newFleet(4, 4)
-	f.web = published(demand.Report{Decision: demand.Decision{Parts: map[string]float64{"a": 0.5, "b": 0.5}}})
+	f.web = demand.Service{IsPublished: true, Said: map[string]float64{"a": 0.5, "b": 0.5}}
 	f.zone("a", 0)
 	f.zone("b", 0)
 	f.follower.Follow("shop/web")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // hearing is whether enough nodes are heard, or an operator has to act.
@@ -13,12 +14,12 @@ const (
 	hearsAll  hearing = ""
 	hearsMost hearing = "some proxies do not answer; their nodes count as the mean of their zones"
 	hearsPart hearing = "less than half of a zone's nodes are heard; the zone keeps its part of what is asked"
-	hearsFew  hearing = "too few nodes are heard" + inAnHour
-	paused    hearing = "nothing new is known: less than half of all nodes are heard" + inAnHour
+	hearsFew  hearing = "too few nodes are heard" + unlessItEnds
+	paused    hearing = "nothing new is known: less than half of all nodes are heard" + unlessItEnds
 )
 
-// inAnHour is what comes of it: see servicedemand.GoodFor.
-const inAnHour = "; in an hour what is published counts no more, unless that ends"
+// unlessItEnds is what comes of it.
+const unlessItEnds = "; unless that ends, what is published no longer counts in " + servicedemand.GoodForWords
 
 // hearingOf judges a round.
 func hearingOf(round Round, silence Silence) hearing {

@@ -69,7 +69,7 @@ func shares(inForce map[string]float64) map[string][]float64 {
 		cells.Set(name, labels)
 		asks[labels[string(policy.Zone)]] = uint32(inForce[labels[string(policy.Zone)]] * 1e6)
 	}
-	measured, _ := cells.Measured(asks, nil)
+	measured, _ := cells.Measured(asks)
 	zoneOf := func(e *model.PortEndpoint, key policy.Key) (string, bool) { return e.Zone, key == policy.Zone }
 	plan := balance.NewPlan(measured, balance.NewPlaces([]policy.Key{policy.Zone, policy.AnyNode}, endpoints, zoneOf), 100*bound)
 	all := map[string][]float64{}

@@ -26,14 +26,11 @@ func isOf(d *servicedemand.ServiceDemand, service *corev1.Service) bool {
 	return slices.ContainsFunc(d.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == service.UID })
 }
 
-// saidBy returns what an object says.
-func saidBy(d *servicedemand.ServiceDemand) *Said {
-	said := &Said{Zones: make(map[string]float64, len(d.Zones)), Nodes: make(map[string]float64, len(d.Nodes))}
+// saidBy returns the zones' parts that an object says.
+func saidBy(d *servicedemand.ServiceDemand) map[string]float64 {
+	said := make(map[string]float64, len(d.Zones))
 	for _, zone := range d.Zones {
-		said.Zones[zone.Zone] = float64(zone.Asks) / servicedemand.Million
-	}
-	for _, node := range d.Nodes {
-		said.Nodes[node.Node] = float64(node.Asks) / servicedemand.Million
+		said[zone.Zone] = float64(zone.Asks) / servicedemand.Million
 	}
 	return said
 }
@@ -52,7 +49,6 @@ func describe(
 		object = before.DeepCopy()
 	}
 	object.Zones = zonesAsk(found.Parts)
-	object.Nodes = nodesAsk(found.Nodes)
 	if len(object.Zones) > servicedemand.MaxZones {
 		return nil, fmt.Errorf("describe what is asked of Service %s/%s: %d zones ask, and an object has at most %d; "+
 			"its demand is assumed until fewer ask: name its clients, or give several sites one zone",
@@ -87,19 +83,6 @@ func zonesAsk(parts map[string]float64) []servicedemand.Zone {
 		}
 	}
 	return slices.DeleteFunc(zones, func(z servicedemand.Zone) bool { return z.Asks == 0 })
-}
-
-// nodesAsk returns the nodes with most demand, as many as an object may have, sorted by name. Each is rounded down, so
-// that the nodes of a zone never exceed the zone.
-func nodesAsk(parts map[string]float64) []servicedemand.Node {
-	var nodes []servicedemand.Node
-	for _, name := range slices.Sorted(maps.Keys(parts)) {
-		nodes = append(nodes, servicedemand.Node{Node: name, Asks: millionths(parts[name])})
-	}
-	slices.SortStableFunc(nodes, func(a, b servicedemand.Node) int { return cmp.Compare(b.Asks, a.Asks) })
-	nodes = nodes[:min(len(nodes), servicedemand.MaxNodes)]
-	slices.SortFunc(nodes, func(a, b servicedemand.Node) int { return cmp.Compare(a.Node, b.Node) })
-	return nodes
 }
 
 // millionths rounds down.

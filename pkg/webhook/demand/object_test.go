@@ -2,7 +2,6 @@ package demand
 
 import (
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -53,17 +52,6 @@ func TestWhatIsRoundedDownGoesToThoseThatLoseMost(t *testing.T) {
 	}
 }
 
-func TestAnObjectNames128NodesAtMost(t *testing.T) {
-	parts := map[string]float64{}
-	for number := range 200 {
-		parts[fmt.Sprintf("node-%03d", number)] = float64(number) * 5e-5
-	}
-	nodes := nodesAsk(parts)
-	if len(nodes) != servicedemand.MaxNodes || nodes[0].Node != "node-072" || nodes[127].Node != "node-199" || nodes[127].Asks != 9950 {
-		t.Errorf("%d nodes from %+v to %+v, want the 128 that ask most", len(nodes), nodes[0], nodes[len(nodes)-1])
-	}
-}
-
 // service returns one with annotations, named by turns.
 // service prefers endpoints of its zone, unless the annotations say otherwise.
 func service(name, uid string, annotations ...string) *corev1.Service {
@@ -91,7 +79,7 @@ func seen(uids map[string]string, objects ...*servicedemand.ServiceDemand) *stat
 func found(reason Reason, off float64) Report {
 	return Report{Decision: Decision{
 		Reason: reason, Off: off, ConnectionsPerMinute: 600.4,
-		Parts: map[string]float64{"a": 0.25, "": 0.75}, Nodes: map[string]float64{"node-1": 0.125},
+		Parts: map[string]float64{"a": 0.25, "": 0.75},
 	}}
 }
 
@@ -111,8 +99,8 @@ func TestAnObjectSaysWhatWasFound(t *testing.T) {
 			Namespace: "shop", Name: "web", Labels: map[string]string{"app.kubernetes.io/managed-by": "vicinity-webhook"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "web", UID: "1", BlockOwnerDeletion: new(false)}},
 		},
-		Zones: []servicedemand.Zone{{Zone: "", Asks: 750_000}, {Zone: "a", Asks: 250_000}},
-		Nodes: []servicedemand.Node{{Node: "node-1", Asks: 125_000}}, NodesHeard: 9, NodesAll: 10, ConnectionsPerMinute: 600,
+		Zones:      []servicedemand.Zone{{Zone: "", Asks: 750_000}, {Zone: "a", Asks: 250_000}},
+		NodesHeard: 9, NodesAll: 10, ConnectionsPerMinute: 600,
 		Since: metav1.NewTime(midnight),
 	}
 	got := written(t, "1")
@@ -120,7 +108,7 @@ func TestAnObjectSaysWhatWasFound(t *testing.T) {
 		t.Errorf("the object (-want +got):\n%s", diff)
 	}
 	said := saidBy(got)
-	if diff := cmp.Diff(&Said{map[string]float64{"a": 0.25, "": 0.75}, map[string]float64{"node-1": 0.125}}, said); diff != "" {
+	if diff := cmp.Diff(map[string]float64{"a": 0.25, "": 0.75}, said); diff != "" {
 		t.Errorf("what it says (-want +got):\n%s", diff)
 	}
 }
@@ -183,7 +171,7 @@ func TestAnObjectHasAsManyBytesAsInAWatch(t *testing.T) {
 	small := rewrite{after: written(t, "83e8bd0e-6a9d-4a3f-a7d1-2d2b9a1d3c11")}
 	large := written(t, "83e8bd0e-6a9d-4a3f-a7d1-2d2b9a1d3c11")
 	for number := range 128 {
-		large.Nodes = append(large.Nodes, servicedemand.Node{Node: fmt.Sprintf("ip-10-0-%03d-17.example.internal", number), Asks: 7000})
+		large.Zones = append(large.Zones, servicedemand.Zone{Zone: fmt.Sprintf("ip-10-0-%03d-17.example.internal", number), Asks: 7000})
 	}
 	if got := small.change().bytes; got < 850 || got > 1400 {
 		t.Errorf("a small one has %d bytes", got)
@@ -227,30 +215,11 @@ func TestSettingsAreReadOnceInARound(t *testing.T) {
 		return read(service)
 	}
 	for range 2 {
-		if settings.isMeasured(web) || !settings.isMeasured(db) || !settings.assumes(web) || settings.namesNodes(db) {
+		if settings.isMeasured(web) || !settings.isMeasured(db) || !settings.assumes(web) {
 			t.Error("their settings are not theirs")
 		}
 	}
 	if reads[web] != 1 || reads[db] != 1 {
 		t.Errorf("they were read %v times", reads)
-	}
-}
-
-func TestWhichServicesHaveTheirBusyNodesNamed(t *testing.T) {
-	sameNode := service("web", "1", policy.MaxLoadAnnotation, "120%")
-	delete(sameNode.Annotations, policy.TopologyKeysAnnotation)
-	sameNode.Spec.TrafficDistribution = new(policy.PreferSameNode)
-	sameZone := service("web", "1", policy.MaxLoadAnnotation, "120%")
-	sameZone.Spec.TrafficDistribution = new(policy.PreferSameZone)
-	keys := func(keys string) *corev1.Service {
-		return service("web", "1", policy.TopologyKeysAnnotation, keys, policy.ClientsAnnotation, "measured")
-	}
-	namesNodes := (&Options{}).settings().namesNodes
-	got := map[string]bool{
-		"PreferSameNode": namesNodes(sameNode), "PreferSameZone": namesNodes(sameZone),
-		"hostname": namesNodes(keys(corev1.LabelHostname + ",*")), "zone": namesNodes(keys(corev1.LabelTopologyZone + ",*")),
-	}
-	if want := map[string]bool{"PreferSameNode": true, "PreferSameZone": false, "hostname": true, "zone": false}; !maps.Equal(got, want) {
-		t.Errorf("named are those of %v, want %v", got, want)
 	}
 }

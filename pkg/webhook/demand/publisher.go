@@ -272,7 +272,7 @@ func (l *leader) conclude(
 			l.follower.Follow(name)
 		}
 	}
-	round := l.follower.Round(now, nodes, seen.known(settings.namesNodes))
+	round := l.follower.Round(now, nodes, seen.known())
 	if !canPublish {
 		return round, nil
 	}

@@ -1,8 +1,6 @@
 package demand
 
 import (
-	"slices"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -34,11 +32,6 @@ func (s *settings) isMeasured(service *corev1.Service) bool { return s.of(servic
 // it. The endpoints of clients that a Service names are not known here.
 func (s *settings) assumes(service *corev1.Service) bool {
 	return service.Annotations[policy.ClientsAnnotation] == "" && !s.isMeasured(service)
-}
-
-// namesNodes reports whether a Service prefers endpoints on the client's node, so that it matters which nodes are busy.
-func (s *settings) namesNodes(service *corev1.Service) bool {
-	return slices.Contains(s.of(service).Keys, policy.Hostname)
 }
 
 // topologyOf returns a Service's topology settings. Proxies do not count for Services without a bound; the cluster's

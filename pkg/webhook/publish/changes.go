@@ -31,43 +31,14 @@ func metadataOf(kind string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: kind}}
 }
 
-// kept are the objects that are followed, and what is kept of them. For Nodes that is the metadata, unless conditions
-// count.
-func kept(evacuations bool) map[client.Object]cache.ByObject {
-	all := map[client.Object]cache.ByObject{
+// kept are the objects that are followed, and what is kept of them.
+func kept() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{
+		metadataOf(nodeKind):           {Transform: stripTo(func(m *metav1.PartialObjectMetadata) { m.Annotations = nil })},
 		metadataOf(serviceKind):        {Transform: stripTo(keepKeys)},
 		metadataOf(namespaceKind):      {Transform: stripTo(keepKeys)},
 		&topologyslice.TopologySlice{}: {},
 	}
-	if !evacuations {
-		all[metadataOf(nodeKind)] = cache.ByObject{Transform: stripTo(func(m *metav1.PartialObjectMetadata) { m.Annotations = nil })}
-	} else {
-		all[&corev1.Node{}] = cache.ByObject{Transform: stripNode}
-	}
-	return all
-}
-
-// stripNode keeps only the name, the version and the labels of a Node, and the condition that evacuates it.
-func stripNode(object any) (any, error) {
-	full, isNode := object.(*corev1.Node)
-	if !isNode {
-		return object, nil // what stands for an object that is gone
-	}
-	left := &corev1.Node{ObjectMeta: metav1.ObjectMeta{
-		Name: full.Name, UID: full.UID, ResourceVersion: full.ResourceVersion, Labels: full.Labels,
-	}}
-	if condition := evacuates(full); condition != "" {
-		left.Status.Conditions = []corev1.NodeCondition{{Type: condition, Status: corev1.ConditionTrue}}
-	}
-	return left, nil
-}
-
-// evacuatedBy returns the condition that evacuates a stripped Node; empty if none does.
-func evacuatedBy(object client.Object) string {
-	if node, isNode := object.(*corev1.Node); isNode && len(node.Status.Conditions) > 0 {
-		return string(node.Status.Conditions[0].Type)
-	}
-	return ""
 }
 
 // stripTo keeps only the name, the version, the labels and the annotations of an object; strip then removes more.
@@ -152,7 +123,7 @@ func (c *changes) Create(_ context.Context, _ event.TypedCreateEvent[client.Obje
 
 // Update is part of handler.TypedEventHandler. Most changes of Nodes are heartbeats, which end here.
 func (c *changes) Update(_ context.Context, e event.TypedUpdateEvent[client.Object], queue workqueue.TypedRateLimitingInterface[round]) {
-	if _, isSlice := e.ObjectNew.(*topologyslice.TopologySlice); !isSlice && evacuatedBy(e.ObjectOld) == evacuatedBy(e.ObjectNew) &&
+	if _, isSlice := e.ObjectNew.(*topologyslice.TopologySlice); !isSlice &&
 		maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) &&
 		maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) {
 		return

@@ -9,7 +9,7 @@
 //
 // Changes that come together are written together: a change is written a second after the first of those that it waits for. A
 // slice is written only if something in it changes, and no node moves without need. Users choose which keys are
-// published, so changes of keys have a budget (budget.go), and there are rules for who gets a place (contest.go).
+// published, so changes of keys have a budget, and there is an order in which keys get a place (keys.go).
 //
 // # Cost
 //

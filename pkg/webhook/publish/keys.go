@@ -2,6 +2,8 @@ package publish
 
 import (
 	"cmp"
+	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -18,60 +20,63 @@ var always = append([]policy.Key{corev1.LabelTopologyRegion, policy.Zone}, polic
 // places is how many keys can be published beside those.
 var places = topologyslice.MaxKeys - len(always)
 
-// keyLinger is how long a key is published after it went out of use, and how long a key that lost its place to another
-// stays without one. A key that comes or goes changes every slice.
+// keyLinger is how long a key is published after it went out of use.
 const keyLinger = 24 * time.Hour
 
-// usage says in which Namespaces each key is used. byAdministrator stands for the webhook's configuration and its own
-// Namespace.
-type usage map[policy.Key]map[string]bool
+// Each change of the published keys writes every slice, and every proxy receives each. Everybody who may edit a Service
+// chooses keys, so changes have a budget: changesAtOnce, and one more per refill. That is at most ten in any hour.
+const (
+	changesAtOnce = 5
+	refill        = 12 * time.Minute
+)
 
-const byAdministrator = ""
+// namedKeys is how many keys a line of the log names.
+const namedKeys = 10
 
-func (u usage) add(key policy.Key, namespace string) {
-	if u[key] == nil {
-		u[key] = map[string]bool{}
-	}
-	u[key][namespace] = true
-}
+// usage are the keys in use. The value is true for those that the webhook's configuration or its own Namespace name: the
+// administrator's.
+type usage map[policy.Key]bool
 
-// keyring says which keys are published, and holds what that depends on besides their use. It is a value: choose
-// returns the next one, and does not change this one.
+func (u usage) add(key policy.Key, isAdministrators bool) { u[key] = u[key] || isAdministrators }
+
+// keyring says which keys are published, and holds what that depends on besides their use.
 type keyring struct {
-	// published are the keys that have a place; lost is when keys that nodes carry lost theirs to another key.
-	published map[policy.Key]tenure
-	lost      map[policy.Key]time.Time
-	// waiting are the keys in use that have no place, and since when.
-	waiting map[policy.Key]time.Time
-	// changes is what all changes have spent, and changesBy what those of each Namespace have spent.
-	changes   spent
-	changesBy map[string]spent
+	// known are the keys in use, and published ones until keyLinger after their use.
+	known     map[policy.Key]tenure
+	published map[policy.Key]bool
+	// full is when the budget of changes is full again.
+	full time.Time
+	// logged are the waiting keys of the last line about them, and loggedAt is its time.
+	logged   []policy.Key
+	loggedAt time.Time
 }
 
-// tenure is how a key has its place: since when, when it was last seen in use, and where.
-type tenure struct {
-	since, used time.Time
-	by          map[string]bool
-}
+// tenure is since when a key is in use, and when it was last seen in use.
+type tenure struct{ since, used time.Time }
 
 // newKeyring is the keyring of a new leader. It keeps the keys that slices have already, as if they had just gone out
 // of use, and may make one change at once: however often the leader changes, each makes at most one change beyond the
 // budget. If nothing is published yet, the first publication takes all keys in use.
-func newKeyring(now time.Time, published []string) keyring {
-	k := keyring{published: map[policy.Key]tenure{}, lost: map[policy.Key]time.Time{}, changesBy: map[string]spent{}}
+func newKeyring(now time.Time, published []string) *keyring {
+	k := &keyring{known: map[policy.Key]tenure{}, published: map[policy.Key]bool{}}
 	for _, key := range published {
-		if !slices.Contains(always, policy.Key(key)) {
-			k.published[policy.Key(key)] = tenure{since: now, used: now}
+		if needsPlace(policy.Key(key)) {
+			k.known[policy.Key(key)], k.published[policy.Key(key)] = tenure{now, now}, true
 		}
 	}
 	if len(published) > 0 {
-		k.changes = inAll.butOne(now)
+		k.full = now.Add((changesAtOnce - 1) * refill)
 	}
 	return k
 }
 
+// needsPlace is false for the keys that are published anyway, and for those that EndpointSlices answer themselves.
+func needsPlace(key policy.Key) bool {
+	return key != policy.Hostname && key != policy.AnyNode && !slices.Contains(always, key)
+}
+
 // keys are those to publish, sorted.
-func (k keyring) keys() []string {
+func (k *keyring) keys() []string {
 	keys := make([]string, 0, topologyslice.MaxKeys)
 	for _, key := range always {
 		keys = append(keys, string(key))
@@ -83,71 +88,97 @@ func (k keyring) keys() []string {
 	return keys
 }
 
-// choose returns the keyring after a look at which keys are used, and which of them some node carries; and the keys that
-// are used and not published, with the reason, in the order in which they came. Keys that EndpointSlices answer
-// themselves, and `*`, do not count.
-func (k keyring) choose(now time.Time, used usage, carried map[string]bool) (keyring, []deferral) {
-	next := keyring{
-		published: maps.Clone(k.published), lost: maps.Clone(k.lost), waiting: map[policy.Key]time.Time{},
-		changes: k.changes, changesBy: maps.Clone(k.changesBy),
-	}
-	maps.DeleteFunc(next.lost, func(_ policy.Key, at time.Time) bool { return now.Sub(at) > keyLinger })
-	maps.DeleteFunc(next.changesBy, func(_ string, s spent) bool { return !s.After(now) })
-	for key, by := range used {
-		if of, isPublished := next.published[key]; isPublished {
-			next.published[key] = tenure{of.since, now, by}
-		} else if key != policy.Hostname && key != policy.AnyNode && !slices.Contains(always, key) {
-			since, waits := k.waiting[key]
-			if !waits {
-				since = now
+// choose chooses the keys to publish, after a look at which are used, and which of them some node carries. It returns
+// the keys that are used and not published, the oldest first. All that may change becomes one change.
+func (k *keyring) choose(now time.Time, used usage, carried map[string]bool) (waiting []deferral) {
+	for key := range used {
+		if needsPlace(key) {
+			of, isKnown := k.known[key]
+			if !isKnown {
+				of.since = now
 			}
-			next.waiting[key] = since
+			k.known[key] = tenure{of.since, now}
 		}
 	}
-	c := newContest(&next, now, used, carried)
-	if inAll.has(next.changes, now) {
-		c.change()
+	maps.DeleteFunc(k.known, func(key policy.Key, of tenure) bool {
+		_, isUsed := used[key]
+		return !isUsed && (!k.published[key] || now.Sub(of.used) > keyLinger)
+	})
+	first := k.first(used, carried)
+	next := k.full.Add(-(changesAtOnce - 1) * refill) // when a change may be made
+	if !maps.Equal(first, k.published) && !next.After(now) {
+		k.published = first
+		k.full = now.Add(max(k.full.Sub(now), 0) + refill)
 	}
-	return next, c.waits()
+	for key, of := range k.known {
+		if _, isUsed := used[key]; !isUsed || k.published[key] {
+			continue
+		}
+		one := deferral{key: key, since: of.since}
+		if first[key] {
+			one.until = next
+		}
+		waiting = append(waiting, one)
+	}
+	slices.SortFunc(waiting, func(a, b deferral) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.key, b.key)) })
+	return waiting
+}
+
+// first returns the keys that get a place: the administrator's before all others, then those that some node carries,
+// because tenants cannot choose that, and then the oldest.
+func (k *keyring) first(used usage, carried map[string]bool) map[policy.Key]bool {
+	rank := func(key policy.Key) int {
+		switch {
+		case used[key]:
+			return 0
+		case carried[string(key)]:
+			return 1
+		}
+		return 2
+	}
+	known := slices.SortedFunc(maps.Keys(k.known), func(a, b policy.Key) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), k.known[a].since.Compare(k.known[b].since), cmp.Compare(a, b))
+	})
+	first := map[policy.Key]bool{}
+	for _, key := range known[:min(places, len(known))] {
+		first[key] = true
+	}
+	return first
 }
 
 // deferral is a key in use that is not published.
 type deferral struct {
-	key   policy.Key
-	since time.Time
-	why   string
-	until time.Time // zero: until a place is free
+	key          policy.Key
+	since, until time.Time // until is zero if no place is free
 }
 
-// The reasons for which keys wait.
-const (
-	manyChanges   = "the published keys changed too often"
-	changesOfOne  = "the keys of its Namespaces changed too often"
-	lostItsPlace  = "it lost its place to a key of a Namespace that has fewer"
-	noPlaceIsFree = "there are as many keys as can be published"
-)
-
-// waits says why the remaining keys wait.
-func (c *contest) waits() []deferral {
-	var all []deferral
-	weakest := c.weakest()
-	for key, since := range c.waiting {
-		one := deferral{key: key, since: since}
-		lost, hasLost := c.lost[key]
-		switch next := c.nextOf(key); {
-		case hasLost:
-			one.why, one.until = lostItsPlace, lost.Add(keyLinger)
-		case len(c.published) >= places && c.victim(key, weakest) == "":
-			one.why = noPlaceIsFree
-		case next.After(c.now):
-			one.why, one.until = changesOfOne, next
-		default:
-			one.why, one.until = manyChanges, inAll.next(c.changes)
-		}
-		all = append(all, one)
+// String says which key waits, until when, and why.
+func (d deferral) String() string {
+	if d.until.IsZero() {
+		return fmt.Sprintf("%q waits until a place is free: there are as many keys as can be published", d.key)
 	}
-	slices.SortFunc(all, func(a, b deferral) int { return cmp.Or(a.since.Compare(b.since), cmp.Compare(a.key, b.key)) })
-	return all
+	return fmt.Sprintf("%q waits until %s: the published keys changed too often", d.key, d.until.UTC().Format(time.RFC3339))
+}
+
+// log logs which keys wait if they are others than in the last line, and when none does any more. Any user may name a
+// new key every second, so there is one line per refill at most.
+func (k *keyring) log(log *slog.Logger, now time.Time, waiting []deferral) {
+	var keys []policy.Key
+	var first []string
+	for _, one := range waiting {
+		if keys = append(keys, one.key); len(first) < namedKeys {
+			first = append(first, one.String())
+		}
+	}
+	switch {
+	case slices.Equal(keys, k.logged):
+	case len(keys) == 0:
+		log.Info("all topology keys in use are published")
+		k.logged = nil
+	case k.loggedAt.IsZero() || now.Sub(k.loggedAt) >= refill:
+		log.Warn("some topology keys in use are not published yet", "count", len(waiting), "first", first)
+		k.logged, k.loggedAt = keys, now
+	}
 }
 
 // describe returns what is published about a node: its labels with published keys.

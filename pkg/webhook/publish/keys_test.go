@@ -3,7 +3,6 @@ package publish
 import (
 	"fmt"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -19,7 +18,7 @@ import (
 func used(keys ...policy.Key) usage {
 	all := usage{}
 	for _, key := range keys {
-		all.add(key, "shop")
+		all.add(key, false)
 	}
 	return all
 }
@@ -63,7 +62,7 @@ func carry(keys ...policy.Key) map[string]bool {
 
 // rounds has a keyring choose, one time after the other, and counts how often the keys change.
 type rounds struct {
-	ring    keyring
+	ring    *keyring
 	at      time.Time
 	keys    []string
 	waits   []deferral
@@ -79,7 +78,7 @@ func begin(at time.Time, published ...string) *rounds {
 
 func (r *rounds) choose(used usage, carried map[string]bool) {
 	before := slices.Clone(r.keys)
-	r.ring, r.waits = r.ring.choose(r.at, used, carried)
+	r.waits = r.ring.choose(r.at, used, carried)
 	if r.keys = r.ring.keys(); !slices.Equal(before, r.keys) {
 		r.changes++
 	}
@@ -114,7 +113,7 @@ func TestAKeyIsPublishedWhileItIsUsedAndADayLonger(t *testing.T) {
 func TestKeysThatNodesCarryTakeThePlacesFirst(t *testing.T) {
 	wanted := used("example.com/z-carried")
 	for i := range topologyslice.MaxKeys {
-		wanted.add(key("nobody", i), "shop")
+		wanted.add(key("nobody", i), false)
 	}
 	r := begin(noon)
 	r.choose(wanted, carry("example.com/z-carried"))
@@ -124,7 +123,7 @@ func TestKeysThatNodesCarryTakeThePlacesFirst(t *testing.T) {
 	if !r.has("example.com/z-carried") {
 		t.Errorf("the key that nodes carry is left out of %q", r.keys)
 	}
-	if first := r.waits[0]; first.why != noPlaceIsFree || !first.until.IsZero() {
+	if first := r.waits[0]; !first.until.IsZero() {
 		t.Errorf("the first that waits: %+v", first)
 	}
 }
@@ -133,7 +132,7 @@ func TestKeysThatNodesCarryTakeThePlacesFirst(t *testing.T) {
 func TestTheFirstWhoComesKeepsAPlace(t *testing.T) {
 	r, carried, full := begin(noon), carry("example.com/z-carried"), usage{}
 	for i := range topologyslice.MaxKeys {
-		full.add(key("m", i), "shop")
+		full.add(key("m", i), false)
 	}
 	r.choose(full, carried)
 	for i := range 1000 {
@@ -143,7 +142,7 @@ func TestTheFirstWhoComesKeepsAPlace(t *testing.T) {
 	if r.changes != 1 || len(r.waits) != 1 {
 		t.Errorf("%d changes, %v wait", r.changes, r.waits)
 	}
-	if len(r.ring.published)+len(r.ring.waiting)+len(r.ring.lost)+len(r.ring.changesBy) > topologyslice.MaxKeys {
+	if len(r.ring.known) > topologyslice.MaxKeys {
 		t.Errorf("the keyring remembers %+v", r.ring)
 	}
 	r.choose(used("example.com/z-carried"), carried)
@@ -152,63 +151,53 @@ func TestTheFirstWhoComesKeepsAPlace(t *testing.T) {
 	}
 }
 
-// attack is one user with several Namespaces who names different keys every second, out of those that nodes carry.
+// attack is one user who names different keys every second, out of those that nodes carry.
 type attack struct {
-	random           *rand.Rand
-	carried          map[string]bool
-	namespaces, keys int
+	random  *rand.Rand
+	carried map[string]bool
+	keys    int
 }
 
-func newAttack(seed uint64, namespaces, keys int) attack {
-	a := attack{rand.New(rand.NewPCG(seed, 0)), map[string]bool{}, namespaces, keys}
+func newAttack(seed uint64, keys int) attack {
+	a := attack{rand.New(rand.NewPCG(seed, 0)), map[string]bool{}, keys}
 	for i := range keys {
 		a.carried[string(key("k", i))] = true
 	}
 	return a
 }
 
-// edit names up to 80 keys, in one Namespace many and in another one few.
+// edit names up to 80 keys.
 func (a attack) edit() usage {
 	named := usage{}
 	for range a.random.IntN(80) {
-		namespace := a.random.IntN(1 + a.random.IntN(a.namespaces))
-		named.add(key("k", a.random.IntN(a.keys)), fmt.Sprint("greedy-", namespace))
+		named.add(key("k", a.random.IntN(a.keys)), false)
 	}
 	return named
 }
 
-// TestAnEditASecondForAnHour: changes of the published keys stay within the budget, however many Namespaces somebody has.
-// A key of somebody else is published at once beside two Namespaces, and after twelve minutes whatever the others do.
+// TestAnEditASecondForAnHour: changes of the published keys stay within the budget, and a key of the administrator waits for
+// it alone.
 func TestAnEditASecondForAnHour(t *testing.T) {
-	for _, size := range [][2]int{{1, 80}, {2, 80}, {3, 80}, {20, 80}, {2, 2000}, {300, 2000}} {
+	for _, keys := range []int{80, 2000} {
 		for seed := range uint64(2) {
-			namespaces := size[0]
-			a, r := newAttack(seed, namespaces, size[1]), begin(noon)
-			carried := maps.Clone(a.carried)
-			carried["example.com/rack"] = true
+			a, r := newAttack(seed, keys), begin(noon)
 			wanted, got := 600*time.Second, time.Duration(0)
 			for second := range 3600 {
 				r.at = noon.Add(time.Duration(second) * time.Second)
 				named := a.edit()
-				if since := r.at.Sub(noon); since >= wanted {
-					named.add("example.com/rack", "shop")
-					if r.choose(named, carried); got == 0 && r.has("example.com/rack") {
-						got = since
-					}
-					continue
+				since := r.at.Sub(noon)
+				if since >= wanted {
+					named.add("example.com/rack", true)
 				}
-				r.choose(named, carried)
+				if r.choose(named, a.carried); got == 0 && r.has("example.com/rack") {
+					got = since
+				}
 			}
 			if r.changes > 10 || r.changes < 2 {
-				t.Errorf("%d Namespaces, seed %d: %d changes in an hour, want at most 10", namespaces, seed, r.changes)
+				t.Errorf("of %d keys, seed %d: %d changes in an hour, want at most 10", keys, seed, r.changes)
 			}
-			most := inAll.more
-			if namespaces <= 2 {
-				most = 0
-			}
-			if got == 0 || got-wanted > most || !r.has("example.com/rack") {
-				t.Errorf("%d Namespaces, seed %d: the key of another one is published after %s, want at most %s",
-					namespaces, seed, got-wanted, most)
+			if got == 0 || got-wanted > refill || !r.has("example.com/rack") {
+				t.Errorf("of %d keys, seed %d: the administrator's key is published after %s, want at most %s", keys, seed, got-wanted, refill)
 			}
 		}
 	}
@@ -217,20 +206,20 @@ func TestAnEditASecondForAnHour(t *testing.T) {
 // TestANewLeaderMakesOneChangeBeyondTheBudget, and not all of them anew each time.
 func TestANewLeaderMakesOneChangeBeyondTheBudget(t *testing.T) {
 	const terms = 30
-	a, r, before := newAttack(1, 20, 2000), begin(noon), 0
+	a, r, before := newAttack(1, 2000), begin(noon), 0
 	for second := range 3600 {
 		r.at = noon.Add(time.Duration(second) * time.Second)
 		if second%(3600/terms) == 0 && second > 0 {
 			changes := r.changes
 			r = begin(r.at, r.keys...)
 			r.changes = changes
-			if before++; changes > before+inAll.atOnce {
+			if before++; changes > before+changesAtOnce {
 				t.Fatalf("%d changes by %d leaders within %d s", changes, before, second)
 			}
 		}
 		r.choose(a.edit(), a.carried)
 	}
-	if r.changes > terms+inAll.atOnce {
+	if r.changes > terms+changesAtOnce {
 		t.Errorf("%d changes by %d leaders", r.changes, terms)
 	}
 	// It makes its one change at once: somebody may have waited for it.
@@ -255,150 +244,60 @@ func TestALeaderThatEndedWhileItWroteLeftTooManyKeys(t *testing.T) {
 	}
 }
 
-// TestNamespacesTakeTurns: each Namespace has its share of the keys that nodes carry, and a Namespace without a place
-// comes first.
-func TestNamespacesTakeTurns(t *testing.T) {
-	wanted, carried := usage{}, carry("example.com/rack")
-	add := func(namespace string, count int) {
-		for i := range count {
-			wanted.add(key(namespace, i), namespace)
-			carried[string(key(namespace, i))] = true
-		}
-	}
-	held := func(r *rounds, namespace string) (count int) {
-		for i := range 200 {
-			if r.has(key(namespace, i)) {
-				count++
-			}
-		}
-		return count
-	}
-	add("a-greedy", 200)
-	add("b-modest", 3)
-	add("c-greedy", 200)
-	r := begin(noon)
-	r.choose(wanted, carried)
-	if a, b, c := held(r, "a-greedy"), held(r, "b-modest"), held(r, "c-greedy"); b != 3 || a+b+c != places || a-c > 1 || c-a > 1 {
-		t.Errorf("of %d places the Namespaces have %d, %d and %d", places, a, b, c)
-	}
-
-	// Without a place, it comes first, whoever else waits.
-	wanted.add("example.com/rack", "shop")
-	wanted.add("example.com/rack", "blog")
-	r.choose(wanted, carried)
-	if !r.has("example.com/rack") || r.changes != 2 {
-		t.Errorf("one key of other Namespaces: %d changes, %q", r.changes, beyondAlways(r.keys))
-	}
-	add("d-late", 200)
-	r.at = r.at.Add(time.Minute)
-	r.choose(wanted, carried)
-	if a, c, d := held(r, "a-greedy"), held(r, "c-greedy"), held(r, "d-late"); d < places/3-1 || a < d || c < d || held(r, "b-modest") != 3 {
-		t.Errorf("with another one, they have %d, %d and %d", a, c, d)
-	}
-}
-
-// TestALostPlaceComesBackAfterADay: whoever names the key.
-func TestALostPlaceComesBackAfterADay(t *testing.T) {
-	wanted, carried := usage{}, carry("example.com/rack")
-	for i := range places {
-		wanted.add(key("greedy", i), "greedy")
-		carried[string(key("greedy", i))] = true
-	}
-	r := begin(noon)
-	r.choose(wanted, carried)
-	wanted.add("example.com/rack", "shop")
-	r.at = r.at.Add(time.Second)
-	r.choose(wanted, carried)
-	if len(r.waits) != 1 || !r.has("example.com/rack") {
-		t.Fatalf("%v wait, want one key that lost its place", r.waits)
-	}
-	lost := r.waits[0]
-	if lost.why != lostItsPlace || !lost.until.Equal(r.at.Add(keyLinger)) {
-		t.Errorf("it says %+v", lost)
-	}
-	for range 10 { // by a Namespace without a place
-		r.at = r.at.Add(keyLinger / 10)
-		now := maps.Clone(wanted)
-		now[lost.key] = map[string]bool{"other": true}
-		if r.choose(now, carried); r.has(lost.key) {
-			t.Fatalf("at %s it is back", r.at)
-		}
-	}
-	r.at = r.at.Add(time.Second)
-	now := maps.Clone(wanted)
-	now[lost.key] = map[string]bool{"other": true}
-	if r.choose(now, carried); !r.has(lost.key) {
-		t.Errorf("after a day it is not back: %v", r.waits)
-	}
-}
-
-// TestSeventyNamespacesWithOneKeyEach: what protects a key then is who was first, and the configuration. There must be so
-// many keys that nodes carry.
-func TestSeventyNamespacesWithOneKeyEach(t *testing.T) {
+// TestTheOldestKeysHaveThePlaces: one that comes late waits until another is out of use for a day, and one of the
+// administrator does not.
+func TestTheOldestKeysHaveThePlaces(t *testing.T) {
 	wanted, carried := usage{}, carry("example.com/rack", "example.com/row")
-	many := func(count int) {
-		for i := range count {
-			wanted.add(key("k", i), fmt.Sprint("greedy-", i))
-			carried[string(key("k", i))] = true
+	for i := range places {
+		wanted.add(key("early", i), false)
+		carried[string(key("early", i))] = true
+	}
+	r := begin(noon)
+	r.choose(wanted, carried)
+	r.at = r.at.Add(time.Second)
+	wanted.add("example.com/rack", false)
+	if r.choose(wanted, carried); r.has("example.com/rack") || len(r.waits) != 1 || !r.waits[0].until.IsZero() {
+		t.Errorf("the one that comes late: %v wait", r.waits)
+	}
+	delete(wanted, key("early", 7))
+	for range 24 {
+		if r.choose(wanted, carried); r.has("example.com/rack") {
+			t.Fatalf("at %s it has the place of one that was in use less than a day ago", r.at)
 		}
+		r.at = r.at.Add(time.Hour)
 	}
-	first := begin(noon)
-	first.choose(used("example.com/rack"), carried)
-	many(70)
-	wanted.add("example.com/rack", "shop")
-	for i := range 48 { // two days
-		first.at = noon.Add(time.Duration(i) * time.Hour)
-		if first.choose(wanted, carried); !first.has("example.com/rack") {
-			t.Fatalf("at %s the key that was first has lost its place: %v", first.at, first.waits)
-		}
+	r.at = r.at.Add(time.Second)
+	if r.choose(wanted, carried); !r.has("example.com/rack") || len(r.waits) != 0 {
+		t.Errorf("a place is free, and %v wait", r.waits)
 	}
-
-	late := begin(noon)
-	delete(wanted, "example.com/rack")
-	late.choose(wanted, carried)
-	wanted.add("example.com/rack", "shop")
-	wanted.add("example.com/row", byAdministrator)
-	late.at = late.at.Add(time.Second)
-	late.choose(wanted, carried)
-	if !late.has("example.com/row") || late.has("example.com/rack") {
-		t.Errorf("that of the configuration has a place: %t, and another late one: %t", late.has("example.com/row"), late.has("example.com/rack"))
-	}
-	why := late.waits[slices.IndexFunc(late.waits, func(d deferral) bool { return d.key == "example.com/rack" })].why
-	if why != noPlaceIsFree {
-		t.Errorf("the late one waits because %s", why)
-	}
-
-	// A key that no node carries never takes the place of one that nodes carry.
-	bogus := begin(noon)
-	bogus.choose(wanted, carry())
-	bogus.at = bogus.at.Add(time.Second)
-	if bogus.choose(wanted, carry("example.com/rack")); !bogus.has("example.com/rack") {
-		t.Errorf("among keys that no node carries there is no place for one that nodes do: %v", bogus.waits)
+	wanted.add("example.com/row", true)
+	if r.choose(wanted, carried); !r.has("example.com/row") || r.has("example.com/rack") || len(r.waits) != 1 {
+		t.Errorf("the administrator's has a place: %t, and the newest one: %t", r.has("example.com/row"), r.has("example.com/rack"))
 	}
 }
 
-// TestWhoWaitsIsToldOnce: each key is in one line, and there are few lines, whatever users name.
-func TestWhoWaitsIsToldOnce(t *testing.T) {
+// TestWhichKeysWaitIsLoggedOnce, and there are few lines, whatever users name.
+func TestWhichKeysWaitIsLoggedOnce(t *testing.T) {
 	var out strings.Builder
 	log := slog.New(slog.NewTextHandler(&out, nil))
-	a, r, told := newAttack(1, 20, 2000), begin(noon), told{}
+	a, r := newAttack(1, 2000), begin(noon)
 	for second := range 3600 {
 		r.at = noon.Add(time.Duration(second) * time.Second)
 		r.choose(a.edit(), a.carried)
-		told.tell(log, r.at, r.waits)
+		r.ring.log(log, r.at, r.waits)
 	}
-	lines := strings.Count(out.String(), "\n")
-	if lines == 0 || lines > 12 || len(out.String()) > lines*(toldKeys+1)*200 {
-		t.Errorf("%d lines:\n%s", lines, out.String())
+	waitingLines := strings.Count(out.String(), "not published yet")
+	if waitingLines == 0 || waitingLines > 5 || len(out.String()) > waitingLines*(namedKeys+2)*200 {
+		t.Errorf("%d lines:\n%s", waitingLines, out.String())
 	}
-	told.tell(log, r.at, nil)
+	r.ring.log(log, r.at, nil)
 	out.Reset()
 	for range 3 {
-		r.at = r.at.Add(inAll.more)
-		told.tell(log, r.at, []deferral{{key: "example.com/rack", why: manyChanges, until: noon}})
+		r.at = r.at.Add(refill)
+		r.ring.log(log, r.at, []deferral{{key: "example.com/rack", until: noon}})
 	}
-	told.tell(log, r.at, nil)
-	told.tell(log, r.at, nil)
+	r.ring.log(log, r.at, nil)
+	r.ring.log(log, r.at, nil)
 	const want = `"example.com/rack\" waits until 2026-11-23T12:00:00Z: the published keys changed too often`
 	if strings.Count(out.String(), "\n") != 2 || !strings.Contains(out.String(), want) {
 		t.Errorf("of one that waits, and then none: %s", out.String())

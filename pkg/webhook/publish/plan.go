@@ -19,8 +19,6 @@ type content struct {
 type write struct {
 	name    string   // empty for a slice that is to be created
 	content *content // nil for one that is to be deleted
-	// ofEvacuated: the slice is one of those of evacuated nodes.
-	ofEvacuated bool
 }
 
 // plan returns the writes after which all slices together describe these nodes, labels by name, with these keys, in
@@ -36,27 +34,10 @@ func plan(now map[string]content, keys []string, nodes map[string]map[string]str
 	return p.writes()
 }
 
-// planEvacuated is plan for the slices of evacuated nodes, which say the condition of each, by name, and no labels.
-func planEvacuated(now map[string]content, conditions map[string]string) []write {
-	p := planner{limit: NodesPerSlice, keys: []string{}, nodes: map[string]map[string]string{}, conditions: conditions}
-	for name := range conditions {
-		p.nodes[name] = nil
-	}
-	p.place(p.keep(now))
-	p.merge()
-	writes := p.writes()
-	for i := range writes {
-		writes[i].ofEvacuated = true
-	}
-	return writes
-}
-
 type planner struct {
 	limit int
 	keys  []string
 	nodes map[string]map[string]string
-	// conditions are the conditions of the evacuated nodes; nil if the slice has none.
-	conditions map[string]string
 
 	bins []*bin
 }
@@ -83,7 +64,7 @@ func (p *planner) keep(now map[string]content) (left []string) {
 			}
 			kept[node.Name] = true
 			b.names = append(b.names, node.Name)
-			b.isChanged = b.isChanged || !maps.Equal(node.Labels, labels) || node.Evacuated != p.conditions[node.Name]
+			b.isChanged = b.isChanged || !maps.Equal(node.Labels, labels)
 		}
 		p.bins = append(p.bins, b)
 	}
@@ -168,7 +149,7 @@ func (p *planner) describe(names []string) *content {
 	slices.Sort(names)
 	described := &content{keys: p.keys}
 	for _, name := range names {
-		described.nodes = append(described.nodes, topologyslice.Node{Name: name, Labels: p.nodes[name], Evacuated: p.conditions[name]})
+		described.nodes = append(described.nodes, topologyslice.Node{Name: name, Labels: p.nodes[name]})
 	}
 	return described
 }

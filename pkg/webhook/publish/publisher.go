@@ -7,7 +7,6 @@ import (
 	"math"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -42,9 +41,6 @@ type Options struct {
 	Namespace, Identity string
 	// DefaultKeys is the configuration's default list of topology keys for Services, as in an annotation; empty for none.
 	DefaultKeys func() string
-	// Evacuations: Nodes with one of policy.DrainConditions are published as evacuated. Nodes are then read in full, and
-	// otherwise as their metadata.
-	Evacuations bool
 	Log         *slog.Logger
 	Observer    Observer
 }
@@ -97,9 +93,6 @@ func (p *Publisher) publish(ctx context.Context, leases coordinationclient.Lease
 	if err := topologyslice.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("describe the types: %w", err)
 	}
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return fmt.Errorf("describe Nodes: %w", err)
-	}
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		return fmt.Errorf("describe metadata: %w", err)
 	}
@@ -107,7 +100,7 @@ func (p *Publisher) publish(ctx context.Context, leases coordinationclient.Lease
 	if err != nil {
 		return fmt.Errorf("make an HTTP client: %w", err)
 	}
-	followed := kept(p.options.Evacuations)
+	followed := kept()
 	objects, err := cache.New(p.config, cache.Options{
 		HTTPClient: httpClient, Scheme: scheme, Mapper: mapper(), ByObject: followed,
 	})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,10 +33,6 @@ type reconciler struct {
 	changes *changes
 
 	keys *keyring // nil before the first round
-	told told
-	// gone is since when evacuated nodes are gone, and pruned is when the API server last dropped a condition.
-	gone   map[string]time.Time
-	pruned time.Time
 
 	renewed time.Time
 	failure string // of the last round; empty if it worked
@@ -88,9 +83,6 @@ func (r *reconciler) round(ctx context.Context, since time.Time) error {
 	if err := r.carryOut(ctx, seen, writes); err != nil {
 		return err
 	}
-	if err := r.publishEvacuated(ctx, time.Now(), seen); err != nil {
-		return err
-	}
 	at := time.Now()
 	var lag time.Duration
 	if !since.IsZero() {
@@ -104,12 +96,11 @@ func (r *reconciler) round(ctx context.Context, since time.Time) error {
 // fails: the next round writes it.
 func (r *reconciler) chooseKeys(now time.Time, seen sight) (keys []string, leftOut int) {
 	if r.keys == nil {
-		r.keys = new(newKeyring(now, seen.published()))
+		r.keys = newKeyring(now, seen.published())
 	}
-	next, waits := r.keys.choose(now, seen.used, seen.carried)
-	r.keys = &next
-	r.told.tell(r.options.Log, now, waits)
-	return next.keys(), len(waits)
+	waiting := r.keys.choose(now, seen.used, seen.carried)
+	r.keys.log(r.options.Log, now, waiting)
+	return r.keys.keys(), len(waiting)
 }
 
 // countAfter is how many slices there are after writes.
@@ -131,26 +122,24 @@ type sight struct {
 	used    usage
 	carried map[string]bool // labels that some node has
 	slices  []topologyslice.TopologySlice
-	// evacuated are the conditions that evacuate nodes, by name, and listed the slices that say so.
-	evacuated map[string]string
-	listed    []topologyslice.TopologySlice
 }
 
 func (r *reconciler) read(ctx context.Context) (sight, error) {
-	seen := sight{nodes: map[string]map[string]string{}, used: usage{}, carried: map[string]bool{}, evacuated: map[string]string{}}
+	seen := sight{nodes: map[string]map[string]string{}, used: usage{}, carried: map[string]bool{}}
 	var all topologyslice.List
 	if err := r.objects.List(ctx, &all); err != nil {
 		return sight{}, fmt.Errorf("list TopologySlices: %w", err)
 	}
-	for i := range all.Items {
-		if isOfEvacuated(&all.Items[i]) {
-			seen.listed = append(seen.listed, all.Items[i])
-		} else {
-			seen.slices = append(seen.slices, all.Items[i])
-		}
-	}
-	if err := r.readNodes(ctx, seen); err != nil {
+	seen.slices = all.Items
+	nodes, err := r.list(ctx, nodeKind)
+	if err != nil {
 		return sight{}, err
+	}
+	for i := range nodes {
+		seen.nodes[nodes[i].Name] = nodes[i].Labels
+		for key := range nodes[i].Labels {
+			seen.carried[key] = true
+		}
 	}
 	for kind, annotation := range map[string]string{
 		serviceKind: policy.TopologyKeysAnnotation, namespaceKind: policy.DefaultTopologyKeysAnnotation,
@@ -164,46 +153,15 @@ func (r *reconciler) read(ctx context.Context) (sight, error) {
 			if kind == namespaceKind {
 				namespace = objects[i].Name
 			}
-			if namespace == r.options.Namespace {
-				namespace = byAdministrator
-			}
-			seen.use(objects[i].Annotations[annotation], namespace)
+			seen.use(objects[i].Annotations[annotation], namespace == r.options.Namespace)
 		}
 	}
-	seen.use(r.options.DefaultKeys(), byAdministrator)
+	seen.use(r.options.DefaultKeys(), true)
 	return seen, nil
 }
 
-// readNodes takes in the Nodes: what is kept of them, or their metadata.
-func (r *reconciler) readNodes(ctx context.Context, seen sight) error {
-	take := func(node client.Object) {
-		seen.nodes[node.GetName()] = node.GetLabels()
-		for key := range node.GetLabels() {
-			seen.carried[key] = true
-		}
-		if condition := evacuatedBy(node); condition != "" {
-			seen.evacuated[node.GetName()] = condition
-		}
-	}
-	if !r.options.Evacuations {
-		nodes, err := r.list(ctx, nodeKind)
-		for i := range nodes {
-			take(&nodes[i])
-		}
-		return err
-	}
-	var nodes corev1.NodeList
-	if err := r.objects.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list Nodes: %w", err)
-	}
-	for i := range nodes.Items {
-		take(&nodes.Items[i])
-	}
-	return nil
-}
-
-// use takes in a list of keys that is used in a Namespace. Invalid lists and None are skipped.
-func (s sight) use(list, namespace string) {
+// use takes in a list of keys. Invalid lists and None are skipped.
+func (s sight) use(list string, isAdministrators bool) {
 	if list == "" || list == policy.None {
 		return
 	}
@@ -212,7 +170,7 @@ func (s sight) use(list, namespace string) {
 		return
 	}
 	for _, key := range keys {
-		s.used.add(key, namespace)
+		s.used.add(key, isAdministrators)
 	}
 }
 
@@ -237,10 +195,8 @@ func (r *reconciler) list(ctx context.Context, kind string) ([]metav1.PartialObj
 // carryOut makes writes in their order, and waits until the cache has them: the next round must not make them again.
 func (r *reconciler) carryOut(ctx context.Context, seen sight, writes []write) error {
 	before := map[string]*topologyslice.TopologySlice{}
-	for _, all := range [][]topologyslice.TopologySlice{seen.slices, seen.listed} {
-		for i := range all {
-			before[all[i].Name] = &all[i]
-		}
+	for i := range seen.slices {
+		before[seen.slices[i].Name] = &seen.slices[i]
 	}
 	written := map[string]string{} // versions by name; empty for what is gone
 	for _, w := range writes {
@@ -256,9 +212,6 @@ func (r *reconciler) carryOut(ctx context.Context, seen sight, writes []write) e
 // write makes one write, and returns the slice's name and version.
 func (r *reconciler) write(ctx context.Context, before *topologyslice.TopologySlice, w write) (name, version string, err error) {
 	slice := &topologyslice.TopologySlice{ObjectMeta: metav1.ObjectMeta{GenerateName: "nodes-"}}
-	if w.ofEvacuated {
-		slice.GenerateName, slice.Labels = evacuatedPrefix, map[string]string{topologyslice.EvacuatedLabel: "true"}
-	}
 	operation := "create"
 	switch {
 	case w.content == nil:

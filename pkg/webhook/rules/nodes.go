@@ -1,8 +1,6 @@
 package rules
 
 import (
-	"hash/fnv"
-	"iter"
 	"maps"
 	"slices"
 
@@ -12,72 +10,37 @@ import (
 // NodeLabels counts which labels the Nodes of a cluster carry. It is a plain value: a caller that shares it between
 // goroutines guards it.
 type NodeLabels struct {
-	nodes [shards]shard  // labels by Node
-	keys  map[string]int // how many Nodes carry a key
-	zones map[string]int // how many Nodes are in a zone
-}
-
-// shards is the number of parts that hold the Nodes: a snapshot shares all of them, and a change copies one.
-const shards = 64
-
-// shard is a part of the Nodes.
-type shard struct {
-	labels   map[string]map[string]string // nil without Nodes
-	isShared bool                         // with a snapshot, so that it must not change
-}
-
-// shardOf is where a Node is.
-func shardOf(name string) uint64 {
-	hash := fnv.New64a()
-	_, _ = hash.Write([]byte(name)) // never fails
-	return hash.Sum64() % shards
-}
-
-// own is the shard of a Node, to be changed.
-func (n *NodeLabels) own(name string) *shard {
-	s := &n.nodes[shardOf(name)]
-	if s.isShared {
-		s.labels, s.isShared = maps.Clone(s.labels), false
-	}
-	return s
-}
-
-// all returns the labels of all Nodes, in no order.
-func (n *NodeLabels) all() iter.Seq2[string, map[string]string] {
-	return func(yield func(string, map[string]string) bool) {
-		for i := range n.nodes {
-			for name, labels := range n.nodes[i].labels {
-				if !yield(name, labels) {
-					return
-				}
-			}
-		}
-	}
+	labels map[string]map[string]string // by Node; nil in a snapshot
+	keys   map[string]int               // how many Nodes carry a key
+	zones  map[string]int               // how many Nodes are in a zone
 }
 
 // NewNodeLabels returns those of a cluster without Nodes.
 func NewNodeLabels() *NodeLabels {
-	return &NodeLabels{keys: map[string]int{}, zones: map[string]int{}}
+	return &NodeLabels{labels: map[string]map[string]string{}, keys: map[string]int{}, zones: map[string]int{}}
 }
 
-// Put takes a Node's labels, in place of those that it had.
-func (n *NodeLabels) Put(name string, labels map[string]string) {
-	n.Delete(name)
-	part := n.own(name)
-	if part.labels == nil {
-		part.labels = map[string]map[string]string{}
+// Put takes a Node's labels, in place of those that it had, and reports whether that changes anything.
+func (n *NodeLabels) Put(name string, labels map[string]string) bool {
+	before, isKnown := n.labels[name]
+	if isKnown && maps.Equal(before, labels) {
+		return false
 	}
-	part.labels[name] = maps.Clone(labels)
+	n.count(before, -1)
+	n.labels[name] = maps.Clone(labels)
 	n.count(labels, 1)
+	return true
 }
 
 // Delete forgets a Node. It does nothing if the Node is unknown.
 func (n *NodeLabels) Delete(name string) {
-	part := n.own(name)
-	n.count(part.labels[name], -1)
-	if delete(part.labels, name); len(part.labels) == 0 {
-		part.labels = nil
-	}
+	n.count(n.labels[name], -1)
+	delete(n.labels, name)
+}
+
+// Snapshot is a copy of the sums for readers, which nobody changes.
+func (n *NodeLabels) Snapshot() *NodeLabels {
+	return &NodeLabels{keys: maps.Clone(n.keys), zones: maps.Clone(n.zones)}
 }
 
 // count adds labels to the sums, or subtracts them. A sum of zero is removed.

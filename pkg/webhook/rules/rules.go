@@ -287,21 +287,6 @@ var rules = []rule{
 	},
 	{
 		Rule: Rule{
-			ID: "SVC039", Kind: kindService, Default: Warn,
-			Summary: "Groups of two topology keys cross beside a bound, so that fewer connections stay near than could.",
-		},
-		saidBetterBy: "SVC040",
-		find:         crossingGroups,
-	},
-	{
-		Rule: Rule{
-			ID: "SVC040", Kind: kindService, Default: Warn,
-			Summary: "Groups of two topology keys cross beside a bound, and without * there may be no way to keep it.",
-		},
-		find: impossibleBound,
-	},
-	{
-		Rule: Rule{
 			ID: "SVC041", Kind: kindService, Default: Warn,
 			Summary: "A bound does not count the clients that session affinity remembers, who stay with their endpoints.",
 		},

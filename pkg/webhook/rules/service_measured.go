@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // isMeasured reports whether the proxy plans the Service's bound with measured demand, once there is any.
@@ -22,8 +23,7 @@ func unpublishedDemand(s *subject) []Violation {
 	if !s.facts.NoDemand || !s.isMeasured() {
 		return nil
 	}
-	return aboutClients(policy.Measured, `nobody publishes demand in this cluster, so "`+policy.Measured+
-		`" has no effect yet; apply the webhook's component demand`)
+	return aboutClients(policy.Measured, string(servicedemand.NotPublished))
 }
 
 // dividedZones: clients that are measured by zone, beside a key that may divide zones. The first such key is enough.

@@ -27,8 +27,6 @@ type Options struct {
 	// TopologySlices and ServiceDemands keep their Leases.
 	NodeTopology      NodeTopology
 	TopologyNamespace string
-	// PublishedEvacuations: nodes that TopologySlices list as evacuated are evacuated, too.
-	PublishedEvacuations bool
 	// LastGood are the versions that a running proxy has in force for refused objects. Load puts them in force, too.
 	LastGood []convert.Refusal
 	// Log receives outages, and what else an operator should know.
@@ -36,7 +34,7 @@ type Options struct {
 	// Interrupted is called when the API server no longer sends changes of a resource, with the time and the reason, and
 	// Resumed when it does again: "services", "endpointslices", "servicecidrs", "nodes/NAME" (this node), "nodes" (the
 	// others) or in their place "topologyslices", or "endpointslices/proxies" with "nodes/demand" and "nodes/control-plane";
-	// "nodes/evacuated", "topologyslices/draining", "endpointslices/addresses", "endpointslices/headless" or "servicedemands".
+	// "nodes/evacuated", "endpointslices/addresses", "endpointslices/headless" or "servicedemands".
 	// The last known state stays in force meanwhile. Both may be nil, and must return at once.
 	Interrupted func(resource string, since time.Time, err error)
 	Resumed     func(resource string)
@@ -112,11 +110,6 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 	}
 	for kind, resource := range nodes.Reasons {
 		w.streams = append(w.streams, w.newStream(w.ask(kind, resource)))
-	}
-	if options.PublishedEvacuations {
-		for kind, resource := range nodes.Published {
-			w.streams = append(w.streams, w.newStream(w.ask(kind, resource)))
-		}
 	}
 	return w
 }

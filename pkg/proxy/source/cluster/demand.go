@@ -65,11 +65,9 @@ func (w *Watcher) logDemand() {
 	switch lease.state {
 	case model.DemandUnknown:
 	case model.DemandUnpublished:
-		log.Warn("nobody publishes what was measured of Services, or the Lease may not be read: the demand of those that are to be " +
-			"planned with it is assumed; the component demand of the webhook's manifests brings a publisher, and the right to read it")
+		log.Warn(string(lease.state.Assumed()))
 	case model.DemandStale:
-		log.Warn("what was measured of Services is too old: the demand of those that are to be planned with it is assumed; the log of "+
-			"the webhook says why nothing is published", "age", lease.age.Round(time.Second))
+		log.Warn(string(lease.state.Assumed()), "age", lease.age.Round(time.Second))
 	case model.DemandCounts:
 		log.Info("planning with what was measured of Services", "age", lease.age.Round(time.Second))
 	}
@@ -86,36 +84,38 @@ func (w *Watcher) loadDemands(ctx context.Context, s *state) error {
 	if !s.needsDemands() {
 		return nil
 	}
-	lease, err := lookAtDemandLease(ctx, w.demandLease.leases, w.demandLease.namespace)
+	now, err := demandStateNow(ctx, w.demandLease.leases, w.demandLease.namespace)
 	if err != nil {
 		return err
 	}
-	if why := lease.Sentence(); why != "" {
-		w.options.Log.Warn(why)
+	if now != model.DemandCounts {
+		w.options.Log.Warn(string(now.Assumed()))
 	}
-	s.takeDemandLease(lease.State())
-	if lease.State() == model.DemandUnpublished {
+	s.takeDemandLease(now)
+	if now == model.DemandUnpublished {
 		return nil
 	}
 	s.replace(convert.ServiceDemands, nil)
 	return w.newStream(w.ask(convert.ServiceDemands, convert.ServiceDemands.Resource)).load(ctx, s)
 }
 
-// lookAtDemandLease reads the publisher's Lease for somebody who looks once, and who may have fewer rights than proxies.
-func lookAtDemandLease(ctx context.Context, leases rest.Interface, namespace string) (convert.DemandLease, error) {
+// demandStateNow reads the publisher's Lease for somebody who looks once. Whoever may not read it, but has the right to list
+// ServiceDemands, takes them for current: proxies may well read it.
+func demandStateNow(ctx context.Context, leases rest.Interface, namespace string) (model.DemandState, error) {
 	lease, err := getLease(ctx, leases, namespace, servicedemand.LeaseName)
-	found := convert.DemandLease{Namespace: namespace}
 	switch {
 	case apierrors.IsForbidden(err):
-		found.Found = convert.LeaseForbidden
+		return model.DemandCounts, nil
 	case apierrors.IsNotFound(err):
-		found.Found = convert.LeaseMissing
+		return model.DemandUnpublished, nil
 	case err != nil:
-		return found, fmt.Errorf("reading Lease %s/%s: %w", namespace, servicedemand.LeaseName, err)
-	default:
-		return convert.ReadDemandLease(lease, time.Now()), nil
+		return model.DemandUnknown, fmt.Errorf("reading Lease %s/%s: %w", namespace, servicedemand.LeaseName, err)
+	case lease.Spec.RenewTime == nil:
+		return model.DemandUnpublished, nil
 	}
-	return found, nil
+	var once demandLease
+	once.take(lease.Spec.RenewTime.Time, time.Now())
+	return once.state, nil
 }
 
 // demandLease is the Lease of the publisher of ServiceDemands, as one proxy sees it. It is for one goroutine.

@@ -58,7 +58,11 @@ func (i *interner) value(value any) any {
 	case *model.Node:
 		i.node(value)
 	case *model.Demand:
-		value.Zones, value.Nodes = i.keys(value.Zones), i.keys(value.Nodes)
+		zones := make(map[string]uint32, len(value.Zones))
+		for name, asks := range value.Zones {
+			zones[i.string(name)] = asks
+		}
+		value.Zones = zones
 	case *model.TopologySlice:
 		for _, node := range value.Nodes {
 			i.node(node)
@@ -96,16 +100,4 @@ func (i *interner) node(node *model.Node) {
 		labels[i.string(key)] = i.string(value)
 	}
 	node.Labels = labels
-}
-
-// keys interns the names of what asks.
-func (i *interner) keys(asks map[string]uint32) map[string]uint32 {
-	if asks == nil {
-		return nil
-	}
-	interned := make(map[string]uint32, len(asks))
-	for name, n := range asks {
-		interned[i.string(name)] = n
-	}
-	return interned
 }

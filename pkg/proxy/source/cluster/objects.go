@@ -57,7 +57,7 @@ func Objects(
 		}
 	}
 	if len(objects.Demands) > 0 {
-		if objects.DemandLease, err = lookAtDemandLease(ctx, all.leases, demandNamespace); err != nil {
+		if objects.DemandState, err = demandStateNow(ctx, all.leases, demandNamespace); err != nil {
 			return convert.Objects{}, err
 		}
 	}

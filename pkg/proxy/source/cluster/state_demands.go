@@ -14,10 +14,9 @@ import (
 // starting proxy would for a moment plan something else than its neighbours. It is not about nodes, so it is not in
 // package nodes.
 type demands struct {
-	// measured are the Services that are planned with it, waits are those of them that wait, and released are those that
-	// no longer do.
-	measured, waits map[model.ObjectName]bool
-	released        []model.ObjectName
+	// measured are the Services that are planned with it: all of them wait, or none. isReleased: they have just stopped.
+	measured   map[model.ObjectName]bool
+	isReleased bool
 
 	lease        model.DemandState // as the publisher's Lease says
 	availability availability      // of the objects
@@ -38,9 +37,7 @@ const (
 	listed
 )
 
-func newDemands() demands {
-	return demands{measured: map[model.ObjectName]bool{}, waits: map[model.ObjectName]bool{}}
-}
+func newDemands() demands { return demands{measured: map[model.ObjectName]bool{}} }
 
 // isMeasured reports whether a Service is planned with measured demand; false for nil.
 func isMeasured(service *model.Service) bool {
@@ -49,16 +46,15 @@ func isMeasured(service *model.Service) bool {
 
 // ask takes in a Service, or nil for one that is gone, and reports whether it has to wait.
 func (d *demands) ask(name model.ObjectName, service *model.Service) (waits bool) {
-	delete(d.measured, name)
-	delete(d.waits, name)
-	if !isMeasured(service) {
-		return false
+	if delete(d.measured, name); isMeasured(service) {
+		d.measured[name] = true
 	}
-	d.measured[name] = true
-	if d.known == model.DemandUnknown && !d.isOverdue {
-		d.waits[name] = true
-	}
-	return d.waits[name]
+	return d.waits(name)
+}
+
+// waits reports whether a Service waits.
+func (d *demands) waits(name model.ObjectName) bool {
+	return d.measured[name] && d.known == model.DemandUnknown && !d.isOverdue
 }
 
 // counts returns whether measured demand counts: objects and Lease are useless without each other. Unknown: we have yet
@@ -73,17 +69,13 @@ func (d *demands) counts() model.DemandState {
 	return model.DemandUnknown
 }
 
-// release ends the waiting of all Services.
-func (d *demands) release() {
-	d.released = slices.AppendSeq(d.released, maps.Keys(d.waits))
-	clear(d.waits)
-}
-
-// takeReleased returns the Services that have stopped waiting since the last call.
+// takeReleased returns the Services that may have stopped waiting since the last call.
 func (d *demands) takeReleased() []model.ObjectName {
-	released := d.released
-	d.released = nil
-	return released
+	if !d.isReleased {
+		return nil
+	}
+	d.isReleased = false
+	return slices.Collect(maps.Keys(d.measured))
 }
 
 // next returns when Services stop waiting, and whether anything is waited for.
@@ -94,9 +86,10 @@ func (d *demands) expire(now time.Time) (waited int) {
 	if d.giveUp.IsZero() || now.Before(d.giveUp) {
 		return 0
 	}
-	waited = len(d.waits)
-	d.giveUp, d.isOverdue = time.Time{}, true
-	d.release()
+	if !d.isOverdue {
+		waited = len(d.measured)
+	}
+	d.giveUp, d.isOverdue, d.isReleased = time.Time{}, true, true
 	return waited
 }
 
@@ -124,14 +117,13 @@ func (s *state) settleDemands() {
 		return
 	}
 	s.demands.giveUp = time.Time{}
-	s.demands.release()
 	s.knowDemands(now)
 }
 
 // knowDemands delivers whether measured demand counts, if that has changed.
 func (s *state) knowDemands(now model.DemandState) {
 	if now != s.demands.known {
-		s.demands.known, s.change.DemandState = now, &now
+		s.demands.known, s.change.DemandState, s.demands.isReleased = now, &now, true
 	}
 }
 

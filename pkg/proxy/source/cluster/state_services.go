@@ -32,7 +32,7 @@ func (s *state) decideService(name model.ObjectName, service *model.Service) {
 // serve delivers the Services that were held back and no longer wait.
 func (s *state) serve() {
 	for _, name := range append(s.nodes.Released(), s.demands.takeReleased()...) {
-		if service, isHeld := s.held[name]; isHeld && !s.nodes.Waits(name) && !s.demands.waits[name] {
+		if service, isHeld := s.held[name]; isHeld && !s.nodes.Waits(name) && !s.demands.waits(name) {
 			delete(s.held, name)
 			convert.Services.Note(&s.change, name, service)
 		}

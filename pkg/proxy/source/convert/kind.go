@@ -28,8 +28,6 @@ type Kind struct {
 	Select func(View) Selector
 	// IsMetadataOnly: an API server is asked for the metadata of the objects.
 	IsMetadataOnly bool
-	// OnlyName is the name of the only objects of the kind that are read; empty: all of them are.
-	OnlyName string
 	// IsOnDemand: an API server is asked for the objects only while a Service needs them.
 	IsOnDemand bool
 	// Optional says what it means if the API server has no such resource, or forbids to list it. Nil: the proxy cannot
@@ -86,8 +84,6 @@ type View struct {
 	WithHeadless bool
 	// Proxies is the headless Service over the proxies' own pods; without a name there is none.
 	Proxies model.ObjectName
-	// DemandNamespace is where the publisher of ServiceDemands has its Lease. Empty: anywhere.
-	DemandNamespace string
 	// WithPodNames: an endpoint of a headless Service without a hostname is named after its pod.
 	WithPodNames bool
 }

@@ -6,6 +6,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
@@ -20,14 +21,14 @@ type Objects struct {
 	// Demands are empty if nobody measures the demand on Services, or if they may not be listed.
 	Demands          []*servicedemand.ServiceDemand
 	DemandsForbidden bool
-	// DemandLease says whether they count.
-	DemandLease DemandLease
+	// DemandState says whether they count. Unknown: the publisher's Lease was not read, and they do.
+	DemandState model.DemandState
 	// Held is everything that a folder holds, including refused objects and other kinds. Nil: nothing else.
 	Held Inventory
 }
 
 // WholeKinds are the kinds of Objects.
-var WholeKinds = []*Kind{Nodes, ServiceCIDRs, Services, EndpointSlices, ServiceDemands, DemandLeases}
+var WholeKinds = []*Kind{Nodes, ServiceCIDRs, Services, EndpointSlices, ServiceDemands}
 
 // Add adds an object, without the parts that are not used: a Node of a real cluster is mostly its list of images.
 func (o *Objects) Add(object Object) {

@@ -40,7 +40,7 @@ func TestAVersionInForceIsTheSameAfterItWasSent(t *testing.T) {
 		},
 	}
 	values[ServiceDemands] = &model.Demand{
-		Zones: map[string]uint32{"": 1, "a": 999_999}, Nodes: map[string]uint32{"n": 7}, Since: time.Unix(1_800_000_000, 0).UTC(),
+		Zones: map[string]uint32{"": 1, "a": 999_999}, Since: time.Unix(1_800_000_000, 0).UTC(),
 		NodesHeard: 9, NodesAll: 10, ConnectionsPerMinute: 30_012,
 	}
 	for _, kind := range Kinds {

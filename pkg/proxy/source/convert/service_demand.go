@@ -32,31 +32,33 @@ var ServiceDemands = describe(
 // ServiceDemand turns a ServiceDemand into a value of the model. One impossible entry refuses the whole object: with
 // only a part of it the rest of the cluster would seem to ask nothing.
 func ServiceDemand(object *servicedemand.ServiceDemand) (*model.Demand, field.ErrorList) {
-	metadata, zones, nodes := field.NewPath("metadata"), field.NewPath("zones"), field.NewPath("nodes")
+	metadata, zones := field.NewPath("metadata"), field.NewPath("zones")
 	errs := checkNamespace(metadata.Child("namespace"), object.Namespace)
 	errs = append(errs, checkName(metadata.Child("name"), object.Name, validation.IsDNS1123Label)...)
 	errs = append(errs, checkLength(zones, len(object.Zones), servicedemand.MaxZones)...)
-	errs = append(errs, checkLength(nodes, len(object.Nodes), servicedemand.MaxNodes)...)
 	errs = append(errs, checkCounts(object)...)
 	if len(errs) > 0 {
 		return nil, errs
 	}
-	ofZones, ofNodes := asks{path: zones, child: "zone", check: validation.IsValidLabelValue},
-		asks{path: nodes, child: "node", check: validation.IsDNS1123Subdomain}
-	for _, zone := range object.Zones {
-		ofZones.add(zone.Zone, zone.Asks)
+	byName, sum := make(map[string]uint32, len(object.Zones)), uint64(0)
+	for i, zone := range object.Zones {
+		path := zones.Index(i).Child("zone")
+		if _, isAgain := byName[zone.Zone]; isAgain {
+			errs = append(errs, field.Duplicate(path, zone.Zone))
+		}
+		errs = append(errs, invalid(path, zone.Zone, validation.IsValidLabelValue(zone.Zone))...)
+		byName[zone.Zone] = zone.Asks
+		sum += uint64(zone.Asks)
 	}
-	for _, node := range object.Nodes {
-		ofNodes.add(node.Node, node.Asks)
+	if sum > servicedemand.Million {
+		errs = append(errs, field.Invalid(zones, sum,
+			fmt.Sprintf("the sum must not be greater than %d, what all zones ask", servicedemand.Million)))
 	}
-	ofZones.limit(servicedemand.Million, "what all zones ask")
-	// Both are rounded, and rounding may add to each node.
-	ofNodes.limit(ofZones.sum+uint64(len(object.Nodes)), "what their zones ask")
-	if errs := append(ofZones.errs, ofNodes.errs...); len(errs) > 0 {
+	if len(errs) > 0 {
 		return nil, errs
 	}
 	return &model.Demand{
-		Zones: ofZones.byName, Nodes: ofNodes.byName, Since: object.Since.UTC(),
+		Zones: byName, Since: object.Since.UTC(),
 		NodesHeard: int(object.NodesHeard), NodesAll: int(object.NodesAll), ConnectionsPerMinute: uint64(object.ConnectionsPerMinute),
 	}, nil
 }
@@ -77,38 +79,4 @@ func checkCount(name string, count int64) field.ErrorList {
 		return nil
 	}
 	return field.ErrorList{field.Invalid(field.NewPath(name), count, "must not be negative")}
-}
-
-// asks collects the demand of the zones or nodes that a list names.
-type asks struct {
-	path  *field.Path
-	child string // the field with the name
-	check func(name string) []string
-
-	entries int
-	byName  map[string]uint32
-	sum     uint64
-	errs    field.ErrorList
-}
-
-func (a *asks) add(name string, asks uint32) {
-	path := a.path.Index(a.entries).Child(a.child)
-	a.entries++
-	a.sum += uint64(asks)
-	if _, isAgain := a.byName[name]; isAgain {
-		a.errs = append(a.errs, field.Duplicate(path, name))
-		return
-	}
-	a.errs = append(a.errs, invalid(path, name, a.check(name))...)
-	if a.byName == nil {
-		a.byName = map[string]uint32{}
-	}
-	a.byName[name] = asks
-}
-
-// limit refuses the list if those in it ask more together.
-func (a *asks) limit(most uint64, what string) {
-	if a.sum > most {
-		a.errs = append(a.errs, field.Invalid(a.path, a.sum, fmt.Sprintf("the sum must not be greater than %d, %s", most, what)))
-	}
 }

@@ -19,14 +19,13 @@ func webDemand() *servicedemand.ServiceDemand {
 	return &servicedemand.ServiceDemand{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "web"},
 		Zones:      []servicedemand.Zone{{Zone: "", Asks: 1}, {Zone: "zone-a", Asks: 199_999}, {Zone: "zone-b", Asks: 800_000}},
-		Nodes:      []servicedemand.Node{{Node: "node-1", Asks: 700_000}},
 		NodesHeard: 198, NodesAll: 200, ConnectionsPerMinute: 30_012, Since: metav1.Unix(1_800_000_000, 0),
 	}
 }
 
 func TestAServiceDemandIsReadInFull(t *testing.T) {
 	want := &model.Demand{
-		Zones: map[string]uint32{"": 1, "zone-a": 199_999, "zone-b": 800_000}, Nodes: map[string]uint32{"node-1": 700_000},
+		Zones: map[string]uint32{"": 1, "zone-a": 199_999, "zone-b": 800_000},
 		Since: time.Unix(1_800_000_000, 0).UTC(), NodesHeard: 198, NodesAll: 200, ConnectionsPerMinute: 30_012,
 	}
 	got, errs := ServiceDemand(webDemand())
@@ -35,23 +34,20 @@ func TestAServiceDemandIsReadInFull(t *testing.T) {
 	}
 }
 
-// TestAServiceDemandAtItsLimitsIsTaken: as many zones and nodes as there may be, each node rounded up.
+// TestAServiceDemandAtItsLimitsIsTaken: as many zones as there may be.
 func TestAServiceDemandAtItsLimitsIsTaken(t *testing.T) {
 	full := webDemand()
-	full.Zones, full.Nodes = nil, nil
+	full.Zones = nil
 	for i := range servicedemand.MaxZones {
 		full.Zones = append(full.Zones, servicedemand.Zone{Zone: fmt.Sprint("zone-", i), Asks: servicedemand.Million / servicedemand.MaxZones})
 	}
-	for i := range servicedemand.MaxNodes {
-		full.Nodes = append(full.Nodes, servicedemand.Node{Node: fmt.Sprint("node-", i), Asks: servicedemand.Million/servicedemand.MaxNodes + 1})
-	}
 	got, errs := ServiceDemand(full)
-	if len(errs) > 0 || len(got.Zones) != servicedemand.MaxZones || len(got.Nodes) != servicedemand.MaxNodes {
+	if len(errs) > 0 || len(got.Zones) != servicedemand.MaxZones {
 		t.Errorf("ServiceDemand() = %v, %v", got, errs)
 	}
 	none := webDemand()
-	none.Zones, none.Nodes = nil, nil
-	if got, errs := ServiceDemand(none); len(errs) > 0 || len(got.Zones)+len(got.Nodes) > 0 {
+	none.Zones = nil
+	if got, errs := ServiceDemand(none); len(errs) > 0 || len(got.Zones) > 0 {
 		t.Errorf("without zones: %v, %v", got, errs)
 	}
 }
@@ -69,30 +65,17 @@ func TestAServiceDemandThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.
 			func(d *servicedemand.ServiceDemand) { d.Zones[0].Asks, d.Zones[1].Asks = 1<<32-1, 1<<32-1 },
 			[]string{`zones: Invalid value: 8590734590: the sum must not be greater than 1000000, what all zones ask`},
 		},
-		"nodes that ask more than their zones": {
-			func(d *servicedemand.ServiceDemand) { d.Zones, d.Nodes[0].Asks = d.Zones[:1], 3 },
-			[]string{`nodes: Invalid value: 3: the sum must not be greater than 2, what their zones ask`},
-		},
 		"a zone twice": {
 			func(d *servicedemand.ServiceDemand) { d.Zones[2].Zone = "zone-a" },
 			[]string{`zones[2].zone: Duplicate value: "zone-a"`},
 		},
-		"a node twice": {
-			func(d *servicedemand.ServiceDemand) {
-				d.Nodes = append(d.Nodes, d.Nodes[0], servicedemand.Node{Node: "node-2"})
-				d.Nodes[1].Asks = 0
-			},
-			[]string{`nodes[1].node: Duplicate value: "node-1"`},
+		"too many zones": {
+			func(d *servicedemand.ServiceDemand) { d.Zones = make([]servicedemand.Zone, servicedemand.MaxZones+1) },
+			[]string{`zones: Too many: 513: must have at most 512 items`},
 		},
-		"too many zones and nodes": {
-			func(d *servicedemand.ServiceDemand) {
-				d.Zones, d.Nodes = make([]servicedemand.Zone, servicedemand.MaxZones+1), make([]servicedemand.Node, servicedemand.MaxNodes+1)
-			},
-			[]string{`zones: Too many: 513: must have at most 512 items`, `nodes: Too many: 129: must have at most 128 items`},
-		},
-		"names that cannot be": {
-			func(d *servicedemand.ServiceDemand) { d.Zones[1].Zone, d.Nodes[0].Node = "a b", "" },
-			[]string{`zones[1].zone: Invalid value: "a b": a valid label`, `nodes[0].node: Invalid value: "": a lowercase RFC 1123 subdomain`},
+		"a name that cannot be": {
+			func(d *servicedemand.ServiceDemand) { d.Zones[1].Zone = "a b" },
+			[]string{`zones[1].zone: Invalid value: "a b": a valid label`},
 		},
 		"counts that cannot be": {
 			func(d *servicedemand.ServiceDemand) { d.NodesHeard, d.NodesAll, d.ConnectionsPerMinute = -1, -2, -3 },
@@ -128,7 +111,7 @@ func TestAServiceDemandThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.
 func FuzzConvertServiceDemand(f *testing.F) {
 	seed := marshalled(f, webDemand())
 	for _, replace := range [][2]string{
-		{"", ""}, {"199999", "4294967295"}, {"zone-a", "zone-b"}, {"node-1", ""}, {"700000", "800123"}, {"30012", "-1"}, {`"zone-b"`, "null"},
+		{"", ""}, {"199999", "4294967295"}, {"zone-a", "zone-b"}, {"30012", "-1"}, {`"zone-b"`, "null"},
 	} {
 		f.Add([]byte(strings.ReplaceAll(seed, replace[0], replace[1])))
 	}
@@ -144,16 +127,11 @@ func FuzzConvertServiceDemand(f *testing.F) {
 		if got == nil {
 			return
 		}
-		ofZones, ofNodes := uint64(0), uint64(0)
+		ofZones := uint64(0)
 		for _, asks := range got.Zones {
 			ofZones += uint64(asks)
 		}
-		for _, asks := range got.Nodes {
-			ofNodes += uint64(asks)
-		}
-		most := ofZones + servicedemand.MaxNodes
-		areMany := len(got.Zones) > servicedemand.MaxZones || len(got.Nodes) > servicedemand.MaxNodes
-		if ofZones > servicedemand.Million || ofNodes > most || areMany {
+		if ofZones > servicedemand.Million || len(got.Zones) > servicedemand.MaxZones {
 			t.Errorf("%v goes beyond the limits", got)
 		}
 	})

@@ -17,38 +17,7 @@ var TopologySlices = &Kind{
 	IsClusterScoped: true,
 	New:             func() Object { return &topologyslice.TopologySlice{} },
 	Convert: func(object Object, _ View) (any, field.ErrorList) {
-		slice := object.(*topologyslice.TopologySlice)
-		if _, isAgain := slice.Labels[topologyslice.EvacuatedLabel]; isAgain {
-			return nil, nil // other slices have its nodes, too
-		}
-		return TopologySlice(slice), nil
-	},
-	IsSame: reflect.DeepEqual,
-	Note:   func(*model.Change, model.ObjectName, any) {},
-}
-
-// DrainingNodes are the nodes that somebody publishes as being evacuated, each with the condition of its Node that says so, slice
-// by slice.
-var DrainingNodes = &Kind{
-	Name: topologyslice.Kind, Group: topologyslice.Group, Resource: topologyslice.Resource, AddToScheme: topologyslice.AddToScheme,
-	IsClusterScoped: true,
-	Select:          func(View) Selector { return Selector{Labels: topologyslice.EvacuatedLabel} },
-	Optional: &Optional{
-		Missing:   "this cluster has no TopologySlices, so none of them evacuates a node",
-		Forbidden: "TopologySlices may not be listed; starting without: none of them evacuates a node until they may",
-	},
-	New: func() Object { return &topologyslice.TopologySlice{} },
-	Convert: func(object Object, _ View) (any, field.ErrorList) {
-		conditions := map[string]string{}
-		for _, node := range object.(*topologyslice.TopologySlice).Nodes {
-			if node.Evacuated != "" {
-				conditions[node.Name] = node.Evacuated
-			}
-		}
-		if len(conditions) == 0 {
-			return nil, nil
-		}
-		return conditions, nil
+		return TopologySlice(object.(*topologyslice.TopologySlice)), nil
 	},
 	IsSame: reflect.DeepEqual,
 	Note:   func(*model.Change, model.ObjectName, any) {},

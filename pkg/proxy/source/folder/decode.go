@@ -2,8 +2,6 @@ package folder
 
 import (
 	"fmt"
-	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -13,7 +11,7 @@ import (
 )
 
 // types are the types of the objects that the proxy reads, and kindOf are their kinds. It ignores all others.
-var types, kindOf = typesOf(append(slices.Clone(convert.Kinds), convert.DemandLeases))
+var types, kindOf = typesOf(convert.Kinds)
 
 func typesOf(kinds []*convert.Kind) ([]manifest.Type, map[manifest.Type]*convert.Kind) {
 	var types []manifest.Type
@@ -45,10 +43,7 @@ func decode(file string, text []byte, view convert.View) contents {
 }
 
 // isRead reports whether the object in a part is one that the proxy reads.
-func isRead(part *manifest.Part) bool {
-	kind := kindOf[part.Type]
-	return kind != nil && (kind.OnlyName == "" || kind.OnlyName == part.Name)
-}
+func isRead(part *manifest.Part) bool { return kindOf[part.Type] != nil }
 
 // count counts an object, whether or not it is read.
 func count(held *convert.Inventory, part *manifest.Part) {
@@ -123,7 +118,6 @@ func (d *decoder) readObject(part *manifest.Part) {
 		if kind.Complete != nil {
 			kind.Complete(object)
 		}
-		d.out.toldAt = later(d.out.toldAt, convert.ToldAt(object))
 		value, errs := kind.Convert(object, d.view)
 		c.value, c.problems = value, c.key.Problems(d.file, errs)
 		if c.isGood() {
@@ -131,13 +125,6 @@ func (d *decoder) readObject(part *manifest.Part) {
 		}
 	}
 	d.out.claims = append(d.out.claims, c)
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // keyOf names the object of a part. In a folder there was no API server to fill in the namespace.

@@ -61,8 +61,7 @@ func TestDecodeReadsWhatKubectlPrints(t *testing.T) {
 		{APIVersion: "v1", Kind: "Service"}: 2, {APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}: 1,
 		{APIVersion: "v1", Kind: "Node"}: 1, {APIVersion: "networking.k8s.io/v1", Kind: "ServiceCIDR"}: 1,
 	}
-	toldAt := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	want := contents{isComplete: true, held: held, toldAt: toldAt, claims: []claim{
+	want := contents{isComplete: true, held: held, claims: []claim{
 		{key: convert.ObjectKey{Kind: convert.Services, Name: web}, value: &model.Service{
 			Name: web, Created: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), ClusterIPs: addrs("10.96.0.10"),
 			Ports:    []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: 80}},

@@ -2,66 +2,10 @@ package folder
 
 import (
 	"fmt"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
-
-// leaseYAML is the Lease of a publisher that was renewed at a minute.
-func leaseYAML(namespace string, minute int) string {
-	return fmt.Sprintf("apiVersion: coordination.k8s.io/v1\nkind: Lease\nmetadata: {name: vicinity-demand, namespace: %s}\n"+
-		"spec: {renewTime: %q}\n---\n", namespace, time.Date(2026, 11, 27, 8, minute, 0, 0, time.UTC).Format("2006-01-02T15:04:05.000000Z07:00"))
-}
-
-// heartbeatYAML is a Node that told so at a minute.
-func heartbeatYAML(minute int) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: Node\nmetadata: {name: node-1}\nstatus: {conditions: [{type: Ready, status: \"True\", "+
-		"lastHeartbeatTime: %q}]}\n---\n", time.Date(2026, 11, 27, 8, minute, 0, 0, time.UTC).Format(time.RFC3339))
-}
-
-// TestALeaseInAFolder counts by the newest time that the objects tell, to those who follow the folder and to those who
-// read it once.
-func TestALeaseInAFolder(t *testing.T) {
-	const demand = "apiVersion: vicinity.dev/v1alpha1\nkind: ServiceDemand\nmetadata: {name: web, namespace: default}\n" +
-		"zones: [{zone: zone-a, asks: 1}]\nnodesHeard: 9\nnodesAll: 10\nconnectionsPerMinute: 7\nsince: 2026-11-27T08:00:00Z\n---\n"
-	for name, c := range map[string]struct {
-		text  string
-		state model.DemandState
-		found convert.LeaseFound
-	}{
-		"there is none":              {demand + heartbeatYAML(90), model.DemandCounts, convert.LeaseNotThere},
-		"it is new":                  {demand + leaseYAML("webhook", 30) + heartbeatYAML(89), model.DemandCounts, convert.LeaseRead},
-		"it is old":                  {demand + leaseYAML("webhook", 30) + heartbeatYAML(90), model.DemandStale, convert.LeaseRead},
-		"nothing tells a later time": {demand + leaseYAML("webhook", 30), model.DemandCounts, convert.LeaseRead},
-		"what was measured does":     {demand + leaseYAML("webhook", -60), model.DemandStale, convert.LeaseRead},
-		"it is somebody else's":      {demand + leaseYAML("tenant", 30) + heartbeatYAML(90), model.DemandCounts, convert.LeaseNotThere},
-		"there is another": {
-			demand + leaseYAML("tenant", 90) + leaseYAML("webhook", 30) + heartbeatYAML(90), model.DemandStale, convert.LeaseRead,
-		},
-		"one of another name": {
-			strings.Replace(leaseYAML("webhook", 90), "name: vicinity-demand", "name: node-1, nonsense: 1", 1) + demand, model.DemandCounts,
-			convert.LeaseNotThere,
-		},
-	} {
-		f := newTestFolder(t)
-		f.folder.View.DemandNamespace = "webhook"
-		f.write("a.yaml", c.text)
-		update, err := f.folder.Load(f.dir)
-		if err != nil || len(update.Refused) > 0 || update.Change.DemandState == nil || *update.Change.DemandState != c.state {
-			t.Errorf("%s: followed: %v, refused %v, state %v, want %v", name, err, update.Refused, update.Change.DemandState, c.state)
-		}
-		objects, refused, err := Objects(f.dir, "webhook", nil)
-		if err != nil || len(refused) > 0 || objects.DemandLease.State() != c.state {
-			t.Errorf("%s: read once: %v, refused %v, %+v", name, err, refused, objects.DemandLease)
-		}
-		if got := f.folder.DemandLease(); got != objects.DemandLease || got.Found != c.found || !got.IsOfFolder {
-			t.Errorf("%s: followed, it is %+v; read once %+v", name, got, objects.DemandLease)
-		}
-	}
-}
 
 // TestAFolderSaysWhatWasMeasured, and that it counts, as long as it holds any: it has no Lease.
 func TestAFolderSaysWhatWasMeasured(t *testing.T) {

@@ -26,10 +26,9 @@ type Folder struct {
 	files    map[string]*file // by path relative to the folder
 	inForce  map[convert.ObjectKey]entry
 	problems []model.Finding
-	// nodes is what we know about nodes from the folder, and demand says whether measured demand counts, by demandLease.
-	nodes       *nodes.Directory
-	demand      model.DemandState
-	demandLease convert.DemandLease
+	// nodes is what we know about nodes from the folder, and demand says whether measured demand counts.
+	nodes  *nodes.Directory
+	demand model.DemandState
 }
 
 // Load reads what changed in the folder since the last load, and returns the resulting changes. The first load returns
@@ -83,59 +82,22 @@ func (f *Folder) take(files map[string]*file, unreadable map[string]error, now t
 	if !f.isLoaded {
 		change.AllNodes = new(true) // the folder has everything
 	}
-	f.demandLease = demandLeaseIn(inForce, files, f.View.DemandNamespace)
-	if demand := demandIn(inForce, f.demandLease); demand != f.demand {
+	if demand := demandIn(inForce); demand != f.demand {
 		f.demand, change.DemandState = demand, &demand
 	}
 	f.files, f.inForce, f.isLoaded = files, inForce, true
 	return f.update(change, problems)
 }
 
-// demandIn returns whether measured demand counts. A folder needs no Lease: its content is current unless that says
-// otherwise.
-func demandIn(inForce map[convert.ObjectKey]entry, lease convert.DemandLease) model.DemandState {
+// demandIn returns whether measured demand counts. A folder needs no Lease: what it has is current.
+func demandIn(inForce map[convert.ObjectKey]entry) model.DemandState {
 	for key, current := range inForce {
 		if key.Kind == convert.ServiceDemands && current.value != nil {
-			return lease.State()
+			return model.DemandCounts
 		}
 	}
 	return model.DemandUnpublished
 }
-
-// demandLeaseIn returns the Lease of the publisher of ServiceDemands, as the objects in force have it.
-func demandLeaseIn(inForce map[convert.ObjectKey]entry, files map[string]*file, namespace string) convert.DemandLease {
-	found := newLeaseFinder(namespace)
-	for key, current := range inForce {
-		if key.Kind == convert.DemandLeases {
-			renewed, _ := current.value.(time.Time)
-			found.take(key.Name.Namespace, renewed)
-		}
-	}
-	for _, file := range files {
-		found.lease.Now = later(found.lease.Now, file.contents.toldAt)
-	}
-	return found.lease
-}
-
-// leaseFinder finds the publisher's Lease among others of its name: the one in its namespace, or the newest.
-type leaseFinder struct {
-	lease      convert.DemandLease
-	isAnywhere bool
-}
-
-func newLeaseFinder(namespace string) leaseFinder {
-	return leaseFinder{lease: convert.DemandLease{Namespace: namespace, IsOfFolder: true}, isAnywhere: namespace == ""}
-}
-
-func (f *leaseFinder) take(namespace string, renewed time.Time) {
-	isMeant := f.isAnywhere || namespace == f.lease.Namespace
-	if isMeant && (f.lease.Found != convert.LeaseRead || renewed.After(f.lease.Renewed)) {
-		f.lease.Namespace, f.lease.Found, f.lease.Renewed = namespace, convert.LeaseRead, renewed
-	}
-}
-
-// DemandLease returns what the folder says about the Lease of the publisher of ServiceDemands.
-func (f *Folder) DemandLease() convert.DemandLease { return f.demandLease }
 
 // Inventory returns what the readable files hold, including refused objects and other kinds.
 func (f *Folder) Inventory() convert.Inventory {

@@ -1,8 +1,6 @@
 package folder
 
 import (
-	"time"
-
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
@@ -23,8 +21,6 @@ type contents struct {
 	claims []claim
 	// held counts all objects, including refused ones and those of other kinds.
 	held convert.Inventory
-	// toldAt is the newest time that the objects tell.
-	toldAt time.Time
 	// problems are those of whole documents.
 	problems []model.Finding
 	// isComplete: every document and object was recognized, so the claims are all that is in the file.

@@ -16,12 +16,12 @@ var wholeTypes, _ = typesOf(convert.WholeKinds)
 // file name, then by place. What cannot be read is a finding. It fails if the folder cannot be read.
 //
 // read is called after each file, with how many objects there are; it may be nil.
-func Objects(dir, demandNamespace string, read func(file string, objects int)) (convert.Objects, []model.Finding, error) {
+func Objects(dir string, read func(file string, objects int)) (convert.Objects, []model.Finding, error) {
 	found, err := manifest.Scan(dir)
 	if err != nil {
 		return convert.Objects{}, nil, err
 	}
-	d := newObjectDecoder(demandNamespace)
+	d := newObjectDecoder()
 	for name, failure := range found.Unreadable {
 		d.problems = append(d.problems, unreadableProblem(name, failure))
 	}
@@ -33,33 +33,24 @@ func Objects(dir, demandNamespace string, read func(file string, objects int)) (
 			read(name, d.objects.Len())
 		}
 	}
-	return d.done(), convert.SortProblems(d.problems), nil
+	return d.objects, convert.SortProblems(d.problems), nil
 }
 
 // ObjectsOf is Objects, of a stream.
-func ObjectsOf(stream *Stream, demandNamespace string) (convert.Objects, []model.Finding) {
-	d := newObjectDecoder(demandNamespace)
+func ObjectsOf(stream *Stream) (convert.Objects, []model.Finding) {
+	d := newObjectDecoder()
 	d.text(stream.Name, stream.Text)
-	return d.done(), convert.SortProblems(d.problems)
+	return d.objects, convert.SortProblems(d.problems)
 }
 
-func newObjectDecoder(demandNamespace string) objectDecoder {
-	return objectDecoder{
-		objects: convert.Objects{Held: convert.Inventory{}}, seen: map[convert.ObjectKey]string{}, demand: newLeaseFinder(demandNamespace),
-	}
-}
-
-// done returns the objects after the last file.
-func (d *objectDecoder) done() convert.Objects {
-	d.objects.DemandLease = d.demand.lease
-	return d.objects
+func newObjectDecoder() objectDecoder {
+	return objectDecoder{objects: convert.Objects{Held: convert.Inventory{}}, seen: map[convert.ObjectKey]string{}}
 }
 
 type objectDecoder struct {
 	objects  convert.Objects
 	problems []model.Finding
 	seen     map[convert.ObjectKey]string // the file
-	demand   leaseFinder
 }
 
 func (d *objectDecoder) file(dir, name string) error {
@@ -111,12 +102,6 @@ func (d *objectDecoder) object(file string, part *manifest.Part) {
 	}
 	if key.Kind.Complete != nil {
 		key.Kind.Complete(object)
-	}
-	told := convert.ToldAt(object)
-	d.demand.lease.Now = later(d.demand.lease.Now, told)
-	if key.Kind == convert.DemandLeases {
-		d.demand.take(object.GetNamespace(), told) // a Lease tells when it was renewed
-		return
 	}
 	d.objects.Add(object)
 }

@@ -182,8 +182,6 @@ func changeBetween(before, after map[convert.ObjectKey]entry, known *nodes.Direc
 	var change model.Change
 	note := func(key convert.ObjectKey, was, is any) {
 		switch key.Kind {
-		case convert.DemandLeases: // see demandIn
-			return
 		case convert.Nodes:
 			node, _ := is.(*model.Node)
 			known.PutWhole(key.Name.Name, node, now)

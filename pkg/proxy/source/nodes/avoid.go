@@ -24,8 +24,6 @@ type avoided struct {
 	asked map[string]*question
 	// gone are the nodes that vanished while they were avoided.
 	gone map[string]departed
-	// published are the conditions of nodes that are published as evacuated, by the slice that lists them.
-	published map[model.ObjectName]map[string]string
 	// endpoints yields all EndpointSlices.
 	endpoints iter.Seq[*model.EndpointSlice]
 
@@ -82,13 +80,13 @@ func newAvoided(endpoints iter.Seq[*model.EndpointSlice]) avoided {
 	return avoided{
 		against: map[model.Against]*model.Avoid{}, said: map[model.Against]map[string]string{},
 		asked: map[string]*question{}, gone: map[string]departed{},
-		published: map[model.ObjectName]map[string]string{}, endpoints: endpoints,
+		endpoints: endpoints,
 	}
 }
 
 func (a *avoided) clone(endpoints iter.Seq[*model.EndpointSlice]) avoided {
 	clone := avoided{
-		maps.Clone(a.against), maps.Clone(a.said), maps.Clone(a.asked), maps.Clone(a.gone), maps.Clone(a.published), endpoints,
+		maps.Clone(a.against), maps.Clone(a.said), maps.Clone(a.asked), maps.Clone(a.gone), endpoints,
 		a.later.Clone(), maps.Clone(a.news),
 	}
 	for node, departed := range clone.gone {
@@ -120,37 +118,6 @@ func (a *avoided) hold(from *provider, name string, node *model.Node, now time.T
 		a.asked[name] = &question{hostname: labels[corev1.LabelHostname]}
 		a.later.At(matter{giveUpAsk, name}, now.Add(answerPatience))
 	}
-}
-
-// holdPublished takes in which nodes a slice lists, each with the condition for which it is avoided. The publisher
-// keeps listing a deleted Node as long as its endpoints may be listed, so there is no need to ask about that.
-func (a *avoided) holdPublished(why model.Why, slice model.ObjectName, now map[string]string) {
-	before := a.published[slice]
-	if a.published[slice] = now; len(now) == 0 {
-		delete(a.published, slice)
-	}
-	for _, listed := range []map[string]string{before, now} {
-		for node := range listed {
-			a.takePublished(model.Against{Node: node, Why: why})
-		}
-	}
-}
-
-// takePublished puts in force what is published about a node; of several slices the one whose name comes first counts.
-func (a *avoided) takePublished(against model.Against) {
-	var first *model.ObjectName
-	for slice, conditions := range a.published {
-		if _, isListed := conditions[against.Node]; isListed && (first == nil || slice.Compare(*first) < 0) {
-			first = &slice
-		}
-	}
-	if first == nil {
-		delete(a.said, against)
-		a.setAvoid(against, nil)
-		return
-	}
-	a.said[against] = map[string]string{} // no label says it
-	a.setAvoid(against, &model.Avoid{Why: against.Why, Condition: a.published[*first][against.Node]})
 }
 
 // setAvoid puts in force what is held against a node for one reason.

@@ -84,9 +84,6 @@ func (d *Directory) Put(kind *convert.Kind, name model.ObjectName, value any, no
 	case from.role == reason:
 		node, _ := value.(*model.Node)
 		d.hold(from, name.Name, node, now)
-	case from.role == published:
-		conditions, _ := value.(map[string]string)
-		d.holdPublished(from.why, name, conditions)
 	case d.next != nil && slices.Contains(d.next.kinds, kind):
 		d.next.put(from, name, value) // it is looked at when all lists are there
 	default:

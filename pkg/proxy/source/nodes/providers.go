@@ -14,12 +14,11 @@ import (
 type role int
 
 const (
-	whole     role = iota // a Node in full: it counts at once, whatever other providers say
-	single                // the labels of one of the other nodes each
-	several               // the labels of several nodes each
-	added                 // labels that are added to those that others say
-	reason                // why a node is avoided
-	published             // why several nodes are avoided, each by one of its conditions
+	whole   role = iota // a Node in full: it counts at once, whatever other providers say
+	single              // the labels of one of the other nodes each
+	several             // the labels of several nodes each
+	added               // labels that are added to those that others say
+	reason              // why a node is avoided
 )
 
 // provider is a kind of object that says something about nodes.
@@ -50,7 +49,6 @@ var providers = append([]provider{
 	{kind: convert.ProxySlices, role: several, source: model.FromProxySlices, resource: model.FromProxySlices},
 	{kind: convert.NodesWithDemand, role: added, source: model.FromProxySlices, resource: "nodes/demand"},
 	{kind: convert.ControlPlaneNodes, role: added, source: model.FromProxySlices, resource: "nodes/control-plane"},
-	{kind: convert.DrainingNodes, role: published, resource: "topologyslices/draining", why: model.Draining},
 }, reasons()...)
 
 func reasons() (rows []provider) {
@@ -86,14 +84,9 @@ func From(source string) iter.Seq2[*convert.Kind, string] {
 
 // Reasons yields the kinds that say which nodes to avoid, each with its name in messages and outages. An API server is
 // asked for them by a label of Nodes.
-func Reasons(yield func(kind *convert.Kind, resource string) bool) { withRole(reason, yield) }
-
-// Published yields the kinds by which somebody publishes which nodes to avoid, with their names.
-func Published(yield func(kind *convert.Kind, resource string) bool) { withRole(published, yield) }
-
-func withRole(wanted role, yield func(kind *convert.Kind, resource string) bool) {
+func Reasons(yield func(kind *convert.Kind, resource string) bool) {
 	for _, provider := range providers {
-		if provider.role == wanted && !yield(provider.kind, provider.resource) {
+		if provider.role == reason && !yield(provider.kind, provider.resource) {
 			return
 		}
 	}
@@ -110,7 +103,7 @@ func providerOf(kind *convert.Kind) *provider {
 // AreOthers reports whether the objects of a kind say where the other nodes are.
 func AreOthers(kind *convert.Kind) bool {
 	provider := providerOf(kind)
-	return provider != nil && provider.role != whole && provider.role != reason && provider.role != published
+	return provider != nil && provider.role != whole && provider.role != reason
 }
 
 // IsReason reports whether the objects of a kind say which nodes to avoid.

@@ -1,0 +1,16 @@
+package servicedemand
+
+// Assumed is why bounds are planned for the assumed demand, although owners want it measured. It is the sentence that
+// every program prints about that.
+type Assumed string
+
+// The reasons.
+const (
+	NotKnown     Assumed = "It is not known here whether demand is measured, so it is assumed."
+	NotListed    Assumed = "ServiceDemands may not be listed, so demand is assumed."
+	NoneToPlan   Assumed = "There is no ServiceDemand to plan with, so demand is assumed: Services with few connections have none."
+	NotPublished Assumed = "The Lease " + LeaseName + " is missing or may not be read, so demand is assumed. The webhook's component demand " +
+		"publishes what is measured."
+	NotConfirmed Assumed = "Measured demand is too old: the Lease " + LeaseName + " was not renewed for " + GoodForWords + ", so demand is " +
+		"assumed. The webhook's log says why."
+)

@@ -1,0 +1,49 @@
+package servicedemand
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestEveryCopyOfGoodForIsTheSame: manifests and documents say how long measured demand counts, and an alert fires when
+// half of that is over.
+func TestEveryCopyOfGoodForIsTheSame(t *testing.T) {
+	words := map[time.Duration]string{30 * time.Minute: "half an hour", time.Hour: "an hour", 2 * time.Hour: "two hours"}
+	if words[GoodFor] != GoodForWords {
+		t.Fatalf("%s in words is %q, not %q", GoodFor, words[GoodFor], GoodForWords)
+	}
+	half, seconds := words[GoodFor/2], fmt.Sprintf("%.0f", (GoodFor/2).Seconds())
+	for file, sentences := range map[string][]string{
+		"manifests/webhook/README.md": {
+			"not renewed for " + GoodForWords + " the objects no longer count",
+			"`VicinityDemandOld` of the proxies fires " + half + " before that",
+		},
+		"manifests/monitoring/runbook.md": {
+			"none yet. " + strings.ToUpper(GoodForWords[:1]) + GoodForWords[1:] + " after the last confirmation",
+			"; " + GoodForWords + " after the last confirmation",
+		},
+		"manifests/monitoring/proxy/prometheus-rules.yaml": {
+			`vicinity_demand_age_seconds{job="vicinity-proxy"}) > ` + seconds + " for:", "After " + GoodForWords + " it counts no more",
+		},
+		"manifests/monitoring/proxy/prometheusrule.yaml": {
+			`vicinity_demand_age_seconds{job="vicinity-proxy"}) > ` + seconds + " for:", "After " + GoodForWords + " it counts no more",
+		},
+		"manifests/monitoring/proxy/grafana-dashboard.json":  {"From " + GoodForWords + " on it counts no more"},
+		"manifests/monitoring/webhook/prometheus-rules.yaml": {"assumed demand after " + GoodForWords + "."},
+		"manifests/monitoring/webhook/prometheusrule.yaml":   {"assumed demand after " + GoodForWords + "."},
+		"pkg/proxy/metrics/README.md":                        {"From " + GoodForWords + " on it counts no more"},
+	} {
+		text, err := os.ReadFile("../../" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, sentence := range sentences {
+			if !strings.Contains(strings.Join(strings.Fields(string(text)), " "), sentence) {
+				t.Errorf("%s does not say %q", file, sentence)
+			}
+		}
+	}
+}

@@ -311,7 +311,6 @@ func (f *forecaster) portions(service *model.Service, endpointSlices []*model.En
 		}
 		for _, port := range service.Ports {
 			endpoints, _ := joined.Endpoints(port, family)
-			f.virtual.MarkAllVirtual(endpoints)
 			take(endpoints, portOf{service.Name, family, port})
 		}
 	}

@@ -9,8 +9,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -23,7 +21,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
 const explainExamples = `  # every Service, as node-a1 sees it
@@ -90,9 +87,6 @@ be read, so that it is missing from the output.`,
 			if flags.why != "" && query.Service.Name == "" && malformed == nil {
 				malformed = errors.New("--why needs a Service, as in 'explain shop/web --why 10.244.3.7'")
 			}
-			if flags.evacuate != "" {
-				return cli.UsageError{Err: flags.askForecast(command, query)}
-			}
 			if err := errors.Join(malformed, flags.Validate()); err != nil {
 				return cli.UsageError{Err: err}
 			}
@@ -113,7 +107,6 @@ type explainFlags struct {
 	stateFlags
 	namespaceFlags
 	allNodes bool
-	evacuate string
 	why      string
 	all      bool
 	output   string
@@ -130,8 +123,6 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 	f.namespaceFlags.register(flags)
 	flags.BoolVar(&f.allNodes, "all-nodes", false, "explain for every Node, one after the other")
 	flags.BoolVar(&f.all, "all", false, "list every endpoint that is left out; without it the text counts those with the same reason")
-	flags.StringVar(&f.evacuate, "evacuate", "", "what 'forecast --evacuate' says, with the `SELECTOR` that it takes")
-	must(flags.MarkHidden("evacuate")) // it goes after one release
 	flags.StringVar(&f.why, "why", "", "an endpoint's address, a pod's name or a node: print why the node does not use this `TARGET`, or "+
 		"which share it has, and the smallest change after which it would")
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json or yaml")
@@ -210,14 +201,16 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 		warnOfSystem(stderr, node.Name, node.Labels)
 	}
 	// No proxy needs to run here: without one, the output is what a proxy would decide.
-	refusals, _ := status.Read[explain.Refusals](ctx, flags.running.address, "/refused")
+	refused := flags.running.refusedByKernel(ctx)
 	flags.running.warnOfUnreachable(stderr, nodes...)
 	stream := explain.NewStream(stdout, flags.output)
 	for ports, err := range flags.explain(ctx, change, nodes, query) {
 		if err != nil {
 			return err
 		}
-		refusals.Mark(ports)
+		if len(refused) > 0 {
+			explain.MarkRefused(ports, flags.running.summary.Node, refused)
+		}
 		if flags.output == "text" && !flags.all {
 			explain.Condense(ports)
 		}
@@ -304,34 +297,6 @@ func tooMany(ports, nodes int, query explain.Query) error {
 	}
 	return fmt.Errorf("explain %d ports on each of %d nodes: that is more than %d explanations; ask about %s. 'forecast' sums up all nodes",
 		ports, nodes, explain.MostExplained, ask)
-}
-
-// askForecast is the error of --evacuate: it names the command line that replaces it.
-func (f *explainFlags) askForecast(command *cobra.Command, query explain.Query) error {
-	line := []string{command.Parent().DisplayName(), "forecast"}
-	for _, name := range []string{
-		"manifests", "kubeconfig", "context", "namespace", "service-proxy-name", "default-max-load", "default-clients", "evacuate",
-		"output",
-	} {
-		if flag := command.Flags().Lookup(name); flag != nil && flag.Changed {
-			line = append(line, "--"+name, quoted(flag.Value.String()))
-		}
-	}
-	if query.Service.Name != "" {
-		line = append(line, query.Service.String())
-	}
-	return fmt.Errorf("--evacuate is a flag of forecast alone; it says who would have nothing else, and all loads: %s",
-		strings.Join(line, " "))
-}
-
-// quoted writes a word as a shell reads it.
-func quoted(word string) string {
-	if word != "" && !strings.ContainsFunc(word, func(r rune) bool {
-		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./=:,@%+", r)
-	}) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
 // notFound says what is missing, what was probably meant, or why the proxy does not serve the Service.

@@ -14,28 +14,28 @@ import (
 // TestExplainAsksTheRunningProxyWhatTheKernelRefuses, and does without an answer.
 func TestExplainAsksTheRunningProxyWhatTheKernelRefuses(t *testing.T) {
 	folder := writeState(t, dualStackState)
-	const known = `{"node":"node-a","services":[{"service":"shop/web","message":"too long","since":"2026-03-01T12:00:00Z","tries":2,` +
-		`"next":"2026-03-01T12:00:30Z","inForce":true}]}`
+	const known = `[{"kind":"Service","namespace":"shop","name":"web","code":"RefusedByKernel","kernel":{"service":"shop/web",` +
+		`"message":"too long","since":"2026-03-01T12:00:00Z","tries":2,"next":"2026-03-01T12:00:30Z","inForce":true}}]`
 	for name, test := range map[string]struct {
-		answer  string
-		status  int
-		refused bool
+		node, answer string
+		status       int
+		refused      bool
 	}{
-		"this node's proxy":             {known, http.StatusOK, true},
-		"the proxy of another node":     {strings.Replace(known, "node-a", "node-b", 1), http.StatusOK, false},
-		"a proxy whose kernel takes it": {`{"node":"node-a","services":[]}`, http.StatusOK, false},
-		"another program":               {"404 page not found", http.StatusNotFound, false},
-		"a program that answers all":    {"ok", http.StatusOK, false},
+		"this node's proxy":             {"node-a", known, http.StatusOK, true},
+		"the proxy of another node":     {"node-b", known, http.StatusOK, false},
+		"a proxy whose kernel takes it": {"node-a", `[]`, http.StatusOK, false},
+		"another program":               {"node-a", "404 page not found", http.StatusNotFound, false},
+		"a program that answers all":    {"node-a", "ok", http.StatusOK, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := 0
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 				if request.URL.Path == "/summary" {
-					w.WriteHeader(http.StatusNotFound)
+					_, _ = fmt.Fprintf(w, `{"node":%q}`, test.node)
 					return
 				}
-				if asked++; request.URL.Path != "/refused" {
-					t.Errorf("asked for %s", request.URL.Path)
+				if asked++; request.URL.RequestURI() != "/findings?code=RefusedByKernel" {
+					t.Errorf("asked for %s", request.URL.RequestURI())
 				}
 				w.WriteHeader(test.status)
 				_, _ = w.Write([]byte(test.answer))

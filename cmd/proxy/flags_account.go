@@ -41,8 +41,7 @@ func (f *accountFlags) register(flags *pflag.FlagSet) {
 			"last packet, and a long one each minute")
 	flags.UintVar(&f.maxServices, "account-max-services", usualAccountServices,
 		fmt.Sprintf("`NUMBER` of Services that --account=services names, 1 to %d; others count together. Each makes at most %d series on "+
-			"average; the annotation %s=true has a Service named before others", maxAccountServices, 3*accounting.CellsPerService,
-			policy.AccountAnnotation))
+			"average", maxAccountServices, 3*accounting.CellsPerService))
 	usual := []string{string(policy.Hostname), string(policy.Zone), string(policy.Region)}
 	flags.StringVar(&f.keysText, "account-keys", strings.Join(usual, ","),
 		fmt.Sprintf("topology `KEYS` that --account counts apart, comma-separated, at most %d; all others count together, because any "+

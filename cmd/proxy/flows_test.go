@@ -24,7 +24,7 @@ items:
 - apiVersion: v1
   kind: Service
   metadata:
-    {name: web, namespace: shop, annotations: {vicinity.dev/topology-keys: "ANNOTATION", vicinity.dev/account: "true"}}
+    {name: web, namespace: shop, annotations: {vicinity.dev/topology-keys: "ANNOTATION"}}
   spec: {type: NodePort, clusterIP: 10.96.0.80, ports: [{name: http, port: 80, protocol: TCP, nodePort: 30080}]}
 - apiVersion: discovery.k8s.io/v1
   kind: EndpointSlice

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -15,13 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/limited"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast/measured"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
@@ -153,17 +152,16 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.bounds, "bound", []string{policy.FormatMaxLoad(policy.UsualMaxLoad)},
 		"`PERCENT` of the mean load, 100% to 1000%, to compare as a bound; several, comma-separated")
 	flags.StringVar(&f.demand, "demand", "",
-		"`FILE` with the demand of each node or zone (default: as --clients says, else one client per node): "+
-			"names of nodes or zones and a number each, in YAML or JSON, or the "+
-			"result of a Prometheus instant query in JSON, by node or zone; or a folder with what /metrics of each node says in "+
-			"NODE.prom, with --account. What is by Service, too, is the demand of that Service, and its weight in sums. Bounds are "+
-			"planned as the proxies plan them, and, to compare, with this demand: as '120% by file'")
+		"`FILE` with the demand of each node or zone (default: as --clients says, else one client per node): the result of an instant query, "+
+			"as Prometheus' HTTP API or 'promtool query instant -o json' prints it, by node or zone. What is by Service, too, is the demand "+
+			"of that Service, and its weight in sums. Bounds are planned as the proxies plan them now, and, to compare, with this demand: as "+
+			"'120% measured'")
 	flags.StringVar(&f.clients, "clients", clientsMeasured,
 		"`WHOSE` connections count where ServiceDemands say what was measured of a Service: measured, those that are there; or assumed, as if "+
 			"nobody had measured. Bounds are compared with both plans: '120%', with assumed demand, and '120% measured'")
 	flags.StringVar(&f.price, "price", "",
 		"`PRICE` of bytes between zones, such as 0.01/GB: print what each setting would cost in a month. Needs --demand in bytes a second "+
-			"(sum by (instance, namespace, service) (rate(vicinity_service_traffic_bytes_total[1d]))), or the folder")
+			"(sum by (instance, namespace, service) (rate(vicinity_service_traffic_bytes_total[1d])))")
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json, yaml, or html for one file to look at")
 	flags.IntVar(&f.top, "top", 30, "`NUMBER` of Services that text shows; 0 for all")
 	f.gateFlags.register(flags)
@@ -347,18 +345,25 @@ func (f *forecastFlags) notFound(state forecast.Cluster, query explain.Query) er
 	return state.NotFound(query.Service)
 }
 
+// maxDemand bounds the file of --demand, in bytes: ten series of each of 20,000 Nodes.
+const maxDemand = 64 << 20
+
+// readDemand reads the file of --demand, and the bytes that have a price.
 func (f *forecastFlags) readDemand(state forecast.Cluster, options *forecast.Options) error {
-	demand, err := measured.Read(f.demand, f.perGB > 0)
-	if _, isOfFile := errors.AsType[*fs.PathError](err); isOfFile { // the error names the file
+	text, err := limited.ReadFile(f.demand, maxDemand)
+	if err != nil { // it names the file
 		return fmt.Errorf("--demand: %w", err)
+	}
+	samples, err := forecast.ParseSamples(text)
+	if err == nil {
+		options.Demand, err = forecast.NewMeasurement(f.demand, samples, state)
+	}
+	if err == nil && f.perGB > 0 {
+		f.traffic, err = forecast.TrafficOf(samples)
 	}
 	if err != nil {
 		return fmt.Errorf("--demand %s: %w", f.demand, err)
 	}
-	if options.Demand, err = forecast.NewMeasurement(f.demand, demand.Weights, demand.ByService, state); err != nil {
-		return fmt.Errorf("--demand %s: %w", f.demand, err)
-	}
-	f.traffic = demand.Traffic
 	return nil
 }
 

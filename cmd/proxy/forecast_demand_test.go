@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -144,8 +142,7 @@ func TestMeasuringWhatNobodyMeasuresIsNoRiddle(t *testing.T) {
 
 // TestEachNumberSaysWhatItIsPlannedWith: a file beside ServiceDemands is what Nodes ask, and no proxy plans with it.
 func TestEachNumberSaysWhatItIsPlannedWith(t *testing.T) {
-	state, file := writeState(t, measuredState(wantsMeasured, demandOfWeb)), filepath.Join(t.TempDir(), "demand.yaml")
-	succeed(t, os.WriteFile(file, []byte("zone-a: 1\nzone-b: 9\n"), 0o600))
+	state, file := writeState(t, measuredState(wantsMeasured, demandOfWeb)), writeQuery(t, "zone=zone-a - 1", "zone=zone-b - 9")
 	for name, c := range map[string]struct {
 		args []string
 		want map[string]string
@@ -154,7 +151,7 @@ func TestEachNumberSaysWhatItIsPlannedWith(t *testing.T) {
 	}{
 		"ServiceDemands": {nil, map[string]string{"now": "measured", "120%": "labels", "120% measured": "measured"}, "measured",
 			"Nodes ask as ServiceDemands say of 1 of 1 Service (shop/web)"},
-		"a file": {[]string{"--demand", file}, map[string]string{"now": "measured", "120%": "labels", "120% by file": "file"}, "file",
+		"a file": {[]string{"--demand", file}, map[string]string{"now": "measured", "120%": "labels", "120% measured": "measured"}, "file",
 			"Nodes ask as " + file + " says. ServiceDemands do not count for that"},
 		"neither": {[]string{"--clients", "assumed"}, map[string]string{"now": "labels", "120%": "labels"}, "labels",
 			"Each Node counts as one client"},
@@ -180,9 +177,9 @@ func TestEachNumberSaysWhatItIsPlannedWith(t *testing.T) {
 // it names; and a new bound is planned with it from the beginning.
 func TestWhatWasMeasuredMakesAdvice(t *testing.T) {
 	const (
-		withIt = "shop/web: With its bound planned as its ServiceDemand says, the busiest endpoint expects 1.20 times the mean instead of " +
+		withIt = "shop/web: With its bound planned with measured demand, the busiest endpoint expects 1.20 times the mean instead of " +
 			"1.92, and 50 % stay in the zone instead of 68 %."
-		newOne = "with a bound of 120%, planned as its ServiceDemand says, no endpoint expects more than 1.20 times"
+		newOne = "with a bound of 120%, planned with measured demand, no endpoint expects more than 1.20 times"
 		none   = "No other setting keeps more connections in their zone"
 	)
 	unbounded := strings.Replace(measuredState("", demandOfWeb), ", vicinity.dev/max-load: 120%", "", 1)

@@ -152,7 +152,7 @@ func TestAMissedBoundIsExplainedAndMended(t *testing.T) {
 			}, "No other setting",
 		},
 		"no bound": {
-			keys, []string{" 120% by file\n", "with a bound of 120%, planned with measured demand, no endpoint expects more than 1.20 times",
+			keys, []string{" 120% measured\n", "with a bound of 120%, planned with measured demand, no endpoint expects more than 1.20 times",
 				`vicinity.dev/max-load: "120%"`, `vicinity.dev/clients: "measured"`}, "with a bound of 120% no endpoint",
 		},
 		"a bound that no demand keeps": {
@@ -183,8 +183,29 @@ func TestAMissedBoundIsExplainedAndMended(t *testing.T) {
 	var report forecast.Report
 	succeed(t, json.Unmarshal([]byte(got.stdout), &report))
 	service := report.Services[0]
-	at := slices.IndexFunc(service.Outlooks, func(o forecast.Outlook) bool { return o.Setting == "120% by file" })
+	at := slices.IndexFunc(service.Outlooks, func(o forecast.Outlook) bool { return o.Setting == "120% measured" })
 	if at < 0 || service.Advice != nil || !strings.HasPrefix(service.Outlooks[at].Note, "nobody counts who dials a headless Service") {
 		t.Errorf("a headless Service is never planned with measured demand: %+v", service)
+	}
+}
+
+func TestAPriceNeedsBytes(t *testing.T) {
+	state, silent := threeWith(t), writeQuery(t, "na shop/web 0", "nb shop/web 0")
+	for name, test := range map[string]struct {
+		args []string
+		want string
+	}{
+		"without demand": {[]string{"--price", "0.01/GB"}, "--price needs --demand"},
+		"of no unit":     {[]string{"--price", "0.01", "--demand", silent}, `"0.01" is not a price of a gigabyte`},
+		"below nothing":  {[]string{"--price", "-1/GB", "--demand", silent}, `"-1/GB" is not a price of a gigabyte`},
+		"of no bytes":    {[]string{"--price", "0.01/GB", "--demand", silent}, "all weights are 0"},
+		"a folder":       {[]string{"--demand", t.TempDir()}, "is a directory"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := proxyCommand(t, append([]string{"forecast", "--manifests", state}, test.args...)...)
+			if got.status != 2 || !strings.Contains(got.stderr, test.want) {
+				t.Errorf("%+v, want %q", got, test.want)
+			}
+		})
 	}
 }

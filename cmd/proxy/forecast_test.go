@@ -2,8 +2,6 @@ package main
 
 import (
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -243,10 +241,7 @@ func TestForecastJudgesInAPipeline(t *testing.T) {
 
 // TestForecastTakesAMeasuredDemand: a bound that is planned without the measured demand does not protect against it.
 func TestForecastTakesAMeasuredDemand(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "demand.yaml")
-	if err := os.WriteFile(file, []byte("zone-b: 1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := writeQuery(t, "zone=zone-b - 1")
 	for _, service := range forecastOf(t, "--demand", file, "shop/cart").Services {
 		for _, outlook := range service.Outlooks {
 			want := map[string]float64{"now": 8, "none": 1, "120%": 3.6}[outlook.Setting]

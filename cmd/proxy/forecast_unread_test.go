@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -176,11 +177,13 @@ func TestAMissIsLessThanWhatCouldNotBeRead(t *testing.T) {
 // TestADemandThatIsNoneIsNoPass: see also the table of what is read from such a file.
 func TestADemandThatIsNoneIsNoPass(t *testing.T) {
 	folder, file := writeState(t, judged), filepath.Join(t.TempDir(), "demand")
+	of := func(label, name, value string) string {
+		return fmt.Sprintf(`[{"metric":{%q:%q},"value":[1,%q]}]`, label, name, value)
+	}
 	for text, want := range map[string]string{
-		"node-1: 1\n": "", "a: 1\n": "", "node-1: 1\nnode-1: 2\n": "already set", "node-1: .nan\n": "NaN",
-		"node-1: 1e400\n": "neither a mapping",
-		"node-2: 1\n":     "no Node has this name", "node-1: 0\n": "all weights are 0", "node-1: -1\n": "is not a weight",
-		"node-1:\n": "the number is missing",
+		of("node", "node-1", "1"): "", of("zone", "a", "1"): "", of("node", "node-1", "NaN"): "NaN",
+		of("node", "node-2", "1"): "no Node has this name", of("node", "node-1", "0"): "all weights are 0",
+		of("node", "node-1", "-1"): "is not a weight", "node-1: 1\n": "not the result of an instant query",
 		`[{"metric":{"node":"node-1","a":"b"},"value":[1,"1e308"]},{"metric":{"node":"node-1"},"value":[1,"1e308"]}]`: "is not a weight",
 	} {
 		succeed(t, os.WriteFile(file, []byte(text), 0o600))

@@ -41,7 +41,7 @@ func TestNoObjectReachesTheLogAsItIs(t *testing.T) {
 		// already there is.
 		succeed(t, os.WriteFile(filepath.Join(folder, "last\x1b\n"+hostile.Line+".json"), objects, 0o600))
 		wait.Until(t, "the last file is reported", func() bool {
-			_, body := d.get(t, "127.0.0.1:10249", "/problems")
+			_, body := d.get(t, "127.0.0.1:10249", "/findings?code=Refused")
 			return strings.Contains(body, `last\x1b`) || strings.Contains(body, `last\\x1b`)
 		})
 		got := statusIn(t, namespace)
@@ -72,7 +72,7 @@ func TestNothingThatTheProxySaysOfItselfReachesTheTerminal(t *testing.T) {
 	pages.Store("/configz", string(configz))
 	lastGood, err := json.Marshal([]map[string]string{{"kind": hostile.Text, "file": hostile.Text, "name": hostile.Text}})
 	succeed(t, err)
-	pages.Store("/lastgood", string(lastGood))
+	pages.Store("/findings", string(lastGood))
 	var listener net.Listener
 	namespace.Do(func() { listener, err = net.Listen("tcp", "127.0.0.1:10249") })
 	succeed(t, err)

@@ -197,10 +197,16 @@ func TestNothingThatAnAPIServerSaysReachesTheTerminal(t *testing.T) {
 // program may have its port.
 func TestNothingThatTheProxyOfThisMachineSaysReachesTheTerminal(t *testing.T) {
 	answer, printed := "", 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		if request.URL.Path == "/summary" {
+			fmt.Fprint(w, `{"node":"node-a"}`)
+			return
+		}
+		fmt.Fprint(w, answer)
+	}))
 	defer server.Close()
-	succeed(t, hostile.EachName([]byte(`{"node":"node-a","services":[{"service":"shop/web","message":"too long",
-"since":"2026-03-01T12:00:00Z","tries":2,"next":"2026-03-01T12:00:30Z","inForce":true}]}`), func(what string, text []byte) {
+	succeed(t, hostile.EachName([]byte(`[{"kind":"Service","namespace":"shop","name":"web","kernel":{"service":"shop/web",
+"message":"too long","since":"2026-03-01T12:00:00Z","tries":2,"next":"2026-03-01T12:00:30Z","inForce":true}}]`), func(what string, text []byte) {
 		answer = string(text)
 		got := wantSafe(t, what, "explain", "--manifests", state, "--node", "node-a", "shop/web",
 			"--metrics-bind-address", strings.TrimPrefix(server.URL, "http://"))

@@ -24,13 +24,6 @@ with the others.`,
 	)
 }
 
-// must is for what can only fail if the program is wrong.
-func must(err error) {
-	if err != nil {
-		panic(err)
-	}
-}
-
 // version is set when a release is built: -ldflags "-X main.version=v1.2.3".
 var version string
 

@@ -16,6 +16,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/daemon"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
@@ -124,6 +126,23 @@ func (f *stateFlags) alone() error {
 
 // isOf reports whether the running proxy is that of a node.
 func (r *running) isOf(node string) bool { return r.summary != nil && r.summary.Node == node }
+
+// refusedByKernel asks the running proxy which Services the kernel of its node refuses; none if no proxy answers.
+func (r *running) refusedByKernel(ctx context.Context) (refused []explain.Refusal) {
+	if r.summary == nil {
+		return nil
+	}
+	found, err := status.Read[[]daemon.Standing](ctx, r.address, "/findings?code="+string(model.RefusedByKernel))
+	if err != nil {
+		return nil
+	}
+	for _, one := range *found {
+		if one.Kernel != nil {
+			refused = append(refused, *one.Kernel)
+		}
+	}
+	return refused
+}
 
 // avoids returns what the running proxy tries last because nodes do not answer it, if it is that of a node.
 func (r *running) avoids(node string) model.Change {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
 )
 
 const (
@@ -50,36 +49,6 @@ func TestExplainShowsWhatEachNodeDoes(t *testing.T) {
 				t.Errorf("outcomes (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// TestExplainNamesTheForecastOfAnEvacuation, which says that the only endpoint goes on serving.
-func TestExplainNamesTheForecastOfAnEvacuation(t *testing.T) {
-	const zone = "topology.kubernetes.io/zone=zone-a"
-	got := proxyCommand(t, words("explain shop/web:http --manifests "+state+" --all-nodes -o json --evacuate "+zone)...)
-	const line = "proxy forecast --manifests " + state + " --evacuate " + zone + " --output json shop/web"
-	first, _, _ := strings.Cut(got.stderr, "\n")
-	if got.status != 2 || got.stdout != "" || !strings.HasSuffix(first, ": "+line) {
-		t.Fatalf("%+v, want %s", got, line)
-	}
-	got = proxyCommand(t, words(line)[1:]...)
-	var compared map[string]forecast.Report
-	if err := json.Unmarshal([]byte(got.stdout), &compared); err != nil || got.status != 0 {
-		t.Fatalf("exit status %d, %v: %s", got.status, err, got.stderr)
-	}
-	want := []forecast.OnlyEvacuated{{ // zone-b refuses the other half
-		Service: "shop/web", Share: 0.5, Clients: 1, On: []string{"node-a"}, Outside: []string{},
-	}}
-	if diff := cmp.Diff(want, compared["after"].OnlyEvacuated); diff != "" || compared["after"].EvacuatedNodes != 1 {
-		t.Errorf("%d Nodes; who has nothing else (-want +got):\n%s", compared["after"].EvacuatedNodes, diff)
-	}
-	got = proxyCommand(t, "explain", "--evacuate", "zone in (a, b)")
-	if got.status != 2 || !strings.Contains(got.stderr, ": proxy forecast --evacuate 'zone in (a, b)'\n") {
-		t.Errorf("a selector with spaces: %+v", got)
-	}
-	got = pluginCommand(t, "explain", "--evacuate", "zone-a")
-	if !strings.Contains(got.stderr, ": kubectl vicinity forecast --evacuate zone-a\n") {
-		t.Errorf("as a plugin: %+v", got)
 	}
 }
 

@@ -273,8 +273,7 @@ func (c *Cluster) markOverruled(service *Service, dirty map[ObjectName]bool) {
 	}
 }
 
-// applyLocalAddrs marks the Services with an external IP, or an endpoint among ClusterIPs, that this node has now or had
-// before.
+// applyLocalAddrs marks the Services with an external IP that this node has now or had before.
 func (c *Cluster) applyLocalAddrs(addrs []netip.Addr, dirty map[ObjectName]bool) {
 	before := c.local
 	c.localAddrs, c.local = addrs, make(map[netip.Addr]bool, len(addrs))
@@ -282,13 +281,11 @@ func (c *Cluster) applyLocalAddrs(addrs []netip.Addr, dirty map[ObjectName]bool)
 		c.local[addr] = true
 		if !before[addr] {
 			maps.Copy(dirty, c.claims.external[addr])
-			c.virtual.mark(addr, dirty)
 		}
 	}
 	for addr := range before {
 		if !c.local[addr] {
 			maps.Copy(dirty, c.claims.external[addr])
-			c.virtual.mark(addr, dirty)
 		}
 	}
 }

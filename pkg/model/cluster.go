@@ -31,7 +31,6 @@ type Cluster struct {
 	// unzoned are the slices that do not name the zone of every endpoint. For those without one the Node's zone counts.
 	unzoned map[*EndpointSlice]bool
 	bounded bounded
-	virtual virtualIPs
 	// demands are measured demand by Service, and demandState says whether it counts.
 	demands     map[ObjectName]*Demand
 	demandState DemandState
@@ -56,7 +55,6 @@ func NewCluster(self string) *Cluster {
 		readers:  map[policy.Key]map[ObjectName]bool{},
 		unzoned:  map[*EndpointSlice]bool{},
 		bounded:  newBounded(),
-		virtual:  newVirtualIPs(),
 		demands:  map[ObjectName]*Demand{},
 
 		serviceCIDRs: map[string][]netip.Prefix{},
@@ -128,17 +126,19 @@ func (c *Cluster) NodeLabels(name string) (labels map[string]string, known bool)
 // Apply takes in a change and returns the names of the Services that may have to be decided anew, sorted: those that
 // changed, those whose slices changed, those whose topology reads a label that changed on this node, or on one that has
 // their endpoints, those with endpoints on a node that is now avoided or no longer is, those that gain or lose a
-// frontend because of another Service, those with an endpoint that becomes a ClusterIP or no longer is one (see
-// VirtualIP), and, if this node's own addresses changed, those with source ranges (see AllowedSources) and with
-// external IPs.
+// frontend because of another Service, and, if this node's own addresses changed, those with source ranges (see
+// AllowedSources) and with external IPs.
 func (c *Cluster) Apply(change Change) []ObjectName {
 	dirty := make(map[ObjectName]bool, max(len(change.Services), len(change.Slices)))
 	c.makeRoom(change)
-	c.applyServiceCIDRs(change.ServiceCIDRs, dirty)
+	for name, prefixes := range change.ServiceCIDRs {
+		if c.serviceCIDRs[name] = prefixes; prefixes == nil {
+			delete(c.serviceCIDRs, name)
+		}
+	}
 	for name, service := range change.Services {
 		c.applyService(name, service, dirty)
 	}
-	c.virtual.settle(c.slices, dirty)
 	for name, slice := range change.Slices {
 		c.applySlice(name, slice, dirty)
 	}
@@ -163,7 +163,6 @@ func (c *Cluster) makeRoom(first Change) {
 	if len(c.services) == 0 && len(first.Services) > 0 {
 		c.services = make(map[ObjectName]*Service, len(first.Services))
 		c.claims.byFrontend = make(map[Frontend][]claim, len(first.Services))
-		c.virtual.owners = make(map[netip.Addr]ObjectName, len(first.Services))
 	}
 	if len(c.slices) == 0 && len(first.Slices) > 0 {
 		c.slices = make(map[ObjectName]*EndpointSlice, len(first.Slices))
@@ -173,7 +172,6 @@ func (c *Cluster) makeRoom(first Change) {
 
 func (c *Cluster) applyService(name ObjectName, service *Service, dirty map[ObjectName]bool) {
 	dirty[name] = true
-	c.virtual.replaceClusterIPs(c.services[name], service)
 	if old := c.services[name]; old != nil {
 		c.claims.release(old, dirty)
 		c.markOverruled(old, dirty)
@@ -208,7 +206,6 @@ func (c *Cluster) applySlice(name ObjectName, slice *EndpointSlice, dirty map[Ob
 		c.setSlicesOf(old.Service, slices.DeleteFunc(slices.Clone(c.slicesOf[old.Service]), func(s *EndpointSlice) bool { return s == old }))
 		delete(c.slices, name)
 		delete(c.unzoned, old)
-		c.virtual.enter(old, -1)
 	}
 	if slice == nil {
 		return
@@ -219,7 +216,6 @@ func (c *Cluster) applySlice(name ObjectName, slice *EndpointSlice, dirty map[Ob
 	dirty[slice.Service] = true
 	c.bounded.askAnew(slice.Service)
 	c.slices[name] = slice
-	c.virtual.enter(slice, 1)
 	list := slices.Clone(c.slicesOf[slice.Service])
 	at, _ := slices.BinarySearchFunc(list, name, func(s *EndpointSlice, name ObjectName) int { return s.Name.Compare(name) })
 	c.setSlicesOf(slice.Service, slices.Insert(list, at, slice))

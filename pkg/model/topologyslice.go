@@ -9,8 +9,12 @@ const (
 	FromProxySlices = "endpointslices/proxies" // those over the proxies' own pods
 )
 
-// TopologyResources are all of them.
-var TopologyResources = []string{FromNodes, FromSlices, FromProxySlices}
+// TopologyResources are all of them, with the words for people.
+var TopologyResources = []struct{ Name, Words string }{
+	{FromNodes, "Nodes"},
+	{FromSlices, "TopologySlices"},
+	{FromProxySlices, "the EndpointSlices of the proxies"},
+}
 
 // TopologySlice says where some nodes are. A publisher writes it, to save every proxy from following every Node; or it
 // is made from an EndpointSlice over the proxies themselves.

@@ -16,10 +16,6 @@ const (
 	ClientsAnnotation = Domain + "clients"
 )
 
-// AccountAnnotation is the annotation of a Service that, with the value "true", has its traffic counted under its name
-// before that of others.
-const AccountAnnotation = Domain + "account"
-
 // Annotation is an annotation of a Service that Parse reads. Everything about one is in its row of Annotations:
 // the parser, the sentences where it has no effect, the webhook's vocabulary and the documents are made from it.
 type Annotation struct {
@@ -36,12 +32,7 @@ type Annotation struct {
 	IsCommon bool
 	// IsDeprecated: it is never recommended.
 	IsDeprecated bool
-	// Values are all values that it may have; nil if others are allowed.
-	Values []string
-	// StandsAlone: it is read whatever is wrong with the annotations before it.
-	StandsAlone bool
-	// read is a pass of the parser. It returns false if what it found leaves nothing to read for the later passes, except
-	// for those that stand alone.
+	// read is a pass of the parser. It returns false if what it found leaves nothing to read for the later passes.
 	read func(*reading) bool
 }
 
@@ -71,11 +62,6 @@ var Annotations = [...]Annotation{
 		Name: ClientsAnnotation, Ignored: "ClientsIgnored", Since: "v0.1.0", read: (*reading).readClients, IsCommon: true,
 		Meaning: "the Services whose endpoints are the clients, so that a bound knows the demand of each node; `" + Measured + "`, alone " +
 			"or last: demand is what was measured, and until then what it is without that word",
-	},
-	{
-		Name: AccountAnnotation, Ignored: "AccountIgnored", Since: "v0.1.0", read: (*reading).readAccount, IsCommon: true,
-		Values: accountValues, StandsAlone: true,
-		Meaning: "`true`: its traffic is counted under its name where proxies count by Service, before that of others",
 	},
 }
 

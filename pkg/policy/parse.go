@@ -43,10 +43,9 @@ func (i Ignored) Code() string {
 //     cluster's default, or else all nodes ask alike.
 func Parse(w Words) (Topology, []Ignored) {
 	r := reading{Words: w}
-	isWhole := true
 	for i := range Annotations {
-		if isWhole || Annotations[i].StandsAlone {
-			isWhole = Annotations[i].read(&r) && isWhole
+		if !Annotations[i].read(&r) {
+			break
 		}
 	}
 	if len(r.topology.Keys) == 0 {

@@ -16,8 +16,6 @@ type Topology struct {
 	// ByHints is the setting that applies where EndpointSlices have hints, such as "spec.trafficDistribution:
 	// PreferSameZone"; empty if there is none, or if keys replace it.
 	ByHints string
-	// Account: traffic of the Service is counted under its name, wherever traffic is counted by Service.
-	Account bool
 }
 
 // NodeKeys returns the labels of other nodes that matter. To bound a load, all nodes must be known, with their zones

@@ -2,7 +2,6 @@ package selection
 
 import (
 	"net/netip"
-	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
@@ -22,8 +21,6 @@ type Decision struct {
 	// Endpoints are the port's; LeftOut is how many more there are than a Service can have.
 	Endpoints []model.PortEndpoint
 	LeftOut   int
-	// Virtual are the addresses of endpoints to which nothing can be sent, and why; nil if there are none.
-	Virtual map[netip.Addr]model.VirtualIP
 	// Hostnames are the names of endpoints below a headless Service's name, by address; endpoints without one are missing.
 	Hostnames map[netip.Addr]string
 	// Sources are the clients that may dial a load balancer's address: see model.Service.AllowedSources.
@@ -59,23 +56,10 @@ func (p *Planner) Decide(name model.ObjectName, families []model.Family) []Decis
 			decision.Viewpoint.plan = p.planOf(&decision)
 			decision.Owned, decision.Lost = cluster.Frontends(service, port, family)
 			decision.Endpoints, decision.LeftOut = joined.Endpoints(port, family)
-			decision.Virtual = cluster.MarkVirtual(name, decision.Endpoints)
 			cluster.MarkAvoided(decision.Endpoints)
 			decision.Selection = Select(service, service.IsExternal(port, family), decision.Endpoints, decision.Viewpoint)
-			decision.noteVirtual()
 			decisions = append(decisions, decision)
 		}
 	}
 	return decisions
-}
-
-// noteVirtual changes the reason if nothing can be sent to any endpoint.
-func (d *Decision) noteVirtual() {
-	reason := &d.Selection.Cluster.Reason
-	if reason.Code == NoUsableEndpoints && !slices.ContainsFunc(d.Endpoints, func(endpoint model.PortEndpoint) bool {
-		_, isVirtual := d.Virtual[endpoint.Addr.Addr()]
-		return !isVirtual
-	}) {
-		reason.Code = OnlyVirtualIPs
-	}
 }

@@ -32,23 +32,13 @@ func (d Decision) Exclusions() []Exclusion {
 // whyExcluded is why an endpoint is in no choice, by its place among the endpoints.
 func (d Decision) whyExcluded(i int) Reason {
 	endpoint, share := &d.Endpoints[i], d.Selection.Cluster.Share
-	virtual, isVirtual := d.Virtual[endpoint.Addr.Addr()]
 	switch {
-	case isVirtual:
-		return whyVirtual(endpoint.Addr.Addr(), virtual)
 	case d.isSpared(endpoint):
 		return whySpared(endpoint)
 	case share != nil && hasRank(endpoint, share.Rank) && d.Viewpoint.allows(d.Service.Topology.Keys, endpoint):
 		return d.Selection.whyWithoutSlot(i)
 	}
 	return d.Selection.whyExcluded(endpoint, d.Viewpoint)
-}
-
-func whyVirtual(addr netip.Addr, virtual model.VirtualIP) Reason {
-	if virtual.Service == (model.ObjectName{}) {
-		return Reason{Code: EndpointInServiceCIDR, Key: addr.String(), Value: virtual.Range.String()}
-	}
-	return Reason{Code: EndpointIsClusterIP, Key: addr.String(), Value: virtual.Service.String()}
 }
 
 // isSpared reports whether an endpoint could be used, except for what is held against its node, while others serve.

@@ -36,8 +36,7 @@ func TestRandomWorldsReachEveryCode(t *testing.T) {
 			seen[exclusion.Reason.Code] = true
 		}
 	})
-	others := append(boundedCodes, OnlyEvacuated, NodeEvacuated, OnlyUnreachable, NodeUnreachable, OnlyVirtualIPs,
-		EndpointIsClusterIP, EndpointInServiceCIDR)
+	others := append(boundedCodes, OnlyEvacuated, NodeEvacuated, OnlyUnreachable, NodeUnreachable)
 	for _, code := range Codes() {
 		if isOfOthers := slices.Contains(others, code); seen[code] == isOfOthers {
 			t.Errorf("a world leads to %s: %t", code, isOfOthers)

@@ -54,7 +54,6 @@ const (
 const (
 	NoEndpoints            Code = "NoEndpoints"
 	NoUsableEndpoints      Code = "NoUsableEndpoints"
-	OnlyVirtualIPs         Code = "OnlyVirtualIPs"
 	NoTopologyMatch        Code = "NoTopologyMatch"
 	NodeHasNoTopologyLabel Code = "NodeHasNoTopologyLabel"
 	NoneOnThisNode         Code = "NoneOnThisNode"
@@ -73,8 +72,6 @@ const (
 	NotOnThisNode              Code = "NotOnThisNode"
 	BelowOneSlot               Code = "BelowOneSlot"
 	NotNeededHere              Code = "NotNeededHere"
-	EndpointIsClusterIP        Code = "EndpointIsClusterIP"
-	EndpointInServiceCIDR      Code = "EndpointInServiceCIDR"
 )
 
 // sentence is what a code says.
@@ -123,7 +120,6 @@ var sentences = append([]sentence{
 
 	{NoEndpoints, "The Service port has no endpoints."},
 	{NoUsableEndpoints, "No endpoint is ready, and none still serves while terminating."},
-	{OnlyVirtualIPs, "Every endpoint is a ClusterIP or in a ServiceCIDR, and nothing can be sent on to a ClusterIP."},
 	{NoTopologyMatch, "No usable endpoint matches a topology key: none shares this node's {key}, {value}, nor does any match a key before " +
 		"that, and the keys do not end with *."},
 	{NodeHasNoTopologyLabel, "No endpoint matches the topology key {key} because this node has no such label; no key before it matches " +
@@ -140,8 +136,6 @@ var sentences = append([]sentence{
 	{HintedElsewhere, "The endpoint's {key} hints name {value}, and so not this node."},
 	{NotOnThisNode, "{key} is Local, and the endpoint is not on this node."},
 	{BelowOneSlot, "The endpoint's part of this node's connections is {kept}, less than a slot, and other nodes have taken it."},
-	{EndpointIsClusterIP, "{key} is the ClusterIP of Service {value}, and nothing can be sent on to a ClusterIP."},
-	{EndpointInServiceCIDR, "{key} is in the ServiceCIDR {value}, and nothing can be sent on to a ClusterIP."},
 	{NotNeededHere, "Other endpoints take all of this node's connections."},
 }, avoidedSentences()...)
 

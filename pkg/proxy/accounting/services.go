@@ -32,18 +32,14 @@ type services struct {
 	leftOut map[model.ObjectName]bool
 	places  *fair.Places // of named Services
 	pool    *fair.Places // of pairs
-	// reserved is how many of those named have a reserved place. If all have one, there is no search for a place to give
-	// up: every connection of a Service that is left out would search through all of them.
-	reserved int
 }
 
 // named is a Service with series of its own.
 type named struct {
-	cells      cells
-	own        int // pairs of the common pool
-	isReserved bool
-	last       time.Time // when it had traffic
-	gone       time.Time // since when the Service is gone; zero if it exists
+	cells cells
+	own   int       // pairs of the common pool
+	last  time.Time // when it had traffic
+	gone  time.Time // since when the Service is gone; zero if it exists
 }
 
 func newServices(most int) *services {
@@ -55,7 +51,7 @@ func newServices(most int) *services {
 
 // at returns where a connection of a Service counts.
 func (s *services) at(origin *owners.Origin, where cell, now time.Time) *Count {
-	of := s.name(origin)
+	of := s.name(origin.Service)
 	if of == nil {
 		s.leftOut[origin.Service] = true
 		return s.rest.at(where)
@@ -76,73 +72,38 @@ func (s *services) at(origin *owners.Origin, where cell, now time.Time) *Count {
 }
 
 // name returns the series of a Service; nil if there is no place for more.
-func (s *services) name(origin *owners.Origin) *named {
-	of := s.named[origin.Service]
+func (s *services) name(service model.ObjectName) *named {
+	of := s.named[service]
 	if of == nil {
-		if !s.takePlace(origin) {
+		if s.places.Free() == 0 && s.places.Owes(service.Namespace) {
+			s.giveUpPlace()
+		}
+		if !s.places.Take(service.Namespace) {
 			return nil
 		}
 		of = &named{cells: cells{}}
-		s.named[origin.Service] = of
-		delete(s.leftOut, origin.Service)
+		s.named[service] = of
+		delete(s.leftOut, service)
 	}
-	s.reserve(of, origin.Reserved)
 	return of
 }
 
-func (s *services) reserve(of *named, isReserved bool) {
-	switch {
-	case isReserved && !of.isReserved:
-		s.reserved++
-	case !isReserved && of.isReserved:
-		s.reserved--
-	}
-	of.isReserved = isReserved
-}
-
-// takePlace takes a place for a Service that has none. If all are taken, a Namespace that has more gives one up. For a
-// Service with a reserved place, so does its own Namespace, or another one with more, unless those are reserved, too.
-func (s *services) takePlace(origin *owners.Origin) bool {
-	namespace := origin.Service.Namespace
-	switch {
-	case s.places.Free() > 0:
-	case s.places.Owes(namespace):
-		most := s.places.Most()
-		s.giveUp(func(name model.ObjectName, _ *named) bool { return s.places.Held(name.Namespace) == most })
-	case origin.Reserved && s.reserved < len(s.named):
-		held := s.places.Held(namespace)
-		s.giveUp(func(name model.ObjectName, of *named) bool {
-			return !of.isReserved && (name.Namespace == namespace || s.places.Held(name.Namespace) > held)
-		})
-	}
-	return s.places.Take(namespace)
-}
-
-// giveUp takes the place of one of some Services: one without a reserved place if there is any, the one that had no
-// traffic for longest.
-func (s *services) giveUp(may func(model.ObjectName, *named) bool) {
+// giveUpPlace takes the place of a Service of the Namespace that has most: the one that had no traffic for longest.
+func (s *services) giveUpPlace() {
 	var victim model.ObjectName
 	var least *named
 	for name, of := range s.named {
-		if may(name, of) && (least == nil || of.comesBefore(least, name, victim)) {
+		if s.places.Held(name.Namespace) == s.places.Most() && (least == nil || of.comesBefore(least, name, victim)) {
 			victim, least = name, of
 		}
 	}
-	if least != nil {
-		s.remove(victim)
-		s.leftOut[victim] = true
-	}
+	s.remove(victim)
+	s.leftOut[victim] = true
 }
 
 // comesBefore reports whether a Service gives up its place before another one.
 func (n *named) comesBefore(other *named, name, otherName model.ObjectName) bool {
-	switch {
-	case n.isReserved != other.isReserved:
-		return other.isReserved
-	case !n.last.Equal(other.last):
-		return n.last.Before(other.last)
-	}
-	return name.Compare(otherName) < 0
+	return cmp.Or(n.last.Compare(other.last), name.Compare(otherName)) < 0
 }
 
 func (s *services) remove(name model.ObjectName) {
@@ -150,7 +111,6 @@ func (s *services) remove(name model.ObjectName) {
 		s.pool.GiveBack(name.Namespace)
 	}
 	s.places.GiveBack(name.Namespace)
-	s.reserve(s.named[name], false)
 	delete(s.named, name)
 }
 

@@ -17,9 +17,9 @@ func serviceNumber(i int) model.ObjectName {
 }
 
 // end counts a connection of a Service that sent the given number of bytes.
-func end(l *Ledger, service model.ObjectName, isReserved bool, place owners.Place, sent uint64, at time.Time) {
+func end(l *Ledger, service model.ObjectName, place owners.Place, sent uint64, at time.Time) {
 	e := moved(entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), sent, 0)
-	l.Ended(&e, &owners.Origin{Service: service, Reserved: isReserved, Place: place}, at)
+	l.Ended(&e, &owners.Origin{Service: service, Place: place}, at)
 }
 
 // names are the Services with series, and what is counted of all of them, and of those without.
@@ -46,7 +46,7 @@ func TestOf10000ServicesAtMost500AreNamedAndSumsEqualTotals(t *testing.T) {
 	l := NewLedger(settings(500))
 	for round := range 3 {
 		for i := range 10_000 {
-			end(l, serviceNumber(i), false, near, uint64(i+round), start)
+			end(l, serviceNumber(i), near, uint64(i+round), start)
 		}
 	}
 	found, all, rest := names(l)
@@ -58,40 +58,6 @@ func TestOf10000ServicesAtMost500AreNamedAndSumsEqualTotals(t *testing.T) {
 	}
 }
 
-func TestAReservedServiceTakesThePlaceOfTheIdlest(t *testing.T) {
-	l := NewLedger(settings(3))
-	for i := range 3 {
-		end(l, serviceNumber(i), false, near, 1, start.Add(time.Duration(i)*time.Minute))
-	}
-	end(l, serviceNumber(0), false, near, 1, start.Add(time.Hour)) // so serviceNumber(1) is the idlest
-	end(l, serviceNumber(7), false, near, 1, start.Add(time.Hour))
-	end(l, serviceNumber(8), true, near, 1, start.Add(time.Hour))
-	found, _, _ := names(l)
-	if !found[serviceNumber(8)] || found[serviceNumber(1)] || found[serviceNumber(7)] || len(found) != 3 {
-		t.Errorf("named are %v", found)
-	}
-	for i := 10; i < 20; i++ {
-		end(l, serviceNumber(i), true, near, 1, start.Add(2*time.Hour))
-	}
-	found, _, _ = names(l)
-	if len(found) != 3 || !found[serviceNumber(8)] || !found[serviceNumber(10)] || !found[serviceNumber(11)] {
-		t.Errorf("when all are reserved, named are %v", found)
-	}
-}
-
-// TestAPlaceIsReservedWhileItsServiceAsksForIt: a Service that is left out counts the reserved places, and looks through
-// none of them.
-func TestAPlaceIsReservedWhileItsServiceAsksForIt(t *testing.T) {
-	l := NewLedger(settings(2))
-	for i, isReserved := range []bool{true, true, true, false} {
-		end(l, serviceNumber(i%3), isReserved, near, 1, start) // the last one takes the annotation off the first
-	}
-	end(l, serviceNumber(2), true, near, 1, start)
-	if found, _, _ := names(l); !found[serviceNumber(2)] || found[serviceNumber(0)] || len(found) != 2 {
-		t.Errorf("when one is no longer reserved, named are %v", found)
-	}
-}
-
 // TestNamespacesHaveEquallyManyPlaces: a Namespace that came first and has all of them gives some up, to those that have
 // none, and nobody changes places for ever. One that goes leaves room for those that were left out.
 func TestNamespacesHaveEquallyManyPlaces(t *testing.T) {
@@ -99,42 +65,40 @@ func TestNamespacesHaveEquallyManyPlaces(t *testing.T) {
 	service := func(namespace string, i int) model.ObjectName {
 		return model.ObjectName{Namespace: namespace, Name: fmt.Sprint("web-", i)}
 	}
-	for _, isReserved := range []bool{false, true} { // a tenant who reserves places for all of his has no more
-		l := NewLedger(settings(most))
-		round := func(namespaces ...string) map[string]int {
-			for range 3 {
-				for _, namespace := range namespaces {
-					for i := range 100 {
-						end(l, service(namespace, i), isReserved && namespace == "greedy", near, 1, start)
-					}
+	l := NewLedger(settings(most))
+	round := func(namespaces ...string) map[string]int {
+		for range 3 {
+			for _, namespace := range namespaces {
+				for i := range 100 {
+					end(l, service(namespace, i), near, 1, start)
 				}
 			}
-			found, _, _ := names(l)
-			count := map[string]int{}
-			for name := range found {
-				count[name.Namespace]++
-			}
-			return count
 		}
-		if got := round("greedy"); got["greedy"] != most {
-			t.Errorf("alone it has %v", got)
+		found, _, _ := names(l)
+		count := map[string]int{}
+		for name := range found {
+			count[name.Namespace]++
 		}
-		want := "map[greedy:10 late:10 other:10]"
-		if got := fmt.Sprint(round("other", "late", "greedy")); got != want {
-			t.Errorf("with reserved places %v: the Namespaces have %v, want %s", isReserved, got, want)
-		}
-		before, _, _ := names(l)
-		round("late", "greedy", "other")
-		if after, _, _ := names(l); fmt.Sprint(after) != fmt.Sprint(before) {
-			t.Errorf("places change for ever: named were %v, now %v", before, after)
-		}
-		for _, after := range []time.Duration{0, goneFor} {
-			l.BeginLook(false)
-			l.EndLook(true, func(name model.ObjectName) bool { return name.Namespace != "greedy" }, start.Add(after))
-		}
-		if got := fmt.Sprint(round("other", "late")); got != "map[late:15 other:15]" {
-			t.Errorf("after one went, the Namespaces have %v", got)
-		}
+		return count
+	}
+	if got := round("greedy"); got["greedy"] != most {
+		t.Errorf("alone it has %v", got)
+	}
+	want := "map[greedy:10 late:10 other:10]"
+	if got := fmt.Sprint(round("other", "late", "greedy")); got != want {
+		t.Errorf("the Namespaces have %v, want %s", got, want)
+	}
+	before, _, _ := names(l)
+	round("late", "greedy", "other")
+	if after, _, _ := names(l); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("places change for ever: named were %v, now %v", before, after)
+	}
+	for _, after := range []time.Duration{0, goneFor} {
+		l.BeginLook(false)
+		l.EndLook(true, func(name model.ObjectName) bool { return name.Namespace != "greedy" }, start.Add(after))
+	}
+	if got := fmt.Sprint(round("other", "late")); got != "map[late:15 other:15]" {
+		t.Errorf("after one went, the Namespaces have %v", got)
 	}
 }
 
@@ -148,7 +112,7 @@ func TestNamespacesHaveEquallyManyPairs(t *testing.T) {
 				for _, tier := range keys {
 					for _, locality := range owners.Localities {
 						name := model.ObjectName{Namespace: namespace, Name: fmt.Sprint("web-", i)}
-						end(l, name, false, owners.Place{Locality: locality, Tier: tier}, 1, start)
+						end(l, name, owners.Place{Locality: locality, Tier: tier}, 1, start)
 					}
 				}
 			}
@@ -175,9 +139,9 @@ func TestNamespacesHaveEquallyManyPairs(t *testing.T) {
 
 func TestADeletedServiceLosesItsSeriesAfterAnHour(t *testing.T) {
 	l := NewLedger(settings(2))
-	end(l, web, false, near, 1, start)
-	end(l, api, false, near, 1, start)
-	end(l, serviceNumber(1), false, near, 1, start)
+	end(l, web, near, 1, start)
+	end(l, api, near, 1, start)
+	end(l, serviceNumber(1), near, 1, start)
 	look := func(after time.Duration, there ...model.ObjectName) {
 		l.BeginLook(false)
 		l.EndLook(true, func(name model.ObjectName) bool { return slices.Contains(there, name) }, start.Add(after))
@@ -192,7 +156,7 @@ func TestADeletedServiceLosesItsSeriesAfterAnHour(t *testing.T) {
 	if found[web] || !found[api] || l.State().LeftOut != 0 {
 		t.Errorf("after an hour named are %v", found)
 	}
-	end(l, serviceNumber(1), false, near, 1, start)
+	end(l, serviceNumber(1), near, 1, start)
 	if found, _, _ := names(l); !found[serviceNumber(1)] {
 		t.Error("its place is not free")
 	}
@@ -201,7 +165,7 @@ func TestADeletedServiceLosesItsSeriesAfterAnHour(t *testing.T) {
 func TestTiers(t *testing.T) {
 	l := NewLedger(settings(1, "topology.kubernetes.io/zone"))
 	for _, tier := range []string{"topology.kubernetes.io/zone", "tenants.example/word", "*", "hint", "none"} {
-		end(l, web, false, owners.Place{Locality: owners.SameZone, Tier: tier, Zone: "a", OwnZone: "a"}, 1, start)
+		end(l, web, owners.Place{Locality: owners.SameZone, Tier: tier, Zone: "a", OwnZone: "a"}, 1, start)
 	}
 	got := map[string]uint64{}
 	l.Services(func(row Row) { got[row.Tier] += row.Connections })
@@ -222,7 +186,7 @@ func TestAllSeriesTogetherAreBounded(t *testing.T) {
 	for i := range 1000 {
 		for _, tier := range append(keys, "*", "hint", "none", "tenants.example/word") {
 			for _, locality := range owners.Localities {
-				end(l, serviceNumber(i), i%10 == 0, owners.Place{Locality: locality, Tier: tier}, 1, start)
+				end(l, serviceNumber(i), owners.Place{Locality: locality, Tier: tier}, 1, start)
 			}
 		}
 	}
@@ -248,7 +212,7 @@ func TestAllSeriesTogetherAreBounded(t *testing.T) {
 func TestZonesAreBounded(t *testing.T) {
 	l := NewLedger(Settings{})
 	for i := range 10 * mostZones {
-		end(l, web, false, owners.Place{Locality: owners.OtherZone, Zone: fmt.Sprint("zone-", i), OwnZone: "a"}, 1, start)
+		end(l, web, owners.Place{Locality: owners.OtherZone, Zone: fmt.Sprint("zone-", i), OwnZone: "a"}, 1, start)
 	}
 	pairs, bytes := 0, uint64(0)
 	l.Zones(func(_, _ string, traffic Traffic) { pairs, bytes = pairs+1, bytes+traffic.Sent })

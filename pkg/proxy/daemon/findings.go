@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicefindings"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
@@ -33,7 +35,9 @@ type findings struct {
 	byObject map[model.Finding]int
 	byKind   map[string]int
 	byCode   map[model.FindingCode]int
-	budget   logBudget
+	// refused are the Services that the kernel refuses: with each try the numbers change, and the finding does not.
+	refused map[model.ObjectName]proxy.Refused
+	budget  logBudget
 }
 
 // finder is a source that reports everything wrong with a Service each time.
@@ -57,6 +61,7 @@ func newFindings(log *slog.Logger, status *status.Status, recorder *metrics.Reco
 		log: log, status: status, recorder: recorder, reporter: reporter,
 		since: map[model.Finding]time.Time{}, replaced: map[foundBy][]model.Finding{},
 		byObject: map[model.Finding]int{}, byKind: map[string]int{}, byCode: map[model.FindingCode]int{},
+		refused: map[model.ObjectName]proxy.Refused{},
 	}
 }
 
@@ -127,6 +132,22 @@ func (f *findings) known(by finder) []model.ObjectName {
 
 // decided takes in findings from decisions about Services.
 func (f *findings) decided(all []servicefindings.Found) { f.replace(decisions, all...) }
+
+// refusedByKernel takes in which Services the kernel refuses since a report, and which it has taken.
+func (f *findings) refusedByKernel(report proxy.Report) {
+	all := make([]servicefindings.Found, 0, len(report.Refused)+len(report.NoLongerRefused))
+	f.mutex.Lock()
+	for _, service := range report.NoLongerRefused {
+		delete(f.refused, service)
+		all = append(all, servicefindings.Found{Service: service})
+	}
+	for _, one := range report.Refused {
+		f.refused[one.Service] = one
+		all = append(all, servicefindings.Found{Service: one.Service, Findings: []model.Finding{one.Finding()}})
+	}
+	f.mutex.Unlock()
+	f.replace(kernel, all...)
+}
 
 // tell takes in what is new and what is over, and logs and counts it. If something still does not work, but for another
 // reason, it is not over.
@@ -201,33 +222,32 @@ type Standing struct {
 	// Local: it holds on this node only.
 	Local bool      `json:"local,omitempty"`
 	Since time.Time `json:"since"`
-
-	line string
+	// Kernel is how the kernel's tries went, of a Service that it refuses.
+	Kernel *explain.Refusal `json:"kernel,omitempty"`
 }
 
-// standing returns all findings, in the order in which they are read; never null.
-func (f *findings) standing() []Standing {
+// standing returns the findings of some codes, or all without a code, in the order in which they are read; never null.
+func (f *findings) standing(codes ...string) []Standing {
 	f.mutex.Lock()
-	since := maps.Clone(f.since)
+	since, refused := maps.Clone(f.since), maps.Clone(f.refused)
 	f.mutex.Unlock()
 	list := []Standing{}
 	for _, one := range slices.SortedFunc(maps.Keys(since), model.Finding.Compare) {
-		list = append(list, Standing{
-			one.File, one.Kind, one.Name.Namespace, one.Name.Name, one.Code, one.Field, one.Reason, one.Local, since[one].UTC(), one.String(),
-		})
+		if len(codes) > 0 && !slices.Contains(codes, string(one.Code)) {
+			continue
+		}
+		standing := Standing{
+			one.File, one.Kind, one.Name.Namespace, one.Name.Name, one.Code, one.Field, one.Reason, one.Local, since[one].UTC(), nil,
+		}
+		if tried, isRefused := refused[one.Name]; isRefused && one.Code == model.RefusedByKernel {
+			standing.Kernel = &explain.Refusal{
+				Service: one.Name.String(), Message: tried.Err.Error(),
+				Since: tried.Since, Tries: tried.Tries, Next: tried.Next, InForce: tried.InForce,
+			}
+		}
+		list = append(list, standing)
 	}
 	return list
-}
-
-// unread returns a sentence for each thing that could not be read; never null.
-func (f *findings) unread() []string {
-	sentences := []string{}
-	for _, one := range f.standing() {
-		if one.Code.IsUnread() {
-			sentences = append(sentences, one.line)
-		}
-	}
-	return sentences
 }
 
 // without returns the findings that are not among others.

@@ -64,8 +64,8 @@ func TestAFindingIsToldWhenItIsNewAndWhenItIsOver(t *testing.T) {
 			if got, refused := len(all.standing()), health.Verdict(time.Now()).Refused; got != step.standing || refused != wantRefused {
 				t.Errorf("%s, step %d: %d stand and %d are refused, want %d and %d", code, i, got, refused, step.standing, wantRefused)
 			}
-			if unread := len(all.unread()); code.IsUnread() && unread != step.standing || !code.IsUnread() && unread > 0 {
-				t.Errorf("%s, step %d: %d could not be read", code, i, unread)
+			if of := len(all.standing(string(code))); of != step.standing {
+				t.Errorf("%s, step %d: %d of this code stand, want %d", code, i, of, step.standing)
 			}
 		}
 	}
@@ -169,8 +169,8 @@ func TestARefusedObjectCountsOnceHoweverManyReasonsItHas(t *testing.T) {
 	if diff := gocmp.Diff(map[string]int{"File": 1, "Service": 3, "EndpointSlice": 1}, all.byKind); diff != "" || len(all.byObject) != 5 {
 		t.Errorf("%d objects (-want +got):\n%s", len(all.byObject), diff)
 	}
-	if sentences := all.unread(); len(sentences) != len(found) || !slices.IsSorted(sentences) {
-		t.Errorf("the sentences are %q", sentences)
+	if refused, others := all.standing("Refused"), all.standing("ValueIgnored"); len(refused) != len(found) || len(others) > 0 {
+		t.Errorf("refused are %v, and others %v", refused, others)
 	}
 	for number, finding := range append(found, found...) {
 		all.change(nil, []model.Finding{finding})
@@ -178,7 +178,7 @@ func TestARefusedObjectCountsOnceHoweverManyReasonsItHas(t *testing.T) {
 			t.Errorf("%d objects are left when one of the two reasons of the first is gone", len(all.byObject))
 		}
 	}
-	if len(all.byObject)+len(all.byKind)+len(all.unread()) > 0 {
+	if len(all.byObject)+len(all.byKind)+len(all.standing()) > 0 {
 		t.Errorf("%d objects are left, of the kinds %v", len(all.byObject), all.byKind)
 	}
 }
@@ -242,16 +242,20 @@ func TestARefusedServiceIsLoggedOnceForEachReason(t *testing.T) {
 			t.Errorf("%s: %d lines in the log, want %d:\n%s", step.title, lines, step.want, log)
 		}
 	}
-	want := explain.Refusals{Node: "node-a1", Services: []explain.Refusal{
+	want := []explain.Refusal{
 		{Service: "shop/web-1", Message: "too many", Since: time.Unix(0, 0), Tries: 1, Next: time.Unix(1, 0)},
 		{Service: "shop/web-2", Message: "in use", Since: time.Unix(0, 0), Tries: 1, Next: time.Unix(1, 0), InForce: true},
-	}}
-	if diff := gocmp.Diff(want, o.refused.list("node-a1")); diff != "" {
-		t.Errorf("the page /refused (-want +got):\n%s", diff)
+	}
+	var got []explain.Refusal
+	for _, one := range all.standing("RefusedByKernel") {
+		got = append(got, *one.Kernel)
+	}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("the page /findings (-want +got):\n%s", diff)
 	}
 }
 
-// TestManyFindingsOfASyncAreLoggedInABoundedNumberOfLines, and are all on the pages.
+// TestManyFindingsOfASyncAreLoggedInABoundedNumberOfLines, and are all on the page.
 func TestManyFindingsOfASyncAreLoggedInABoundedNumberOfLines(t *testing.T) {
 	all, log, _ := telling()
 	o := &observer{findings: all}
@@ -263,8 +267,8 @@ func TestManyFindingsOfASyncAreLoggedInABoundedNumberOfLines(t *testing.T) {
 	if lines := strings.Count(log.String(), "\n"); lines != toldAtOnce+1 || !strings.Contains(log.String(), "more=900") {
 		t.Errorf("%d lines in the log, want %d and one that counts the other 900", lines, toldAtOnce)
 	}
-	if services, standing := o.refused.list("").Services, all.standing(); len(services) != 1000 || len(standing) != 1000 {
-		t.Errorf("%d Services and %d findings on the pages, want all", len(services), len(standing))
+	if standing := all.standing(); len(standing) != 1000 {
+		t.Errorf("%d findings on the page, want all", len(standing))
 	}
 	if !slices.IsSortedFunc(all.standing(), func(a, b Standing) int { return cmp.Compare(a.Name, b.Name) }) {
 		t.Error("the findings are not sorted")

@@ -32,8 +32,7 @@ type observer struct {
 	// condition is nil unless the Node's condition should say when its Services work.
 	condition *condition.Writer
 
-	refused refusals
-	syncs   status.Syncs
+	syncs status.Syncs
 
 	synced bool // at least once
 	levels levels
@@ -86,15 +85,7 @@ func (o *observer) Failed(err error, report proxy.Report, started, ended time.Ti
 
 // reportFound reports what the kernel refuses, and what the tables have no room for.
 func (o *observer) reportFound(report proxy.Report) {
-	o.refused.update(report)
-	refused := make([]servicefindings.Found, 0, len(report.Refused)+len(report.NoLongerRefused))
-	for _, service := range report.NoLongerRefused {
-		refused = append(refused, servicefindings.Found{Service: service})
-	}
-	for _, one := range report.Refused {
-		refused = append(refused, servicefindings.Found{Service: one.Service, Findings: []model.Finding{one.Finding()}})
-	}
-	o.findings.replace(kernel, refused...)
+	o.findings.refusedByKernel(report)
 	o.findings.replace(tables, o.unremembered(report)...)
 }
 

@@ -273,13 +273,13 @@ func TestEachDocumentedMetricMovesByWhatItCounts(t *testing.T) {
 var clientsOfXDS = moved{"clients of xDS", func(o *observed) {
 	observer := meshObserver{o.recorder}
 	observer.Clients(2, 6)
-	observer.Answered("listener")
-	observer.Rejected("endpoints")
+	observer.Answered(xds.Types[0])
+	observer.Rejected(xds.Types[1])
 	observer.Unknown()
 	observer.Refused(xds.NotOfThisNode)
 }, []string{
-	"vicinity_xds_streams 2\n", "vicinity_xds_names 6\n", `vicinity_xds_responses_total{type="listener"} 1` + "\n",
-	`vicinity_xds_rejected_responses_total{type="endpoints"} 1` + "\n", "vicinity_xds_unknown_names_total 1\n",
+	"vicinity_xds_streams 2\n", "vicinity_xds_names 6\n", `vicinity_xds_responses_total{type="CDS"} 1` + "\n",
+	`vicinity_xds_rejected_responses_total{type="EDS"} 1` + "\n", "vicinity_xds_unknown_names_total 1\n",
 	`vicinity_xds_refused_total{reason="not-of-this-node"} 1` + "\n",
 }}
 

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/demandpage"
@@ -65,6 +66,15 @@ func (d *daemon) serveMetricsSecurely(ctx context.Context) error {
 	return d.listenAndServe(ctx, "--secure-metrics-bind-address", d.options.SecureMetricsAddress, secure, pages)
 }
 
+// findingsPage is the page /findings. ?code=CODE selects findings of a code; ?inforce returns instead the objects that are
+// refused, each with the version in force.
+func (d *daemon) findingsPage(query url.Values) any {
+	if query.Has("inforce") {
+		return append([]convert.Refusal{}, d.objects.Refusals()...) // [] rather than null
+	}
+	return d.findings.standing(query["code"]...)
+}
+
 // pages are the pages at the address of metrics.
 func (d *daemon) pages() http.Handler {
 	return status.Pages{
@@ -72,10 +82,7 @@ func (d *daemon) pages() http.Handler {
 		Mode:     string(d.options.Configuration.Mode),
 		Config:   func() map[string]any { return d.options.Configz },
 		Flags:    d.options.Flags,
-		Refused:  func() any { return d.observer.refused.list(d.options.Node) },
-		Problems: func() any { return d.findings.unread() },
-		Findings: func() any { return d.findings.standing() },
-		LastGood: func() any { return append([]convert.Refusal{}, d.objects.Refusals()...) }, // [] rather than null
+		Findings: d.findingsPage,
 		Summary: func() status.Summary {
 			summary := d.observer.syncs.Summary(d.options.Node, d.options.Build.Version, began, d.status.Verdict(time.Now()))
 			summary.Manifests = d.options.absManifests()

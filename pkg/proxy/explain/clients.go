@@ -28,10 +28,10 @@ func (c Clients) Ports(cluster *model.Cluster, query Query) []Port {
 	return c.ports(cluster, planner, query, query.namesIn(cluster))
 }
 
-// ports explains what a query asks for of some Services; of those to which the address leads, if one is dialled.
+// ports explains what a query asks for of some Services (see namesIn); of those to which the address leads, if one is dialled.
 func (c Clients) ports(cluster *model.Cluster, planner *selection.Planner, query Query, services []model.ObjectName) []Port {
 	var ports []Port
-	dialled := query.dialledIn(cluster)
+	dialled, holders := query.dialledIn(cluster), services
 	if dialled.addr.IsValid() {
 		services = dialled.services
 	}
@@ -53,7 +53,7 @@ func (c Clients) ports(cluster *model.Cluster, planner *selection.Planner, query
 			ports = append(ports, port)
 		}
 	}
-	if undefined := dialled.undefined(cluster); undefined != nil {
+	if undefined := dialled.undefined(cluster, holders); undefined != nil {
 		ports = append(ports, *undefined)
 	}
 	return ports

@@ -73,14 +73,15 @@ func (d dialled) narrow(port *Port, decision selection.Decision) {
 
 // undefined explains the protocols over which what is dialled leads to no Service port, but meets a rule all the same: the
 // port of a ClusterIP that its Service does not define, and an address of a ServiceCIDR that is nobody's ClusterIP. Nil: it meets
-// none.
-func (d dialled) undefined(cluster *model.Cluster) *Port {
+// none. The holders are the Services whose ClusterIP it is.
+func (d dialled) undefined(cluster *model.Cluster, holders []model.ObjectName) *Port {
 	addr := d.addr.Addr()
-	if !d.addr.IsValid() || len(d.leads) == len(model.Protocols) {
+	if !d.addr.IsValid() || len(d.leads) == len(model.Protocols) || slices.Contains(cluster.LocalAddrs(), addr) {
 		return nil
 	}
-	virtual, isOne := cluster.VirtualIP(addr) // an address of the node itself is none
-	if !isOne {
+	ranges := cluster.ServiceCIDRs()
+	within := slices.IndexFunc(ranges, func(prefix netip.Prefix) bool { return prefix.Contains(addr) })
+	if len(holders) == 0 && within < 0 {
 		return nil
 	}
 	port := &Port{
@@ -93,14 +94,15 @@ func (d dialled) undefined(cluster *model.Cluster) *Port {
 		}
 	}
 	subject := "New connections to " + port.Address + " over " + listed(port.Protocols)
-	if service := cluster.Service(virtual.Service); service != nil {
+	if len(holders) > 0 {
+		service := cluster.Service(holders[0])
 		port.Service, port.Outcome = service.Name.String(), outcomeNames[selection.Refuse]
 		port.Message = fmt.Sprintf("%s are refused at once, because %s is the ClusterIP of %s, which has %s.",
 			subject, addr, service.Name, portList(service))
 	} else {
 		port.Outcome = outcomeNames[selection.Drop]
 		port.Message = fmt.Sprintf("%s get no answer, because %s is in the ServiceCIDR %s and is the ClusterIP of no Service that this "+
-			"proxy serves: it drops what no other program has translated.", subject, addr, virtual.Range)
+			"proxy serves: it drops what no other program has translated.", subject, addr, ranges[within])
 	}
 	port.Message += " If the node has the address itself, the proxy has no part in them."
 	port.Traffic = []Traffic{{

@@ -167,11 +167,10 @@ func reasoned(sentence, code string) string { return sentence + " [" + code + "]
 
 // SourceInWords names, in people's words, a resource from which we learn where other nodes are.
 func SourceInWords(resource string) string {
-	switch resource {
-	case model.FromSlices:
-		return "TopologySlices"
-	case model.FromProxySlices:
-		return "the EndpointSlices of the proxies"
+	for _, known := range model.TopologyResources {
+		if known.Name == resource {
+			return known.Words
+		}
 	}
-	return "Nodes"
+	return resource
 }

@@ -7,14 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
-// Refusals are what a running proxy says about the Services that the kernel of its node refuses. No decision can
-// predict this: only the kernel knows.
-type Refusals struct {
-	Node     string    `json:"node"`
-	Services []Refusal `json:"services"` // by name; never null
-}
-
-// Refusal is a Service whose newest version the kernel of a node refuses.
+// Refusal is a Service whose newest version the kernel of a node refuses. No decision can predict this: only the kernel
+// knows, and the proxy that runs there.
 type Refusal struct {
 	Service string `json:"service"` // namespace/name
 	// Message names the operation, the object and the kernel's reason.
@@ -27,17 +21,14 @@ type Refusal struct {
 	InForce bool `json:"inForce"`
 }
 
-// Mark enters the refusals into the ports of that node. Nil: nothing is known.
-func (r *Refusals) Mark(ports []Port) {
-	if r == nil {
-		return
-	}
-	byService := map[string]*Refusal{}
-	for i := range r.Services {
-		byService[r.Services[i].Service] = &r.Services[i]
+// MarkRefused enters the refusals of a node's kernel into the ports of that node.
+func MarkRefused(ports []Port, node string, refusals []Refusal) {
+	byService := make(map[string]*Refusal, len(refusals))
+	for i := range refusals {
+		byService[refusals[i].Service] = &refusals[i]
 	}
 	for i := range ports {
-		if ports[i].Node == r.Node {
+		if ports[i].Node == node {
 			ports[i].Refused = byService[ports[i].Service]
 		}
 	}

@@ -9,15 +9,15 @@ import (
 )
 
 func TestARefusedServiceSaysThatTheKernelDoesSomethingElse(t *testing.T) {
-	refusals := explain.Refusals{Node: "node-a1", Services: []explain.Refusal{
+	refusals := []explain.Refusal{
 		{Service: "default/web", Message: "adding map ip vicinity long: file name too long", Since: time.Unix(0, 0), Tries: 3, InForce: true},
 		{Service: "default/api", Message: "adding chain ip vicinity long: file name too long", Since: time.Unix(0, 0), Tries: 1},
-	}}
+	}
 	ports := []explain.Port{
 		{Node: "node-a1", Service: "default/web"}, {Node: "node-b1", Service: "default/web"},
 		{Node: "node-a1", Service: "default/other"}, {Node: "node-a1", Service: "default/api"},
 	}
-	refusals.Mark(ports)
+	explain.MarkRefused(ports, "node-a1", refusals)
 	var page strings.Builder
 	if err := write("text")(&page, ports); err != nil {
 		t.Fatal(err)

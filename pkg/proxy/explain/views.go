@@ -17,7 +17,7 @@ type Views struct {
 	cluster *model.Cluster
 	planner *selection.Planner
 	query   Query
-	names   []model.ObjectName // the Services that the query asks for; nil if an address is dialled
+	names   []model.ObjectName // see namesIn
 }
 
 // NewViews returns the views of a state. change begins the state.
@@ -41,6 +41,9 @@ func (v *Views) From(node *model.Node) *model.Cluster {
 
 // PortsOnEach is about how many ports each node has to explain.
 func (v *Views) PortsOnEach() (ports int) {
+	if v.query.Dialled.IsValid() {
+		return len(model.Protocols)
+	}
 	for _, name := range v.names {
 		service := v.cluster.Service(name)
 		if service == nil {
@@ -59,11 +62,13 @@ func (v *Views) PortsOnEach() (ports int) {
 	return ports
 }
 
-// namesIn returns the Services that a query asks for by name, sorted.
+// namesIn returns the Services that a query asks for by name, sorted; those whose ClusterIP it is, if an address is dialled.
 func (q Query) namesIn(cluster *model.Cluster) []model.ObjectName {
 	switch {
 	case q.Dialled.IsValid():
-		return nil
+		return slices.DeleteFunc(cluster.ServiceNames(), func(name model.ObjectName) bool {
+			return !slices.Contains(cluster.Service(name).ClusterIPs, q.Dialled.Addr())
+		})
 	case q.Service.Name != "":
 		return []model.ObjectName{q.Service}
 	}

@@ -57,7 +57,10 @@ func (f *forecaster) advise(s *Service, object *corev1.Service, read *model.Serv
 		if !isBetter(bounded) {
 			continue
 		}
-		bound := policy.FormatMaxLoad(setting.bound) + f.plannedInWords(setting)
+		bound := policy.FormatMaxLoad(setting.bound)
+		if setting.isMeasured {
+			bound += ", planned with measured demand,"
+		}
 		sentence := fmt.Sprintf("%s expects %s times the mean; with a bound of %s %s", now.Busiest.Endpoint, times(now.Busiest.Load), bound,
 			joined("no endpoint expects more than "+times(bounded.Busiest.Load)+" times", staysInZone(bounded, now)))
 		if isNearer(bounded) {
@@ -88,17 +91,6 @@ func (f *forecaster) boundsFor(s *Service) (bounds []Setting) {
 	return bounds
 }
 
-// plannedInWords follows a bound, and says which measured demand it is planned with; empty for assumed demand.
-func (f *forecaster) plannedInWords(setting Setting) string {
-	switch {
-	case !setting.isMeasured:
-		return ""
-	case f.demand != nil:
-		return ", planned with measured demand,"
-	}
-	return ", planned as its ServiceDemand says,"
-}
-
 // adviseMeasured recommends to have the bound that there is planned with what was measured, if that keeps it and
 // improves anything.
 func (f *forecaster) adviseMeasured(s *Service, object *corev1.Service, read *model.Service) *Advice {
@@ -111,13 +103,9 @@ func (f *forecaster) adviseMeasured(s *Service, object *corev1.Service, read *mo
 	}
 	changed := *object
 	changed.Annotations = withMeasured(object)
-	planned := "as its ServiceDemand says"
-	if f.demand != nil {
-		planned = "with measured demand"
-	}
 	return &Advice{
 		Setting: policy.Measured,
-		Sentence: fmt.Sprintf("With its bound planned %s, %s.", planned, joined(
+		Sentence: fmt.Sprintf("With its bound planned with measured demand, %s.", joined(
 			instead("the busiest endpoint expects %s times the mean", times(then.Busiest.Load), times(now.Busiest.Load)), staysInZone(then, now))),
 		Set: difference(object, &changed),
 	}

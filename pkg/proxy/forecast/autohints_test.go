@@ -131,7 +131,7 @@ func TestAForecastIsTheSameEachTime(t *testing.T) {
 		var first string
 		for range 5 {
 			cluster := NewCluster(seen, convert.View{})
-			measurement, err := NewMeasurement("demand.json", demand, asked, cluster)
+			measurement, err := newMeasurement("demand.json", demand, asked, cluster)
 			if err != nil {
 				t.Fatal(err)
 			}

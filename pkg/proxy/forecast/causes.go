@@ -109,7 +109,7 @@ func (f *forecaster) wrong(object *corev1.Service, read *model.Service) (causes 
 func (r *refusal) cause(service *model.Service, portions []portion) Cause {
 	where, why := "", r.refusers.Why
 	switch why.Code {
-	case selection.NoEndpoints, selection.NoUsableEndpoints, selection.OnlyVirtualIPs: // anywhere
+	case selection.NoEndpoints, selection.NoUsableEndpoints: // anywhere
 	default:
 		where = fmt.Sprintf(" on %d of %s (%s). On %s", r.refusers.Count, printable.Count(r.refusers.Of, "Node"),
 			countedOf(r.refusers.First, r.refusers.Count), r.refusers.First[0])

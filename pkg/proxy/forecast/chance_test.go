@@ -6,7 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -45,7 +44,6 @@ func (c chance) cluster() convert.Objects {
 			objects.Slices = append(objects.Slices, c.slice(fmt.Sprintf("%s-%d", name, part), service, byte(10*i+part)))
 		}
 	}
-	c.addVirtual(&objects)
 	return objects
 }
 
@@ -72,19 +70,6 @@ func (c chance) hintedCluster() convert.Objects {
 		}
 	}
 	return objects
-}
-
-// addVirtual gives an endpoint an address that may be a ClusterIP, of its own Service or of another one, and some clusters a ServiceCIDR.
-func (c chance) addVirtual(objects *convert.Objects) {
-	slice := objects.Slices[c.IntN(len(objects.Slices))]
-	if c.oneIn(2) && len(slice.Endpoints) > 0 {
-		slice.Endpoints[0].Addresses[0] = fmt.Sprint("10.96.0.", 1+c.IntN(4))
-	}
-	if c.oneIn(2) {
-		objects.ServiceCIDRs = append(objects.ServiceCIDRs, &networkingv1.ServiceCIDR{
-			ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.96.0.0/24"}},
-		})
-	}
 }
 
 func (c chance) service(name string, number int) *corev1.Service {

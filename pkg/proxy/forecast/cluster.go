@@ -2,7 +2,6 @@ package forecast
 
 import (
 	"cmp"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -32,9 +31,6 @@ type Cluster struct {
 	// refused are those that could not be read.
 	refused []model.Finding
 	view    convert.View
-	// virtual has the ClusterIPs of all Services, and the ServiceCIDRs. Changes do not touch them.
-	virtual *model.Cluster
-	cidrs   map[string][]netip.Prefix
 	// seen is what the proxy on the node in question avoids because of its own observations, which are in no object.
 	seen map[model.Against]*model.Avoid
 }
@@ -45,7 +41,7 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 	c := Cluster{
 		isDump: objects.Held != nil, assumed: servicedemand.NoneToPlan,
 		nodes: objects.Nodes, slicesOf: map[model.ObjectName][]*discoveryv1.EndpointSlice{}, view: view,
-		demands: map[model.ObjectName]*model.Demand{}, virtual: model.NewCluster(""), cidrs: map[string][]netip.Prefix{},
+		demands: map[model.ObjectName]*model.Demand{},
 	}
 	c.services = slices.SortedFunc(slices.Values(objects.Services), func(a, b *corev1.Service) int {
 		return nameOf(a).Compare(nameOf(b))
@@ -75,12 +71,6 @@ func NewCluster(objects convert.Objects, view convert.View) Cluster {
 			c.demands[nameOf(object)] = demand
 		}
 	}
-	for _, object := range objects.ServiceCIDRs {
-		if prefixes, errs := convert.ServiceCIDR(object); len(errs) == 0 {
-			c.cidrs[object.Name] = prefixes
-		}
-	}
-	c.virtual.Apply(model.Change{Services: c.clusterIPs(), ServiceCIDRs: c.cidrs})
 	return c
 }
 
@@ -104,30 +94,6 @@ func (c Cluster) AsAssumed() Cluster {
 func (c Cluster) AsSeen(avoided map[model.Against]*model.Avoid) Cluster {
 	c.seen = avoided
 	return c
-}
-
-// clusterIPs returns the Services with only their ClusterIPs.
-func (c Cluster) clusterIPs() map[model.ObjectName]*model.Service {
-	all := make(map[model.ObjectName]*model.Service, len(c.services))
-	for _, object := range c.services {
-		if service, errs := convert.Service(object, c.view); service != nil && len(errs) == 0 {
-			all[service.Name] = &model.Service{Name: service.Name, ClusterIPs: service.ClusterIPs}
-		}
-	}
-	return all
-}
-
-// virtualIn returns the Services whose ClusterIP is an endpoint in some slices.
-func (c Cluster) virtualIn(endpointSlices map[model.ObjectName]*model.EndpointSlice) map[model.ObjectName]*model.Service {
-	found := map[model.ObjectName]*model.Service{}
-	for _, slice := range endpointSlices {
-		for i := range slice.Endpoints {
-			if virtual, is := c.virtual.VirtualIP(slice.Endpoints[i].Addr); is && virtual.Service != (model.ObjectName{}) {
-				found[virtual.Service] = c.virtual.Service(virtual.Service)
-			}
-		}
-	}
-	return found
 }
 
 func nameOf(object convert.Object) model.ObjectName {

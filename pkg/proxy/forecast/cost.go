@@ -26,11 +26,7 @@ func TrafficOf(samples []Sample) (Traffic, error) {
 		}
 		traffic[sample.service()] += sample.Value
 	}
-	switch {
-	case len(samples) == 0:
-		return nil, errors.New("a price needs bytes: the result of an instant query, such as " +
-			"sum by (instance, namespace, service) (rate(vicinity_service_traffic_bytes_total[1d])), or a folder of metrics")
-	case traffic.all() == 0:
+	if traffic.all() == 0 {
 		return nil, errors.New("no bytes were counted")
 	}
 	return traffic, nil

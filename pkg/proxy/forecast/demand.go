@@ -1,16 +1,13 @@
 package forecast
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
-
-	"sigs.k8s.io/yaml"
 
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
@@ -18,42 +15,33 @@ import (
 // Weights are the demand of nodes, or of all nodes of a zone together, by name.
 type Weights map[string]float64
 
-// ParseWeights reads weights by node or zone: a YAML or JSON mapping from names to numbers, or what Prometheus answers
-// to an instant query, as its API or promtool's -o json prints it. There the first of nameLabels is the name.
-func ParseWeights(text []byte) (Weights, error) {
-	converted, err := yaml.YAMLToJSONStrict(text) // which refuses a name that stands there twice
-	if err != nil {
-		return nil, err
-	}
-	samples, isResult, err := samplesIn(converted)
-	if isResult || err != nil {
-		if err != nil {
-			return nil, err
+// weightsOf adds up the demand of all Services by node or zone: the first of nameLabels that a sample has.
+func weightsOf(samples []Sample) (Weights, error) {
+	weights, seen := Weights{}, map[string]bool{}
+	for i, sample := range samples {
+		series := fmt.Sprint(sample.Labels) // in the order of the labels
+		if seen[series] {
+			return nil, fmt.Errorf("sample %d is of the same series as one before it: %s", i+1, printable.Short(series))
 		}
-		return weightsOf(samples)
-	}
-	var given map[string]*float64 // nil: there is a name without a number
-	if err := json.Unmarshal(converted, &given); err != nil {
-		return nil, errors.New("it is neither a mapping from nodes or zones to numbers, nor the result of an instant query")
-	}
-	weights := Weights{}
-	for _, name := range slices.Sorted(maps.Keys(given)) {
-		if given[name] == nil {
-			return nil, fmt.Errorf("%s: the number is missing", name)
+		seen[series] = true
+		name := sample.nameOf(nameLabels...)
+		if name == "" {
+			return nil, fmt.Errorf("sample %d has none of the labels %s; write the query with `sum by (node)`",
+				i+1, strings.Join(nameLabels, ", "))
 		}
-		if err := weights.add(name, *given[name]); err != nil {
+		if err := weights.add(name, sample.Value); err != nil {
 			return nil, err
 		}
 	}
 	if len(weights) == 0 {
-		return nil, errors.New("it has no weight")
+		return nil, errors.New("the query found nothing")
 	}
 	return weights, nil
 }
 
-// WeightsByService returns the demand on each Service, by namespace/name: samples whose labels name a Service, and a
+// weightsByService returns the demand on each Service, by namespace/name: samples whose labels name a Service, and a
 // node or a zone.
-func WeightsByService(samples []Sample) map[string]Weights {
+func weightsByService(samples []Sample) map[string]Weights {
 	byService := map[string]Weights{}
 	for i := range samples {
 		sample := &samples[i]
@@ -121,48 +109,32 @@ func (s *Sample) service() string {
 	return s.Labels["namespace"] + "/" + s.Labels["service"]
 }
 
-// ParseSamples reads the result of an instant query. Any other text has no samples.
+// ParseSamples reads the result of an instant query as JSON: as Prometheus' HTTP API answers it, or as 'promtool query
+// instant -o json' prints it.
 func ParseSamples(text []byte) ([]Sample, error) {
-	converted, err := yaml.YAMLToJSONStrict(text)
-	if err != nil {
-		return nil, err
-	}
-	samples, _, err := samplesIn(converted)
-	return samples, err
-}
-
-// samplesIn finds the samples of an instant query, and reports whether the text is a result at all.
-func samplesIn(text []byte) (samples []Sample, isResult bool, err error) {
-	var answer struct {
-		Status string `json:"status"`
-		Error  string `json:"error"`
-		Data   struct {
-			ResultType string          `json:"resultType"`
-			Result     json.RawMessage `json:"result"`
-		} `json:"data"`
-	}
-	if json.Unmarshal(text, &answer) == nil && answer.Status != "" {
-		switch {
-		case answer.Status != "success":
-			return nil, true, fmt.Errorf("the query failed: %s", printable.Short(answer.Error))
-		case answer.Data.ResultType != "vector":
-			return nil, true, fmt.Errorf("the result is a %s; ask an instant query, whose result is a vector", answer.Data.ResultType)
+	result := json.RawMessage(text)
+	if isObject := bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")); isObject {
+		var answer struct {
+			Status string `json:"status"`
+			Error  string `json:"error"`
+			Data   struct {
+				ResultType string          `json:"resultType"`
+				Result     json.RawMessage `json:"result"`
+			} `json:"data"`
 		}
-		samples, err = readSamples(answer.Data.Result)
-		return samples, true, err
+		switch err := json.Unmarshal(text, &answer); {
+		case err != nil || answer.Status == "":
+			return nil, errNoQuery
+		case answer.Status != "success":
+			return nil, fmt.Errorf("the query failed: %s", printable.Short(answer.Error))
+		case answer.Data.ResultType != "vector":
+			return nil, fmt.Errorf("the result is a %s; ask an instant query, whose result is a vector", printable.Short(answer.Data.ResultType))
+		}
+		result = answer.Data.Result
 	}
-	if len(text) > 0 && text[0] == '[' {
-		samples, err = readSamples(text)
-		return samples, true, err
-	}
-	return nil, false, nil
-}
-
-// readSamples names the sample in its errors.
-func readSamples(text []byte) ([]Sample, error) {
 	var written []json.RawMessage
-	if err := json.Unmarshal(text, &written); err != nil {
-		return nil, err
+	if err := json.Unmarshal(result, &written); err != nil {
+		return nil, errNoQuery
 	}
 	samples := make([]Sample, len(written))
 	for i := range written {
@@ -173,29 +145,8 @@ func readSamples(text []byte) ([]Sample, error) {
 	return samples, nil
 }
 
+var errNoQuery = errors.New("it is not the result of an instant query, as Prometheus' HTTP API or 'promtool query instant -o json' prints it")
+
 // nameLabels are the labels of a sample that may name a node or a zone; the first that it has counts. Our PodMonitor
 // writes the node's name into instance.
 var nameLabels = []string{"node", "zone", "topology_kubernetes_io_zone", "instance"}
-
-func weightsOf(samples []Sample) (Weights, error) {
-	weights, seen := Weights{}, map[string]bool{}
-	for i, sample := range samples {
-		series := fmt.Sprint(sample.Labels) // in the order of the labels
-		if seen[series] {
-			return nil, fmt.Errorf("sample %d is of the same series as one before it: %s", i+1, printable.Short(series))
-		}
-		seen[series] = true
-		name := sample.nameOf(nameLabels...)
-		if name == "" {
-			return nil, fmt.Errorf("sample %d has none of the labels %s; write the query with `sum by (node)`",
-				i+1, strings.Join(nameLabels, ", "))
-		}
-		if err := weights.add(name, sample.Value); err != nil {
-			return nil, err
-		}
-	}
-	if len(weights) == 0 {
-		return nil, errors.New("the query found nothing")
-	}
-	return weights, nil
-}

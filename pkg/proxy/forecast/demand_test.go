@@ -19,14 +19,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
 )
 
-func TestWeightsAreReadFromMappingsAndQueries(t *testing.T) {
+func TestWeightsAreReadFromQueries(t *testing.T) {
+	const none = "it is not the result of an instant query"
 	for name, test := range map[string]struct {
 		text string
 		want Weights
 		err  string
 	}{
-		"YAML": {"node-1: 3\nzone-b: 0.5\n", Weights{"node-1": 3, "zone-b": 0.5}, ""},
-		"JSON": {`{"node-1": 3}`, Weights{"node-1": 3}, ""},
 		"the API of Prometheus": {
 			`{"status":"success","data":{"resultType":"vector","result":[{"metric":{"node":"node-1"},"value":[1763900000.1,"2.5"]},` +
 				`{"metric":{"zone":"zone-b"},"value":[1763900000.1,"4"]}]}}`,
@@ -43,27 +42,27 @@ func TestWeightsAreReadFromMappingsAndQueries(t *testing.T) {
 		"no label":           {`[{"metric":{"pod":"a"},"value":[1,"2"]}]`, nil, "sample 1 has none of the labels node, zone"},
 		"no number":          {`[{"metric":{"node":"a"},"value":[1,"x"]}]`, nil, "sample 1: x is not a number"},
 		"not a number":       {`[{"metric":{"node":"a"},"value":[1,"NaN"]}]`, nil, "a: NaN is not a weight"},
-		"negative":           {"node-1: -1\n", nil, "node-1: -1 is not a weight"},
-		"a name twice":       {"node-1: 1\nnode-2: 1\nnode-1: 2\n", nil, `"node-1"`},
-		"a name twice, JSON": {`{"node-1": 1, "node-1": 2}`, nil, `"node-1"`},
+		"negative":           {`[{"metric":{"node":"a"},"value":[1,"-1"]}]`, nil, "a: -1 is not a weight"},
+		"infinite":           {`[{"metric":{"node":"a"},"value":[1,"+Inf"]}]`, nil, "a: +Inf is not a weight"},
 		"a series twice": {
 			`[{"metric":{"pod":"a","node":"n"},"value":[1,"2"]},{"metric":{"node":"n","pod":"a"},"value":[1,"3"]}]`, nil,
 			"sample 2 is of the same series",
 		},
-		"a number that is missing": {"node-1: 3\nnode-2:\n", nil, "node-2: the number is missing"},
-		"not a number, in YAML":    {"node-1: .nan\n", nil, "NaN"},
-		"infinite":                 {"node-1: .inf\n", nil, "Inf"},
-		"too large for a number":   {"node-1: 1e400\n", nil, "neither a mapping"},
 		"a sum that is too large": {
 			`[{"metric":{"pod":"a","node":"n"},"value":[1,"1e308"]},{"metric":{"pod":"b","node":"n"},"value":[1,"1e308"]}]`, nil,
 			"n: 1e+308 is not a weight",
 		},
-		"a text":  {"hello\n", nil, "neither a mapping"},
-		"nested":  {"node-1: {a: 1}\n", nil, "neither a mapping"},
-		"empty":   {"", nil, "it has no weight"},
-		"no YAML": {"{", nil, "yaml"},
+		"a mapping":          {`{"node-1": 3}`, nil, none},
+		"a mapping, in YAML": {"node-1: 3\n", nil, none},
+		"a text":             {"hello\n", nil, none},
+		"empty":              {"", nil, none},
+		"half of it":         {`{"status":"success"`, nil, none},
 	} {
-		got, err := ParseWeights([]byte(test.text))
+		samples, err := ParseSamples([]byte(test.text))
+		var got Weights
+		if err == nil {
+			got, err = weightsOf(samples)
+		}
 		isMeant := err == nil && test.err == "" || err != nil && test.err != "" && strings.Contains(err.Error(), test.err)
 		if diff := cmp.Diff(test.want, got); diff != "" || !isMeant {
 			t.Errorf("%s: error %v, want %q (-want +got):\n%s", name, err, test.err, diff)
@@ -79,7 +78,7 @@ func TestAZonesWeightIsSharedByItsNodes(t *testing.T) {
 	}
 	cluster := NewCluster(objects, convert.View{})
 	of := func(weights Weights) (map[string]float64, error) {
-		m, err := NewMeasurement("demand.json", weights, map[string]Weights{"shop/web": weights}, cluster)
+		m, err := newMeasurement("demand.json", weights, map[string]Weights{"shop/web": weights}, cluster)
 		if err != nil {
 			return nil, err
 		}
@@ -112,10 +111,6 @@ func TestAServiceIsAskedAsItWasMeasured(t *testing.T) {
 	const text = `[{"metric":{"node":"a1","namespace":"shop","service":"web"},"value":[1,"3"]},` +
 		`{"metric":{"instance":"b1","namespace":"shop","service":"web"},"value":[1,"1"]},` +
 		`{"metric":{"node":"b1","namespace":"","service":""},"value":[1,"36"]}]`
-	weights, err := ParseWeights([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
 	samples, err := ParseSamples([]byte(text))
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +133,7 @@ func TestAServiceIsAskedAsItWasMeasured(t *testing.T) {
 		Services: []*corev1.Service{objects.Service("shop", "other", zoned), objects.Service("shop", "web", zoned)},
 		Slices:   []*discoveryv1.EndpointSlice{on("web", "a1", "b1", "b1", "b1"), on("other", "a1")},
 	}, convert.View{})
-	demand, err := NewMeasurement("demand.json", weights, WeightsByService(samples), cluster)
+	demand, err := NewMeasurement("demand.json", samples, cluster)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +145,7 @@ func TestAServiceIsAskedAsItWasMeasured(t *testing.T) {
 	if got := other.outlook(Now).Zone; math.Abs(got-3./40) > 1e-6 {
 		t.Errorf("%v of shop/other stay in the zone, of all that was measured 3 of 40 are asked there", got)
 	}
-	for setting, want := range map[string]float64{Now: 3, "120%": 1.8, "120% by file": 1.2} {
+	for setting, want := range map[string]float64{Now: 3, "120%": 1.8, "120% measured": 1.2} {
 		if got := web.outlook(setting).Busiest.Load; math.Abs(got-want) > 0.01 {
 			t.Errorf("%s: the busiest endpoint expects %v times the mean, want %v", setting, got, want)
 		}

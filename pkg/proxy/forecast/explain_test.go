@@ -37,9 +37,6 @@ func change(t *testing.T, objects convert.Objects) model.Change {
 	for _, slice := range objects.Slices {
 		put(convert.EndpointSlices, slice)
 	}
-	for _, ranges := range objects.ServiceCIDRs {
-		put(convert.ServiceCIDRs, ranges)
-	}
 	change.AllNodes = new(true)
 	return change
 }

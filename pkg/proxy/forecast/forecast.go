@@ -54,17 +54,14 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 		Cluster: cluster, selected: selected, avoided: avoided, refused: refused, demand: options.Demand,
 		controllers: newControllers(cluster.nodes), judge: options.Judge, onlyEvacuatedOn: map[string]*NodeOnlyEvacuated{},
 	}
-	beside := ""
-	switch {
-	case f.demand != nil:
-		f.fleet, beside = fleet.New(nodes, f.demand.of), byFile
-	default:
+	isMeasured := true
+	if f.demand != nil {
+		f.fleet = fleet.New(nodes, f.demand.of)
+	} else {
 		f.fleet = fleet.New(nodes, nil)
-		if slices.ContainsFunc(selected, func(s *corev1.Service) bool { return f.demands[nameOf(s)] != nil }) {
-			beside = measured
-		}
+		isMeasured = slices.ContainsFunc(selected, func(s *corev1.Service) bool { return f.demands[nameOf(s)] != nil })
 	}
-	f.settings = settingsOf(options.Bounds, beside)
+	f.settings = settingsOf(options.Bounds, isMeasured)
 	if options.OnlyNow {
 		f.settings = f.settings[:1]
 	}
@@ -78,7 +75,7 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 	}
 	report.note(nodes)
 	if i := slices.IndexFunc(f.settings, func(s Setting) bool { return s.isMeasured }); i >= 0 {
-		report.Notes = append(report.Notes, f.settings[i].noteMeasured())
+		report.Notes = append(report.Notes, f.settings[i].noteMeasured(f.demand != nil))
 	}
 	return f, report
 }
@@ -311,7 +308,6 @@ func (f *forecaster) portions(service *model.Service, endpointSlices []*model.En
 		}
 		for _, port := range service.Ports {
 			endpoints, _ := joined.Endpoints(port, family)
-			f.virtual.MarkAllVirtual(endpoints)
 			take(endpoints, portOf{service.Name, family, port})
 		}
 	}
@@ -357,7 +353,7 @@ func (f *forecaster) outlook(
 	setting Setting, topology policy.Topology, service *model.Service, portions []portion, clients map[string]uint32,
 ) Outlook {
 	out := Outlook{Setting: setting.Name, Loads: []float64{}}
-	asked, answered, keys := 0.0, 0.0, make([]float64, len(topology.Keys))
+	asked, keys := 0.0, make([]float64, len(topology.Keys))
 	byNode, published := f.demand.on(service.Name.String()), f.publishedFor(setting, service.Name)
 	for i, portion := range portions {
 		spread := f.fleet.Spread(fleet.Question{
@@ -365,9 +361,12 @@ func (f *forecaster) outlook(
 			Asked: byNode, Measured: published,
 		})
 		times := float64(len(portion.ports))
-		out.source, out.PlannedWith = string(spread.Source), f.plannedWith(setting, spread.PlannedWith) // the same for all portions
+		out.source, out.PlannedWith = string(spread.Source), string(spread.PlannedWith) // the same for all portions
 		asked += times * spread.Asked
-		answered += times * (spread.Asked - spread.Refused)
+		out.Shares.add(&Shares{
+			Node: spread.Node, Zone: spread.Zone, Region: spread.Region, OtherZones: spread.OtherZones, Refused: spread.Refused,
+			UnknownZones: spread.Asked - spread.Refused - spread.Zone - spread.OtherZones,
+		}, times)
 		out.evacuated += times * spread.Evacuated
 		for _, node := range spread.OnlyEvacuated {
 			if out.onlyEvacuated == nil {
@@ -375,10 +374,6 @@ func (f *forecaster) outlook(
 			}
 			out.onlyEvacuated[node] = true
 		}
-		out.Node += times * spread.Node
-		out.Zone += times * spread.Zone
-		out.Region += times * spread.Region
-		out.OtherZones += times * spread.OtherZones
 		for k := range spread.Keys {
 			keys[k] += times * spread.Keys[k]
 		}
@@ -399,11 +394,11 @@ func (f *forecaster) outlook(
 		}
 		return max(0, amount/asked) // rounding errors may make a little less than 0 of 0
 	}
-	out.UnknownZones = part(answered - out.Zone - out.OtherZones)
-	out.Refused, out.evacuated = part(asked-answered), part(out.evacuated)
-	out.Node, out.Zone, out.Region, out.OtherZones = part(out.Node), part(out.Zone), part(out.Region), part(out.OtherZones)
+	for _, share := range out.parts() {
+		*share = part(*share)
+	}
 	out.round()
-	out.evacuated, out.Busiest.Load = explain.Rounded(out.evacuated), explain.Rounded(out.Busiest.Load)
+	out.evacuated, out.Busiest.Load = explain.Rounded(part(out.evacuated)), explain.Rounded(out.Busiest.Load)
 	for k, key := range topology.Keys {
 		if !service.InternalTrafficLocal {
 			out.Keys = append(out.Keys, KeyShare{string(key), explain.Rounded(part(keys[k]))})
@@ -421,14 +416,6 @@ func (f *forecaster) publishedFor(setting Setting, service model.ObjectName) *mo
 		return f.demand.asPublished(service.String())
 	}
 	return f.demands[service]
-}
-
-// plannedWith says where the demand comes from that a setting's bound is planned with.
-func (f *forecaster) plannedWith(setting Setting, source fleet.Source) string {
-	if source == fleet.Measured && setting.isMeasured && f.demand != nil {
-		return string(fleet.Given)
-	}
-	return string(source)
 }
 
 // noteLoads takes in what the endpoints of a portion expect. The endpoints of the first portion are listed.

@@ -30,7 +30,15 @@ type Measurement struct {
 
 // NewMeasurement takes what was measured in a cluster. It fails if nothing of it is about a node of the cluster, or if a
 // name is that of a node and of a zone.
-func NewMeasurement(from string, all Weights, byService map[string]Weights, cluster Cluster) (*Measurement, error) {
+func NewMeasurement(from string, samples []Sample, cluster Cluster) (*Measurement, error) {
+	all, err := weightsOf(samples)
+	if err != nil {
+		return nil, err
+	}
+	return newMeasurement(from, all, weightsByService(samples), cluster)
+}
+
+func newMeasurement(from string, all Weights, byService map[string]Weights, cluster Cluster) (*Measurement, error) {
 	m := &Measurement{from: from, places: newPlaces(cluster), byService: map[string]Weights{}}
 	if ambiguous := m.places.ambiguous(all); len(ambiguous) > 0 {
 		return nil, fmt.Errorf("a Node and a zone have this name: %s", explain.Counted(ambiguous))

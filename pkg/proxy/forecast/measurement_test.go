@@ -55,7 +55,7 @@ func (c chance) measure(t *testing.T, cluster Cluster) *Measurement {
 			add(service, place)
 		}
 	}
-	m, err := NewMeasurement("demand.json", all, byService, cluster)
+	m, err := newMeasurement("demand.json", all, byService, cluster)
 	if err != nil {
 		return nil
 	}
@@ -222,7 +222,7 @@ func TestWhatAMeasurementLacksIsSaid(t *testing.T) {
 			},
 		},
 	} {
-		m, err := NewMeasurement("demand.json", c.all, c.byService, cluster)
+		m, err := newMeasurement("demand.json", c.all, c.byService, cluster)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -273,7 +273,7 @@ func TestWhatKeepsTheBoundIsAdvised(t *testing.T) {
 			promised := service.outlook(service.Advice.Setting)
 			if service.Advice.Setting == policy.Measured {
 				promised = service.asMeasured
-				if row := service.outlook("120%" + byFile); row != nil && row.Note == "" && bound == 120 && row.Shares != promised.Shares {
+				if row := service.outlook("120%" + measured); row != nil && row.Note == "" && bound == 120 && row.Shares != promised.Shares {
 					t.Errorf("seed %d: %s: it promises %+v, and the row says %+v", seed, service.Service, promised, row)
 				}
 			}
@@ -296,7 +296,7 @@ func TestWhatKeepsTheBoundIsAdvised(t *testing.T) {
 			return
 		}
 	}
-	if missed < 30 || advised["120%"] < 5 || advised["120%"+byFile] < 30 ||
+	if missed < 30 || advised["120%"] < 5 || advised["120%"+measured] < 30 ||
 		advised[policy.Measured] < 10 || advised[policy.PreferSameZone] < 10 {
 		t.Errorf("only %v advised; %d bounds missed", advised, missed)
 	}

@@ -135,7 +135,7 @@ type Endpoint struct {
 type Outlook struct {
 	Setting string `json:"setting"`
 	Shares
-	// PlannedWith is the demand that the bound is planned with: labels, clients, measured or file; empty without a bound.
+	// PlannedWith is the demand that the bound is planned with: labels, clients or measured; empty without a bound.
 	PlannedWith string `json:"plannedWith,omitempty"`
 	// Keys is what goes to the endpoints that each topology key matches, in their order; empty without keys.
 	Keys    []KeyShare `json:"keys,omitempty"`

@@ -30,36 +30,31 @@ const (
 	None = "none" // no preference
 )
 
-// What follows the name of a bound that is planned with measured demand: that of ServiceDemands, or of a file.
-const (
-	measured = " " + policy.Measured
-	byFile   = " by file"
-)
+// measured follows the name of a bound that is planned with measured demand.
+const measured = " " + policy.Measured
 
-// settingsOf returns the settings to compare, in the order of the output. Beside each bound is one that is planned with
-// measured demand, whose name ends with beside; none if that is empty: nothing was measured.
-func settingsOf(bounds []uint64, beside string) []Setting {
+// settingsOf returns the settings to compare, in the order of the output. If something was measured, beside each bound is one
+// that is planned with measured demand.
+func settingsOf(bounds []uint64, isMeasured bool) []Setting {
 	settings := []Setting{{Name: Now}, {Name: None}, {Name: policy.PreferSameZone}, {Name: policy.PreferSameNode}, {Name: policy.ModeAuto}}
 	for _, bound := range bounds {
 		settings = append(settings, Setting{Name: policy.FormatMaxLoad(bound), bound: bound})
-		if beside != "" {
-			settings = append(settings, Setting{policy.FormatMaxLoad(bound) + beside, bound, true})
+		if isMeasured {
+			settings = append(settings, Setting{policy.FormatMaxLoad(bound) + measured, bound, true})
 		}
 	}
 	return settings
 }
 
 // noteMeasured explains settings that are planned with measured demand. Proxies do not know what a file has.
-func (s Setting) noteMeasured() string {
-	bound := policy.FormatMaxLoad(s.bound)
-	if strings.HasSuffix(s.Name, byFile) {
-		return fmt.Sprintf("%q is a bound that is planned with the demand in the file of --demand, as proxies would plan it if ServiceDemands "+
-			"had that demand (by zone), and the Service had %s: %q. Proxies know nothing of the file: %q is planned with assumed demand. "+
-			"ServiceDemands come from the component demand of the webhook's manifests.",
-			s.Name, policy.ClientsAnnotation, policy.Measured, bound)
+func (s Setting) noteMeasured(byFile bool) string {
+	note := fmt.Sprintf("%q is a bound that is planned with what was measured, as with %s: %q. %q is planned with assumed demand, as "+
+		"without that word.", s.Name, policy.ClientsAnnotation, policy.Measured, policy.FormatMaxLoad(s.bound))
+	if byFile {
+		note += " Proxies know nothing of the file of --demand: they need ServiceDemands with that demand, by zone, which come from the " +
+			"component demand of the webhook's manifests."
 	}
-	return fmt.Sprintf("%q is a bound that is planned with what was measured, as with %s: %q. %q is planned with assumed demand, as "+
-		"without that word.", s.Name, policy.ClientsAnnotation, policy.Measured, bound)
+	return note
 }
 
 // needsHints reports whether the setting works through hints. Then it has no meaning for a headless Service, or for one

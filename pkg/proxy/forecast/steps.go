@@ -26,8 +26,7 @@ type step struct {
 	isNeeded bool
 }
 
-// steps are the changes that may let a node use an endpoint: one alone may be enough. All of them together always are,
-// unless nothing can be sent to the endpoint's address.
+// steps are the changes that may let a node use an endpoint: one alone may be enough. All of them together always are.
 func (w *asking) steps(decision selection.Decision, endpoint *model.PortEndpoint) []step {
 	var steps []step
 	add := func(change Change, objects int, isNeeded bool, format string, args ...any) {

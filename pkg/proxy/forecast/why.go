@@ -171,15 +171,14 @@ func (w *asking) decide(c Cluster) []selection.Decision {
 		return nil
 	}
 	_, change, _ := c.knownNodes(w.now)
-	change.Slices, change.ServiceCIDRs = map[model.ObjectName]*model.EndpointSlice{}, c.cidrs
+	change.Slices = map[model.ObjectName]*model.EndpointSlice{}
 	for _, service := range append(read.Clients(), read.Name) {
 		converted, _ := c.slicesIn(c.slicesOf[service])
 		for _, slice := range converted {
 			change.Slices[slice.Name] = slice
 		}
 	}
-	change.Services = c.virtualIn(change.Slices)
-	change.Services[read.Name] = read
+	change.Services = map[model.ObjectName]*model.Service{read.Name: read}
 	if demand := c.demands[read.Name]; demand != nil {
 		change.Demands, change.DemandState = map[model.ObjectName]*model.Demand{read.Name: demand}, new(model.DemandCounts)
 	}

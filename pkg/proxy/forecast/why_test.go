@@ -20,9 +20,7 @@ func slotsOn(t *testing.T, c Cluster, node string, service model.ObjectName) map
 		objects.Slices = append(objects.Slices, c.slicesOf[nameOf(service)]...)
 	}
 	cluster := model.NewCluster(node)
-	seen := change(t, objects)
-	seen.ServiceCIDRs = c.cidrs
-	cluster.Apply(seen)
+	cluster.Apply(change(t, objects))
 	parts := map[string]float64{}
 	for _, port := range (explain.Clients{}).Ports(cluster, explain.Query{Service: service}) {
 		choice := &port.Cluster
@@ -43,7 +41,7 @@ func slotsOn(t *testing.T, c Cluster, node string, service model.ObjectName) map
 // TestEverySuggestionIsProven: explain agrees about what is used, and after each suggestion it says that the endpoint
 // is used.
 func TestEverySuggestionIsProven(t *testing.T) {
-	suggested, combined, virtual := 0, 0, map[string]int{}
+	suggested, combined := 0, 0
 	for seed := range uint64(400) {
 		c := newChance(seed)
 		objects := c.cluster()
@@ -64,13 +62,6 @@ func TestEverySuggestionIsProven(t *testing.T) {
 						}
 						if service.Annotations["vicinity.dev/max-load"] == "" && math.Abs(why.Share-used[key]) > 1e-9 {
 							t.Fatalf("seed %d: share %v, explain: %v", seed, why.Share, used[key])
-						}
-						if why.Reason == "EndpointIsClusterIP" || why.Reason == "EndpointInServiceCIDR" {
-							virtual[why.Reason]++
-							if len(why.Suggestions) > 0 || !strings.HasPrefix(why.Message, "10.96.0.") {
-								t.Errorf("seed %d: %+v", seed, why)
-							}
-							continue
 						}
 						if why.Share == 0 && len(why.Suggestions) == 0 && why.Reason != "BelowOneSlot" {
 							t.Errorf("seed %d: no suggestion: %+v", seed, why)
@@ -97,8 +88,8 @@ func TestEverySuggestionIsProven(t *testing.T) {
 			}
 		}
 	}
-	if suggested < 5000 || combined < 500 || virtual["EndpointIsClusterIP"] < 100 || virtual["EndpointInServiceCIDR"] < 10 {
-		t.Errorf("%d suggestions, %d of several changes; endpoints to which nothing can be sent: %v", suggested, combined, virtual)
+	if suggested < 5000 || combined < 500 {
+		t.Errorf("%d suggestions, %d of several changes", suggested, combined)
 	}
 }
 

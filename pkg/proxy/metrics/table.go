@@ -8,6 +8,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/xds"
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
@@ -85,30 +86,29 @@ var (
 )
 
 // topologyResources are the values of the label resource: the possible sources of where nodes are.
-var topologyResources = model.TopologyResources
-
-// findingCodes are the values of the label reason of findings.
-var findingCodes = func() (codes []string) {
-	for _, code := range model.FindingCodes {
-		codes = append(codes, string(code))
+var topologyResources = func() (names []string) {
+	for _, resource := range model.TopologyResources {
+		names = append(names, resource.Name)
 	}
-	return codes
+	return names
 }()
+
+// findingCodes are the values of the label reason of findings, and xdsRefusals those of clients of xDS.
+var findingCodes, xdsRefusals = texts(model.FindingCodes), texts(xds.Refusals)
+
+func texts[T ~string](values []T) []string {
+	list := make([]string, len(values))
+	for i, value := range values {
+		list[i] = string(value)
+	}
+	return list
+}
 
 // otherProxies are the values of the label proxy.
 var otherProxies = otherproxy.IDs()
 
 // families are the values of the label ip_family.
 var families = []string{"IPv4", "IPv6"}
-
-// xdsRefusals are the values of the label reason of clients of xDS.
-var xdsRefusals = []string{
-	"not-of-this-node", "too-many-connections", "too-many-streams", "too-many-names", "malformed-request",
-	"too-large-request", "does-not-read",
-}
-
-// xdsTypes are the values of the label type of resources of xDS.
-var xdsTypes = []string{"CDS", "EDS", "LDS"}
 
 // What rows have in common, before the rows: a row that needs a later variable would be initialised after it, and out
 // of order.
@@ -414,13 +414,13 @@ var (
 	XDSResponses = counter(row{
 		name:   "vicinity_xds_responses_total",
 		help:   "Responses sent to clients of --xds-bind-address, by the type of resources.",
-		labels: []string{typeLabel}, start: [][]string{xdsTypes},
+		labels: []string{typeLabel}, start: [][]string{xds.Types[:]},
 	})
 	XDSRejected = counter(row{
 		name: "vicinity_xds_rejected_responses_total",
 		help: "Responses that a client of --xds-bind-address rejected (NACK), by the type of resources: it keeps what it knew. The log has " +
 			"its reason.",
-		labels: []string{typeLabel}, start: [][]string{xdsTypes},
+		labels: []string{typeLabel}, start: [][]string{xds.Types[:]},
 	})
 	XDSUnknownNames = counter(row{
 		name: "vicinity_xds_unknown_names_total",

@@ -47,9 +47,7 @@ type Place struct {
 // never changes.
 type Origin struct {
 	Service model.ObjectName
-	// Reserved: a place among the named Services is reserved for this one.
-	Reserved bool
-	Place    Place
+	Place   Place
 }
 
 // origins are where the frontends of one port lead.
@@ -67,7 +65,7 @@ type located struct {
 
 func originsOf(d *selection.Decision) *origins {
 	origin := func(place Place) *Origin {
-		return &Origin{Service: d.Service.Name, Reserved: d.Service.Topology.Account, Place: place}
+		return &Origin{Service: d.Service.Name, Place: place}
 	}
 	o := &origins{nowhere: origin(Place{Tier: selection.TierNone}), endpoints: make([]located, 0, len(d.Endpoints))}
 	shared := map[Place]*Origin{}

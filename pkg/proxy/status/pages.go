@@ -3,6 +3,7 @@ package status
 import (
 	"net/http"
 	"net/http/pprof"
+	"net/url"
 	"time"
 )
 
@@ -12,17 +13,9 @@ type Pages struct {
 	Mode    string       // /proxyMode: a word of kube-proxy's for what it programs; tests of clusters read it
 	// Config returns what is in force, for /configz: by the name of each configuration, a value that encodes as JSON.
 	Config func() map[string]any
-	// Refused returns the Services that the kernel refuses, for /refused: a value that encodes as JSON.
-	Refused func() any
-	// Problems returns the objects that are left out, for /problems: a sentence each. The health address, which strangers
-	// can reach, says only how many there are.
-	Problems func() any
-	// Findings returns everything that does not work about objects, and since when, for /findings: a value that encodes as
-	// JSON.
-	Findings func() any
-	// LastGood returns the objects that are left out, with the versions of them that are in force, for /lastgood: a value that
-	// encodes as JSON.
-	LastGood func() any
+	// Findings returns what does not work about objects, and since when, for /findings: a value that encodes as JSON. The
+	// query selects some of it. The health address, which strangers can reach, has only numbers.
+	Findings func(query url.Values) any
 	// Summary returns what is in force and what is not, for /summary.
 	Summary func() Summary
 	// Flags are the command line's flags with their values, for /flagz.
@@ -49,11 +42,10 @@ func (p Pages) Handler() http.Handler {
 		"/healthz/ping": alive,
 		"/proxyMode":    func(w http.ResponseWriter, _ *http.Request) { writeText(w, p.Mode) },
 		"/configz":      p.configz,
-		"/refused":      func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/refused", p.Refused()) },
-		"/problems":     func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/problems", p.Problems()) },
-		"/findings":     func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/findings", p.Findings()) },
-		"/lastgood":     func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/lastgood", p.LastGood()) },
-		"/summary":      func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/summary", p.Summary()) },
+		"/findings": func(w http.ResponseWriter, r *http.Request) {
+			p.writeJSON(w, "/findings", p.Findings(r.URL.Query()))
+		},
+		"/summary": func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/summary", p.Summary()) },
 	}
 	if p.WithFlags {
 		pages["/flagz"] = func(w http.ResponseWriter, _ *http.Request) { writeText(w, flagz(p.Build.Name, p.Flags)) }

@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -26,10 +27,7 @@ func example(profiling bool, logged func(error)) Pages {
 		Config: func() map[string]any {
 			return map[string]any{"kubeproxy.config.k8s.io": map[string]string{"kind": "KubeProxyConfiguration"}}
 		},
-		Refused:   func() any { return []string{"shop/web"} },
-		Problems:  func() any { return []string{"web.yaml: port 70000"} },
-		LastGood:  func() any { return []string{"its last good version"} },
-		Findings:  func() any { return []string{"a part of web.yaml"} },
+		Findings:  func(query url.Values) any { return append([]string{"a part of web.yaml"}, query["code"]...) },
 		Flags:     map[string]string{"v": "2", "config": "/var/lib/config.yaml"},
 		Build:     Build{Name: "vicinity", Version: "v1.2.3", GoVersion: "go1.26.0"},
 		Began:     began,
@@ -58,7 +56,7 @@ Started: Sun Mar  1 12:00:00 UTC 2026
 Up: 26 hr 03 min 09 sec
 Go version: go1.26.0
 Binary version: v1.2.3
-Paths: /configz /findings /flagz /healthz /lastgood /metrics /problems /proxyMode /refused /statusz /summary
+Paths: /configz /findings /flagz /healthz /metrics /proxyMode /statusz /summary
 `
 	plain = "text/plain; charset=utf-8"
 )
@@ -70,12 +68,11 @@ func TestEachPageSaysWhatItShould(t *testing.T) {
 		"/healthz/ping": {plain, "ok"},
 		"/proxyMode":    {plain, "nftables"},
 		"/configz":      {"application/json", `{"kubeproxy.config.k8s.io":{"kind":"KubeProxyConfiguration"}}`},
-		"/refused":      {"application/json", `["shop/web"]`},
-		"/problems":     {"application/json", `["web.yaml: port 70000"]`},
 		"/findings":     {"application/json", `["a part of web.yaml"]`},
-		"/lastgood":     {"application/json", `["its last good version"]`},
 		"/flagz":        {plain, flagzPage},
 		"/statusz":      {plain, statuszPage},
+
+		"/findings?code=Refused": {"application/json", `["a part of web.yaml","Refused"]`},
 	} {
 		t.Run(path, func(t *testing.T) {
 			answer := askPage(example(false, failing(t)), http.MethodGet, path)

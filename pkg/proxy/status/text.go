@@ -57,8 +57,7 @@ func (p Pages) statusz() string {
 // paths are those that /statusz names.
 func (p Pages) paths() []string {
 	paths := []string{
-		"/configz", "/findings", "/healthz", "/lastgood", "/metrics", "/problems", "/proxyMode", "/refused",
-		"/statusz", "/summary",
+		"/configz", "/findings", "/healthz", "/metrics", "/proxyMode", "/statusz", "/summary",
 	}
 	if p.WithFlags {
 		paths = append(paths, "/flagz")

@@ -46,6 +46,11 @@ const (
 	DoesNotRead        Refusal = "does-not-read"
 )
 
+// Refusals are all of them.
+var Refusals = []Refusal{
+	NotOfThisNode, TooManyConnections, TooManyStreams, TooManyNames, MalformedRequest, TooLargeRequest, DoesNotRead,
+}
+
 // admission counts what clients have. The zero address stands for all clients of the socket.
 type admission struct {
 	mutex    sync.Mutex

@@ -39,8 +39,11 @@ func kindOf(typeURL string) (kind, bool) {
 	return 0, false
 }
 
-// String names a kind in short, as the protocol's own documents do.
-func (k kind) String() string { return [kinds]string{"CDS", "EDS", "LDS"}[k] }
+// Types are the names of the kinds in short, as the protocol's own documents have them.
+var Types = [kinds]string{clusters: "CDS", assignments: "EDS", listeners: "LDS"}
+
+// String names a kind in short.
+func (k kind) String() string { return Types[k] }
 
 // request holds those parts of a DiscoveryRequest that matter.
 type request struct {

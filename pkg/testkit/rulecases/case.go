@@ -4,7 +4,6 @@ import (
 	"embed"
 	"encoding/json"
 	"io/fs"
-	"net/netip"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/util/version"
@@ -27,9 +26,8 @@ type Case struct {
 	Nodes []map[string]string `json:"nodes,omitempty"`
 	// Services are the names of all Services of some Namespaces; of others nothing is known.
 	Services map[string][]string `json:"services,omitempty"`
-	// Slices are the EndpointSlices of the Service. The Services of ClusterIPs are named by their addresses.
-	Slices     []map[string]any  `json:"slices,omitempty"`
-	ClusterIPs map[string]string `json:"clusterIPs,omitempty"`
+	// Slices are the EndpointSlices of the Service.
+	Slices []map[string]any `json:"slices,omitempty"`
 	// NoDemand: nobody publishes demand in the cluster.
 	NoDemand bool `json:"noDemand,omitempty"`
 	// Settings are those of the webhook. The policies have none, so a case with settings other than the default for
@@ -162,12 +160,6 @@ func (c Case) Facts(t testing.TB) rules.Facts {
 	}
 	for _, slice := range c.Slices {
 		facts.Slices = append(facts.Slices, decode[rules.EndpointSlice](t, slice))
-	}
-	for address, service := range c.ClusterIPs {
-		if facts.ClusterIPs == nil {
-			facts.ClusterIPs = map[netip.Addr]string{}
-		}
-		facts.ClusterIPs[netip.MustParseAddr(address)] = service
 	}
 	if c.Nodes == nil {
 		return facts

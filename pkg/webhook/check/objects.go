@@ -2,7 +2,6 @@ package check
 
 import (
 	"bytes"
-	"net/netip"
 	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/manifest"
@@ -32,7 +31,6 @@ type Files struct {
 	nodes      *rules.NodeLabels // nil without a Node
 	services   serviceNames
 	slices     map[string][]*rules.EndpointSlice // by their Services, as namespace/name
-	clusterIPs map[netip.Addr]string             // who has them, as namespace/name
 	optedOut   map[string]bool                   // the Namespaces whose Services are not judged
 }
 
@@ -117,7 +115,6 @@ func (c *Files) readService(at place) {
 	}
 	fillIn(&service.Spec)
 	c.services.add(&service.Metadata)
-	c.addClusterIPs(service)
 	c.objects = append(c.objects, object{place: at, service: service})
 }
 

@@ -100,7 +100,7 @@ func (c *Files) judge(o *object, settings *rules.Settings) rules.Judgement {
 	metadata := &o.service.Metadata
 	facts := rules.Facts{
 		Nodes: c.nodes, Services: besides{c.services, metadata.Namespace},
-		Slices: c.slices[metadata.Namespace+"/"+metadata.Name], ClusterIPs: c.clusterIPs,
+		Slices: c.slices[metadata.Namespace+"/"+metadata.Name],
 	}
 	return rules.ReviewService(nil, o.service, facts, settings)
 }

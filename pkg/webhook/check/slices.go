@@ -1,10 +1,6 @@
 package check
 
-import (
-	"net/netip"
-
-	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
-)
+import "github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 
 // sliceServiceLabel is the label of an EndpointSlice that names its Service (discovery.k8s.io/v1).
 const sliceServiceLabel = "kubernetes.io/service-name"
@@ -21,14 +17,4 @@ func (c *Files) readSlice(at place) {
 	service := slice.Metadata.Namespace + "/" + slice.Metadata.Labels[sliceServiceLabel]
 	c.slices[service] = append(c.slices[service], &slice)
 	c.passedOver++
-}
-
-// addClusterIPs notes the ClusterIPs of a Service.
-func (c *Files) addClusterIPs(service *rules.Service) {
-	for _, addr := range rules.ClusterIPs(service.Spec.ClusterIP, service.Spec.ClusterIPs) {
-		if c.clusterIPs == nil {
-			c.clusterIPs = map[netip.Addr]string{}
-		}
-		c.clusterIPs[addr] = service.Metadata.Namespace + "/" + service.Metadata.Name
-	}
 }

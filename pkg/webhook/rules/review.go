@@ -2,7 +2,6 @@ package rules
 
 import (
 	"cmp"
-	"net/netip"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/util/version"
@@ -19,8 +18,6 @@ type Facts struct {
 	Services ServiceNames
 	// Slices are the EndpointSlices of the Service; empty where they are not known.
 	Slices []*EndpointSlice
-	// ClusterIPs says which Service has an address, as namespace/name; nil where that is not known.
-	ClusterIPs map[netip.Addr]string
 	// NoDemand: nobody publishes the demand for Services in this cluster. False as long as that is not known.
 	NoDemand bool
 	// Kubernetes is the version that the API server behaves like; nil as long as it is not known.

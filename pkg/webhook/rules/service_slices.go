@@ -2,7 +2,6 @@ package rules
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -80,7 +79,7 @@ func (p *servicePorts) words() []policy.PortWords {
 // families are those in which the Service has addresses, or will have: all of them while that is open.
 func (p *servicePorts) families(spec *ServiceSpec) []string {
 	families := []string{}
-	for _, addr := range ClusterIPs(spec.ClusterIP, spec.ClusterIPs) {
+	for _, addr := range clusterIPs(spec.ClusterIP, spec.ClusterIPs) {
 		families = append(families, familyOf(addr))
 	}
 	isSingle := p.Spec.IPFamilyPolicy == "" || p.Spec.IPFamilyPolicy == "SingleStack"
@@ -102,8 +101,8 @@ func familyOf(addr netip.Addr) string {
 	return ipv6
 }
 
-// ClusterIPs returns those values of a Service's address fields that are addresses.
-func ClusterIPs(first string, all []string) []netip.Addr {
+// clusterIPs returns those values of a Service's address fields that are addresses.
+func clusterIPs(first string, all []string) []netip.Addr {
 	var addrs []netip.Addr
 	for _, text := range append([]string{first}, all...) {
 		if addr, err := netip.ParseAddr(text); err == nil && !slices.Contains(addrs, addr) {
@@ -142,9 +141,6 @@ func uselessSlices(s *subject) (violations []Violation) {
 			}
 		}
 		report(field.NewPath("spec"), words.WhyCrowded())
-		for _, why := range s.virtualEndpoints(slice) {
-			report(field.NewPath("spec"), why)
-		}
 	}
 	return violations
 }
@@ -162,23 +158,4 @@ func unservedPorts(ports []policy.PortWords, all []*EndpointSlice) (unserved []i
 		}
 	}
 	return unserved
-}
-
-// virtualEndpoints says which endpoints of a slice are ClusterIPs, each once.
-func (s *subject) virtualEndpoints(slice *EndpointSlice) (found []policy.Unused) {
-	for _, endpoint := range slice.Endpoints {
-		if len(endpoint.Addresses) == 0 {
-			continue
-		}
-		addr, err := netip.ParseAddr(endpoint.Addresses[0])
-		owner, isClusterIP := s.facts.ClusterIPs[addr]
-		if err == nil && isClusterIP {
-			found = append(found, policy.Unused{
-				Code: addr.String(),
-				Sentence: fmt.Sprintf("EndpointSlice %s/%s: %s is the ClusterIP of Service %s, and nothing can be sent on to a ClusterIP",
-					slice.Metadata.Namespace, slice.Metadata.Name, addr, owner),
-			})
-		}
-	}
-	return found
 }

@@ -13,14 +13,9 @@ import (
 // nothing that a user could miss.
 type setting struct{ name, value string }
 
-// topologyWords are the annotations of ours that are about topology.
-var topologyWords = policy.NamesOf(func(a policy.Annotation) bool {
-	return slices.Contains(policy.OwnAnnotations, a.Name) && !a.StandsAlone
-})
-
 func (s *subject) settings() []setting {
 	var settings []setting
-	for _, key := range topologyWords {
+	for _, key := range policy.OwnAnnotations {
 		if value, present := s.annotation(key); present {
 			settings = append(settings, setting{nameIn(key), value})
 		}
@@ -59,7 +54,7 @@ func settingsOfHeadless(s *subject) []Violation {
 // settingsBesideKeys are those that are not ours: a bound counts with the keys.
 func (s *subject) settingsBesideKeys() []setting {
 	return slices.DeleteFunc(s.settings(), func(setting setting) bool {
-		return slices.ContainsFunc(topologyWords, func(own string) bool { return setting.name == nameIn(own) })
+		return slices.ContainsFunc(policy.OwnAnnotations, func(own string) bool { return setting.name == nameIn(own) })
 	})
 }
 

@@ -69,9 +69,6 @@ func (v *vocabulary) missing(metadata *Metadata) (violations []Violation) {
 			found := v.refuse("metadata.annotations", key, metadata.Annotations[key])
 			found.advice = func() string { return v.adviseAnnotation(key) }
 			violations = append(violations, found)
-		} else if values := valuesOf(key); values != nil && !slices.Contains(values, metadata.Annotations[key]) {
-			value := metadata.Annotations[key]
-			violations = append(violations, violationOf(field.NotSupported(annotation(key), shown(value), values), value))
 		}
 	}
 	for _, key := range ours(metadata.Labels) {
@@ -89,15 +86,6 @@ func (v *vocabulary) missing(metadata *Metadata) (violations []Violation) {
 		}
 	}
 	return violations
-}
-
-// valuesOf are all that an annotation of ours may say; nil where there are others.
-func valuesOf(key string) []string {
-	at := slices.IndexFunc(policy.Annotations[:], func(a policy.Annotation) bool { return a.Name == key })
-	if at < 0 {
-		return nil
-	}
-	return policy.Annotations[at].Values
 }
 
 // ours are the keys with our domain, in order.

@@ -38,7 +38,6 @@ var valuesOf = map[string]values{
 	policy.TopologyKeysAnnotation:       {good: "topology.kubernetes.io/zone, *", bad: []string{"*, *", "", " "}},
 	policy.MaxLoadAnnotation:            {good: "120%", bad: []string{"1.2", "", "0%"}},
 	policy.ClientsAnnotation:            {good: "shop/web, measured", bad: []string{"web", "", "Measured"}},
-	policy.AccountAnnotation:            {good: "true", bad: []string{"yes", "", "True"}},
 	policy.TopologyModeAnnotation:       {good: policy.ModeBalanced, bad: []string{"vicinity.dev/balance", "vicinity.dev/Balanced"}},
 	policy.TopologyAwareHintsAnnotation: {good: policy.ModeBalanced, bad: []string{"vicinity.dev/x"}},
 

@@ -27,11 +27,10 @@ const (
 // more, until all that want some have equally many. What a Service has counted under a place or pair goes with it, for a
 // counter may begin again, and must not jump.
 type services struct {
-	named   map[model.ObjectName]*named
-	rest    cells
-	leftOut map[model.ObjectName]bool
-	places  *fair.Places // of named Services
-	pool    *fair.Places // of pairs
+	named  map[model.ObjectName]*named
+	rest   cells
+	places *fair.Places // of named Services
+	pool   *fair.Places // of pairs
 	// reserved is how many of those named have a reserved place. If all have one, there is no search for a place to give
 	// up: every connection of a Service that is left out would search through all of them.
 	reserved int
@@ -48,7 +47,7 @@ type named struct {
 
 func newServices(most int) *services {
 	return &services{
-		named: map[model.ObjectName]*named{}, rest: cells{}, leftOut: map[model.ObjectName]bool{},
+		named: map[model.ObjectName]*named{}, rest: cells{},
 		places: fair.NewPlaces(most), pool: fair.NewPlaces(most * (CellsPerService - len(owners.Localities))),
 	}
 }
@@ -57,7 +56,6 @@ func newServices(most int) *services {
 func (s *services) at(origin *owners.Origin, where cell, now time.Time) *Count {
 	of := s.name(origin)
 	if of == nil {
-		s.leftOut[origin.Service] = true
 		return s.rest.at(where)
 	}
 	of.last = now
@@ -84,7 +82,6 @@ func (s *services) name(origin *owners.Origin) *named {
 		}
 		of = &named{cells: cells{}}
 		s.named[origin.Service] = of
-		delete(s.leftOut, origin.Service)
 	}
 	s.reserve(of, origin.Reserved)
 	return of
@@ -130,7 +127,6 @@ func (s *services) giveUp(may func(model.ObjectName, *named) bool) {
 	}
 	if least != nil {
 		s.remove(victim)
-		s.leftOut[victim] = true
 	}
 }
 
@@ -196,11 +192,6 @@ func (s *services) forget(exists func(model.ObjectName) bool, now time.Time) {
 			of.gone = now
 		case now.Sub(of.gone) >= goneFor:
 			s.remove(name)
-		}
-	}
-	for name := range s.leftOut {
-		if !exists(name) {
-			delete(s.leftOut, name)
 		}
 	}
 }

@@ -158,6 +158,7 @@ func BenchmarkMemory(b *testing.B) {
 		s.write()
 		must.Succeed(b, s.here.SetSysctl("net.netfilter.nf_conntrack_events", "0"))
 		proxy := s.start(s.here, s.command(s.here, "--account", "services"))
+		proxy.Log.Await(b, "connections are counted from now on") // what was there before counts from there on
 		before := residentMemory(b, proxy)
 		var table *connections.Table
 		must.Succeed(b, s.here.Do(func() (err error) { table, err = connections.OpenHere(b); return err }))

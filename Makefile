@@ -99,7 +99,7 @@ xds-lab: root build lab-program ## Install manifests/xds in a lab of three nodes
 # The lab goes whatever the suites say, and also if it did not come up.
 e2e: root build lab-program ## Run the suites in e2e/suites in a lab of six nodes (needs root; KEEP=1 leaves the lab for a look)
 	@trap 'status=$$?; [ -n "$(KEEP)" ] || bin/lab down --dir bin/e2e || status=1; exit $$status' EXIT; trap 'exit 130' INT TERM; \
-	bin/lab up --dir bin/e2e --nodes 6 --node-dns --components manifests/demand --install-webhook manifests/webhook/topology-slices \
+	bin/lab up --dir bin/e2e --nodes 6 --node-dns --settings secureMetricsBindAddress=0.0.0.0:10449 --install-webhook manifests/webhook/topology-slices \
 	--webhook-components manifests/webhook/components/demand && KUBECONFIG=bin/e2e/kubeconfig \
 	STOP_NODES='$(CURDIR)/bin/lab stop --dir $(CURDIR)/bin/e2e' START_NODES='$(CURDIR)/bin/lab start --dir $(CURDIR)/bin/e2e' \
 	LABEL_FILTER='!thorough$(if $(LABEL_FILTER), && ($(LABEL_FILTER)))' $(AS_BUILT) e2e/suites/run

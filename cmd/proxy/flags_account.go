@@ -1,26 +1,23 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
 )
 
 // accountFlags say whether traffic is counted, and by what.
 type accountFlags struct {
-	by          string
-	maxServices uint
-	keysText    string
+	text string
 
-	keys []string // after Validate
+	settings *accounting.Settings // after Validate; nil if nothing is counted
 }
 
 // What is counted, and for how many Services and topology keys at most.
@@ -28,6 +25,7 @@ const (
 	accountOff      = "off"
 	accountTotals   = "totals"
 	accountServices = "services"
+	accountKey      = "key"
 
 	usualAccountServices = 500
 	maxAccountServices   = 10_000
@@ -35,46 +33,73 @@ const (
 )
 
 func (f *accountFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.by, "account", accountOff,
-		"count connections and their bytes by where their endpoint is, and by the topology key that it matches: `WHAT` is off; totals, of "+
-			"this node; or services, of each Service too. A connection counts when conntrack forgets it, up to two minutes after its "+
-			"last packet, and a long one each minute")
-	flags.UintVar(&f.maxServices, "account-max-services", usualAccountServices,
-		fmt.Sprintf("`NUMBER` of Services that --account=services names, 1 to %d; others count together. Each makes at most %d series on "+
-			"average", maxAccountServices, 3*accounting.CellsPerService))
-	usual := []string{string(policy.Hostname), string(policy.Zone), string(policy.Region)}
-	flags.StringVar(&f.keysText, "account-keys", strings.Join(usual, ","),
-		fmt.Sprintf("topology `KEYS` that --account counts apart, comma-separated, at most %d; all others count together, because any "+
-			"user may invent some", maxAccountKeys))
+	flags.StringVar(&f.text, "account", accountOff,
+		fmt.Sprintf("count connections and their bytes by where their endpoint is, and by the topology key that it matches: `WHAT` is off; "+
+			"totals, of this node; or services, of each Service too. services=NUMBER names that many Services, 1 to %d, instead of %d; the "+
+			"others count together. Each makes at most %d series on average. With key=KEY, once for each of up to %d keys, these count apart, "+
+			"instead of the hostname, the zone and the region; all others count together. For example: services=1000,key=example.com/rack. "+
+			"A connection counts when conntrack forgets it, up to two minutes after its last packet, and a long one each minute",
+			maxAccountServices, usualAccountServices, 3*accounting.CellsPerService, maxAccountKeys))
 }
 
-// Validate checks the flags.
+// Validate checks the flag.
 func (f *accountFlags) Validate() error {
-	errs := []error{cli.OneOf("account", f.by, accountOff, accountTotals, accountServices)}
-	if f.maxServices == 0 || f.maxServices > maxAccountServices {
-		errs = append(errs, fmt.Errorf("--account-max-services %d: want 1 to %d", f.maxServices, maxAccountServices))
+	settings, err := accountSettings(f.text)
+	if err != nil {
+		return fmt.Errorf("--account %q: %w", f.text, err)
 	}
-	if f.keys = nil; f.keysText != "" {
-		f.keys = strings.Split(f.keysText, ",")
-	}
-	if len(f.keys) > maxAccountKeys {
-		errs = append(errs, fmt.Errorf("--account-keys has %d keys: want at most %d", len(f.keys), maxAccountKeys))
-	}
-	for i, key := range f.keys {
-		if wrong := validation.IsQualifiedName(key); len(wrong) > 0 {
-			errs = append(errs, fmt.Errorf("--account-keys: %q is not the key of a label: %s", key, strings.Join(wrong, "; ")))
-		}
-		if slices.Contains(f.keys[:i], key) {
-			errs = append(errs, fmt.Errorf("--account-keys has %s twice", key))
-		}
-	}
-	return errors.Join(errs...)
+	f.settings = settings
+	return nil
 }
 
-// settings are what the flags ask for; nil if nothing is counted.
-func (f *accountFlags) settings() *accounting.Settings {
-	if f.by == accountOff {
-		return nil
+// accountSettings returns what the flag's value asks for; nil if nothing is counted.
+func accountSettings(text string) (*accounting.Settings, error) {
+	what, rest, hasKeys := strings.Cut(text, ",")
+	if what == accountOff && !hasKeys {
+		return nil, nil
 	}
-	return &accounting.Settings{PerService: f.by == accountServices, MaxServices: int(f.maxServices), Keys: f.keys}
+	by, number, hasNumber := strings.Cut(what, "=")
+	settings := &accounting.Settings{PerService: by == accountServices, MaxServices: usualAccountServices}
+	switch {
+	case what == accountOff:
+		return nil, fmt.Errorf("%s counts nothing, and takes no key", accountOff)
+	case what != accountTotals && by != accountServices:
+		return nil, fmt.Errorf("want %s, %s, %s or %s=NUMBER, and then %s=KEY for each topology key to count apart, with commas",
+			accountOff, accountTotals, accountServices, accountServices, accountKey)
+	case hasNumber:
+		most, err := strconv.ParseUint(number, 10, 32)
+		if err != nil || most == 0 || most > maxAccountServices {
+			return nil, fmt.Errorf("the number of Services is %q: want 1 to %d", number, maxAccountServices)
+		}
+		settings.MaxServices = int(most)
+	}
+	if !hasKeys {
+		settings.Keys = []string{string(policy.Hostname), string(policy.Zone), string(policy.Region)}
+		return settings, nil
+	}
+	var err error
+	settings.Keys, err = accountKeys(rest)
+	return settings, err
+}
+
+// accountKeys returns the keys of a list of key=KEY.
+func accountKeys(text string) (keys []string, err error) {
+	parts := strings.Split(text, ",")
+	if len(parts) > maxAccountKeys {
+		return nil, fmt.Errorf("it has %d keys: want at most %d", len(parts), maxAccountKeys)
+	}
+	for _, part := range parts {
+		key, is := strings.CutPrefix(part, accountKey+"=")
+		wrong := validation.IsQualifiedName(key)
+		switch {
+		case !is:
+			return nil, fmt.Errorf("%q is none of its settings: want %s=KEY", part, accountKey)
+		case len(wrong) > 0:
+			return nil, fmt.Errorf("%q is not the key of a label: %s", key, strings.Join(wrong, "; "))
+		case slices.Contains(keys, key):
+			return nil, fmt.Errorf("it has the key %s twice", key)
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
 }

@@ -45,7 +45,7 @@ var otherValues = map[string]string{
 	"dnsTTL": "7s", "logLevel": "warn", "manifests": "/state", "master": "https://192.0.2.1", "nodeTopology": "nodes", "ownTables": "never",
 	"proxyService": "shop/proxies", "secureMetricsBindAddress": "0.0.0.0:10449", "serviceProxyName": "other",
 	"topologyNamespace": "elsewhere", "nodeCondition": "true", "unreachableNodes": "watch", "xdsBindAddress": "0.0.0.0:18000",
-	"account": "services", "accountMaxServices": `"7"`, "accountKeys": "example.com/rack",
+	"account": "services=7,key=example.com/rack",
 }
 
 // TestNoFlagIsAFlagOnly: every flag of the daemon that is a setting can be in the file, counts there, and gives way to the

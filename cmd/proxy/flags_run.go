@@ -221,7 +221,7 @@ func (f *runFlags) options() *daemon.Options {
 		Configz:       config.Configz(f.effective(), ownSettings(), f.ownValues(false)),
 		OwnTables:     f.ownTables == "auto",
 		NodeCondition: f.nodeCondition,
-		Account:       f.account.settings(),
+		Account:       f.account.settings,
 
 		UnreachableNodes: daemon.UnreachableNodes(f.unreachableNodes),
 

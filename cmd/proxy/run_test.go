@@ -35,9 +35,9 @@ func TestRunProgramsTheKernelAndLeavesTheRules(t *testing.T) {
 	}
 	_, metrics := d.get(t, "127.0.0.1:10249", "/metrics")
 	for _, line := range []string{
-		`vicinity_objects_refused{kind="Service"} 1`, `kubeproxy_sync_proxy_rules_duration_seconds_count{ip_family="IPv4"} `,
+		`vicinity_findings{reason="Refused"} 1`, `kubeproxy_sync_proxy_rules_duration_seconds_count{ip_family="IPv4"} `,
 		`vicinity_nft_elements_written_total{ip_family="IPv4",operation="add"} `,
-		`vicinity_service_ports{ip_family="IPv4"} 1`, `vicinity_service_ports{ip_family="IPv6"} 0`,
+		`vicinity_service_ports_by_reason{ip_family="IPv4",`,
 	} {
 		if !strings.Contains(metrics, line) {
 			t.Errorf("/metrics lacks %q", line)
@@ -75,7 +75,7 @@ func TestRunFollowsTheFolder(t *testing.T) {
 	rewrite("{broken")
 	wait.Until(t, "the broken file is reported", func() bool {
 		_, body := d.get(t, "127.0.0.1:10249", "/metrics")
-		return strings.Contains(body, `vicinity_objects_refused{kind="File"} 1`)
+		return strings.Contains(body, `vicinity_findings{reason="Refused"} 2`)
 	})
 	if got := rules(namespace); !strings.Contains(got, ": 10.244.1.6 . 8080") {
 		t.Errorf("the last good version is no longer in force:\n%s", got)
@@ -100,7 +100,8 @@ func TestRunRepairsWhatOthersChange(t *testing.T) {
 	namespace.NFT("flush", "ruleset")
 	wait.Until(t, "the rules are back", func() bool { return strings.Contains(rules(namespace), webElement) })
 
-	if _, body := d.get(t, "127.0.0.1:10249", "/metrics"); !strings.Contains(body, `vicinity_foreign_changes_total{ip_family="IPv4"} 1`) {
+	const noticed = `vicinity_foreign_changes_total{ip_family="IPv4",stage="noticed"} 1`
+	if _, body := d.get(t, "127.0.0.1:10249", "/metrics"); !strings.Contains(body, noticed) {
 		t.Error("the change is not counted")
 	}
 	stderr := d.end(t).stderr

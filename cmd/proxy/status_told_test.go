@@ -83,7 +83,7 @@ var decisive = map[string]struct{ told, against string }{
 
 // harmless are the other flags, with values that are not the default: all of them together change no table.
 var harmless = map[string]string{
-	"account": "services", "account-keys": "topology.kubernetes.io/zone", "account-max-services": "7", "cluster-domain": "cluster.example",
+	"account": "services=7,key=topology.kubernetes.io/zone", "cluster-domain": "cluster.example",
 	"dns-endpoint-pod-names": "true", "dns-ttl": "7s", "log-level": "debug", "node-topology": "proxies", "own-tables": "never",
 	"proxy-service": "elsewhere/proxies", "unreachable-nodes": "watch",
 	"metrics-bind-address": "127.0.0.1:10549", "healthz-bind-address": "127.0.0.1:10556", "node": "node-a", "sync-period": "7s",

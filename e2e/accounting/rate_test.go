@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/site"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
@@ -140,8 +141,7 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 	more := s.ask(s.client.Namespace, small, 2*times)[server.Name] // they end when the later one listens
 	before := s.judged(s.client.Namespace)
 	must.Succeed(t, earlier.Stop(time.Minute))
-	s.count(s.here)
-	s.awaitFollowed(1)
+	s.awaitFollowed(s.count(s.here), 1)
 	if diff := cmp.Diff(map[string]uint64{}, counted()); diff != "" {
 		t.Errorf("the later program begins with:\n%s", diff)
 	}
@@ -164,9 +164,9 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 }
 
 // awaitFollowed waits until the program follows so many connections that began before it: then it has read the table.
-func (s *town) awaitFollowed(connections uint64) {
+func (s *town) awaitFollowed(proxy *site.Process, connections int) {
 	s.t.Helper()
-	wait.Equal(s.t, "followed connections", connections, func() uint64 { return s.number(s.here, "vicinity_accounting_flows_tracked") })
+	proxy.Log.Await(s.t, fmt.Sprintf(`msg="connections are counted from now on" already-open=%d`, connections))
 }
 
 // endAllBut ends the connections that are over, except for those to one Service.
@@ -187,15 +187,14 @@ func TestALongConnectionShowsWhileItLasts(t *testing.T) {
 	s.judge(s.client.Namespace)
 	must.Succeed(t, s.count(s.here).Stop(time.Minute))
 	must.Succeed(t, fabric.Transfer(s.open(earlier, model.IPv6), 2*megabyte, 2*megabyte))
-	s.count(s.here)
-	s.awaitFollowed(1)
+	s.awaitFollowed(s.count(s.here), 1)
 	must.Succeed(t, fabric.Transfer(s.open(long, model.IPv6), gigabyte, gigabyte/10))
 	moved := time.Now()
 	at := place{"other_zone", "*", "zone-b"}
 	wait.Equal(t, "a connection that goes on", map[string]uint64{
-		inAll(at): 1, connectionsOf(long, at): 1, "vicinity_accounting_flows_tracked": 2,
+		inAll(at): 1, connectionsOf(long, at): 1,
 	}, func() map[string]uint64 {
-		return s.numbers(s.here, "vicinity_connections_total", "vicinity_service_connections_total", "vicinity_accounting_flows_tracked")
+		return s.numbers(s.here, "vicinity_connections_total", "vicinity_service_connections_total")
 	})
 	t.Logf("it shows after %s", time.Since(moved).Round(time.Second))
 	s.expectBytes(map[*service]place{long: at}, s.judged(s.client.Namespace))

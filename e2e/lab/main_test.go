@@ -129,12 +129,8 @@ func TestUpSaysWhatCannotBeBeforeAnythingIsStarted(t *testing.T) {
 	}{
 		"no nodes":     {options: cluster.Options{}, want: "--nodes 0: want 1 to 20"},
 		"no manifests": {options: cluster.Options{Nodes: 1, Manifests: "/no/manifests"}, want: "--install: there is no /no/manifests"},
-		"no component": {
-			options: cluster.Options{Nodes: 1, Manifests: nothing, Components: []string{filepath.Dir(dir), "/no/component"}},
-			want:    "--components: there is no /no/component",
-		},
 		"no webhook's component": {
-			options: cluster.Options{Nodes: 1, Manifests: nothing, WebhookComponents: []string{"/no/component"}},
+			options: cluster.Options{Nodes: 1, Manifests: nothing, WebhookComponents: []string{filepath.Dir(dir), "/no/component"}},
 			want:    "--webhook-components: there is no /no/component",
 		},
 		"no webhook's manifests": {

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,7 +45,8 @@ folder logs of --dir. After a failure they are still there, and nothing else is.
 	flags.IntVar(&options.Nodes, "nodes", 3, "how many nodes; zones a, b and c in turn, two nodes in a rack")
 	flags.StringVar(&options.Manifests, "install", "manifests",
 		"the `FOLDER` that the proxy is installed from, the file of a release, or none for nothing of Vicinity")
-	flags.StringSliceVar(&options.Components, "components", nil, "`FOLDERS` of components that --install gets, such as manifests/demand")
+	flags.StringToStringVar(&options.Settings, "settings", nil,
+		"`SETTINGS` of VicinityProxyConfiguration that --install gets, such as secureMetricsBindAddress=0.0.0.0:10449")
 	flags.StringVar(&options.Proxy, "proxy-binary", "bin/proxy", "the `FILE` of the proxy to put into the image, as make build makes it")
 	flags.StringVar(&options.WebhookManifests, "install-webhook", "manifests/webhook",
 		"the `FOLDER` that the admission webhook is installed from, the file of a release, or none")
@@ -89,15 +89,9 @@ func complete(options cluster.Options, dir string) (cluster.Options, error) {
 	if err != nil {
 		return options, err
 	}
-	if options.NodeDNS && strings.HasSuffix(options.Manifests, ".yaml") {
-		return options, fmt.Errorf("--node-dns: %s is a file, and has no component to add: give --install a folder of manifests",
-			options.Manifests)
-	}
-	for flag, components := range map[string][]string{"--components": options.Components, "--webhook-components": options.WebhookComponents} {
-		for i, component := range components {
-			if components[i], err = existing(flag, component); err != nil {
-				return options, err
-			}
+	for i, component := range options.WebhookComponents {
+		if options.WebhookComponents[i], err = existing("--webhook-components", component); err != nil {
+			return options, err
 		}
 	}
 	options.WebhookManifests, options.Webhook, err = part("--install-webhook", options.WebhookManifests, "--webhook-binary", options.Webhook)

@@ -15,19 +15,28 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// marks are words by which a component shows, and how often they are there without it and with it.
-var marks = map[string]struct {
+// mark is a word by which a component or an overlay shows, and how often it is there without it and with it.
+type mark struct {
 	word          string
 	without, with int
-}{
-	"enforce":           {"failurePolicy: Fail\n", 0, 2},
-	"default-on-update": {"- UPDATE\n", 2, 3},
+}
+
+// marks are those of the components.
+var marks = map[string]mark{
 	"certificate-files": {"- --cert-source=files\n", 0, 1},
 	"topology-slices":   {"- --publish-topology\n", 0, 1},
 	"demand":            {"- --measure-demand\n", 0, 1},
 }
 
-// TestTheWebhooksComponentsGoTogether makes a kustomization of each choice of components, as the README has one.
+// overlays are what a kustomization may have below its components, with their marks.
+var overlays = map[string]mark{
+	".":                 {},
+	"enforce":           {"failurePolicy: Fail\n", 0, 2},
+	"default-on-update": {"- UPDATE\n", 2, 3},
+}
+
+// TestTheWebhooksComponentsGoTogether makes a kustomization of each overlay and choice of components, as the README has
+// one, and of enforce with the README's patch for both overlays.
 func TestTheWebhooksComponentsGoTogether(t *testing.T) {
 	entries, err := os.ReadDir(filepath.Join(folder, "webhook", "components"))
 	if err != nil {
@@ -43,23 +52,35 @@ func TestTheWebhooksComponentsGoTogether(t *testing.T) {
 				chosen = append(chosen, entry.Name())
 			}
 		}
-		t.Run(strings.Join(chosen, " and "), func(t *testing.T) {
-			text := kubectl(t, "kustomize", kustomization(t, chosen))
-			for name, mark := range marks {
-				want := mark.without
-				if slices.Contains(chosen, name) {
-					want = mark.with
-				}
-				if got := strings.Count(text, mark.word); got != want {
-					t.Errorf("%s: %q is there %d times, want %d", name, mark.word, got, want)
-				}
-			}
-		})
+		for overlay := range overlays {
+			t.Run(strings.Join(append([]string{overlay}, chosen...), " and "), func(t *testing.T) {
+				text := kubectl(t, "kustomize", kustomization(t, overlay, chosen, ""))
+				checkMarks(t, text, marks, chosen)
+				checkMarks(t, text, overlays, []string{overlay})
+			})
+		}
+	}
+	both := "patches:\n" + yamlIn(t, "webhook/README.md", "- target: {kind: MutatingWebhookConfiguration, name: vicinity-webhook}")
+	checkMarks(t, kubectl(t, "kustomize", kustomization(t, "enforce", nil, both)), overlays, []string{"enforce", "default-on-update"})
+}
+
+// checkMarks checks that a text has the marks of those that were chosen, and of no others.
+func checkMarks(t *testing.T, text string, marks map[string]mark, chosen []string) {
+	t.Helper()
+	for name, mark := range marks {
+		want := mark.without
+		if slices.Contains(chosen, name) {
+			want = mark.with
+		}
+		if got := strings.Count(text, mark.word); mark.word != "" && got != want {
+			t.Errorf("%s: %q is there %d times, want %d", name, mark.word, got, want)
+		}
 	}
 }
 
-// kustomization is a folder with one that adds components to the webhook. kustomize wants relative paths.
-func kustomization(t *testing.T, components []string) string {
+// kustomization is a folder with one that adds components and more lines to an overlay of the webhook. kustomize wants
+// relative paths.
+func kustomization(t *testing.T, overlay string, components []string, more string) string {
 	t.Helper()
 	dir := t.TempDir()
 	webhook, err := filepath.Abs(filepath.Join(folder, "webhook"))
@@ -70,7 +91,8 @@ func kustomization(t *testing.T, components []string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- %s\ncomponents:\n", relative)
+	text := fmt.Sprintf("apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n- %s/%s\n%scomponents:\n",
+		relative, overlay, more)
 	for _, name := range components {
 		text += fmt.Sprintf("- %s/components/%s\n", relative, name)
 	}
@@ -153,30 +175,29 @@ func TestAComponentOfTheProxyAddsItsLinesAndNoOthers(t *testing.T) {
 		return kubectl(t, "kustomize", dir)
 	}
 	without := render("")
-	for component, blocks := range map[string][]string{
-		"dns":    {"        - --dns-bind-address=127.0.0.1:10053\n"},
-		"demand": {"        - --secure-metrics-bind-address=0.0.0.0:10449\n"},
-		"xds": {
+	inComponents := func(name string) string { return fmt.Sprintf("components: [%s/%s]\n", manifests, name) }
+	for added, blocks := range map[string][]string{
+		yamlIn(t, "distributions.md", "- target: {kind: DaemonSet, name: vicinity-proxy}"): {"        seLinuxOptions:\n          type: spc_t\n"},
+		inComponents("xds"): {
 			"        - --xds-bind-address=0.0.0.0:18000\n",
 			"---\n" + kubectl(t, "kustomize", filepath.Join(folder, "xds")),
 		},
-		"selinux": {"        seLinuxOptions:\n          type: spc_t\n"},
-		"node-condition": {
+		inComponents("node-condition"): {
 			"        - --node-condition\n",
 			"- apiGroups:\n  - \"\"\n  resources:\n  - nodes/status\n  verbs:\n  - patch\n",
 			"---\n" + kubectl(t, "kustomize", filepath.Join(folder, "node-condition")),
 		},
 	} {
-		with := render(fmt.Sprintf("components: [%s/%s]\n", manifests, component))
+		with := render(added)
 		rest := with
 		for _, block := range blocks {
 			if strings.Count(rest, block) != 1 {
-				t.Errorf("with the component %s this is there %d times, want once:\n%s", component, strings.Count(rest, block), block)
+				t.Errorf("with %s this is there %d times, want once:\n%s", added, strings.Count(rest, block), block)
 			}
 			rest = strings.Replace(rest, block, "", 1)
 		}
 		if rest != without {
-			t.Errorf("the component %s adds more than its lines (-without +with):\n%s", component, cmp.Diff(without, with))
+			t.Errorf("%s adds more than its lines (-without +with):\n%s", added, cmp.Diff(without, with))
 		}
 	}
 }

@@ -261,9 +261,9 @@ func (c *realCluster) waitForServices(t *testing.T) {
 	path := filepath.Join(c.dir, "my-cluster", "kustomization.yaml")
 	without, err := os.ReadFile(path)
 	must.Succeed(t, err)
-	must.Succeed(t, os.WriteFile(path, []byte(string(without)+yamlIn(t, "- ../manifests/node-condition")), 0o600))
+	must.Succeed(t, os.WriteFile(path, []byte(string(without)+yamlIn(t, "README.md", "- ../manifests/node-condition")), 0o600))
 	c.run(t, c.dir, "kubectl", "apply", "-k", "my-cluster")
-	c.apply(t, yamlIn(t, "kind: NodeReadinessRule"))
+	c.apply(t, yamlIn(t, "README.md", "kind: NodeReadinessRule"))
 	for _, node := range realNodes {
 		c.run(t, c.dir, "kubectl", "wait", "--for=condition=vicinity.dev/ServicesReady", "--timeout=3m", "node/"+node)
 	}
@@ -274,13 +274,13 @@ func (c *realCluster) waitForServices(t *testing.T) {
 	}
 }
 
-// yamlIn returns the block of manifests/README.md that has a line.
-func yamlIn(t *testing.T, line string) string {
+// yamlIn returns the block of a document below manifests that has a line.
+func yamlIn(t *testing.T, document, line string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(folder, "README.md"))
+	text, err := os.ReadFile(filepath.Join(folder, document))
 	must.Succeed(t, err)
 	for _, block := range strings.Split(string(text), "```yaml\n")[1:] {
-		if block, _, _ = strings.Cut(block, "```"); strings.Contains(block, "\n"+line+"\n") {
+		if block, _, _ = strings.Cut(block, "```"); strings.Contains("\n"+block, "\n"+line+"\n") {
 			return block
 		}
 	}

@@ -236,7 +236,7 @@ func (s *town) load(to netip.AddrPort, perSecond int, period, patience time.Dura
 func (s *town) awaitUnreachable(count float64) time.Duration {
 	s.t.Helper()
 	began := time.Now()
-	for s.metric("vicinity_unreachable_nodes") != count {
+	for s.metric("vicinity_watched_nodes", `answers="no"`) != count {
 		if time.Since(began) > wait.Patience {
 			s.t.Fatalf("there are not %v unreachable nodes:\n%s", count, s.proxy.Log)
 		}

@@ -315,7 +315,7 @@ func TestClientsOfTheNodeReachTheDaemon(t *testing.T) {
 	}
 	s.wantsMetric("vicinity_xds_refused_total", 1, `reason="not-of-this-node"`)
 	s.wantsMetric("vicinity_xds_streams", 3)
-	s.wantsMetric("vicinity_xds_rejected_responses_total", 0)
+	s.wantsMetric("vicinity_xds_responses_total", 0, `result="rejected"`)
 	s.daemon.Await(t, "a line about the stranger", func() error {
 		if log := s.daemon.Log.String(); strings.Count(log, "reason=not-of-this-node") != 1 {
 			return fmt.Errorf("the log says %s", log)
@@ -376,7 +376,7 @@ func TestXDSFollowsTheKernel(t *testing.T) {
 	if median > time.Second { // single ones are late on a busy machine
 		t.Errorf("half of the changes are told %v after the kernel", median)
 	}
-	s.wantsMetric("vicinity_xds_rejected_responses_total", 0)
+	s.wantsMetric("vicinity_xds_responses_total", 0, `result="rejected"`)
 }
 
 // TestAKilledDaemonFailsNoCall: channels that exist keep what they know, and follow the next daemon.

@@ -8,8 +8,8 @@ import (
 // Shares say where the plans in force send this node's new connections, over all Service ports whose load is bounded.
 // Each family of a port counts separately.
 type Shares struct {
-	// Ports is the number of such ports, and Slots is how many slots they have together.
-	Ports, Slots int
+	// Ports is the number of such ports.
+	Ports int
 	// BySource is how many of the ports were planned with each demand.
 	BySource [balance.Sources]int
 	// sent is the sum over the ports of what goes to the endpoints that a key matches, of sharesOne each.
@@ -54,9 +54,6 @@ func (s *Shares) add(part *planned, times int) {
 	}
 	s.Ports += times
 	s.BySource[part.source] += times
-	for _, count := range part.slots {
-		s.Slots += times * count
-	}
 	for k, sent := range part.sent {
 		at := 0
 		for at < len(sharedKeys) && sharedKeys[at] != part.places.Keys()[k] {

@@ -12,8 +12,8 @@ type Options struct {
 	Nodes int
 	// Manifests is the folder, or the file of a release, that the proxy is installed from. Empty: it is not installed.
 	Manifests string
-	// Components are folders with components that the proxy is installed with.
-	Components []string
+	// Settings are those of our own document (VicinityProxyConfiguration) that the proxy is installed with.
+	Settings map[string]string
 	// Proxy is the proxy's program, for the image that it is installed with.
 	Proxy string
 	// WebhookManifests is the folder or file that the admission webhook is installed from. Empty: it is not installed.

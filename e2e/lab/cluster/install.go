@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"sigs.k8s.io/yaml"
 )
@@ -20,15 +19,11 @@ func (c *Cluster) installProxy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	patch, err := settings(rendered, c.controlPlane.URL(), c.proxySettings())
+	patch, err := settings(rendered, c.controlPlane.URL(), c.proxySettings(), c.vicinitysSettings())
 	if err != nil {
 		return fmt.Errorf("adapting %s: %w", c.config.Manifests, err)
 	}
-	components := slices.Clone(c.config.Components)
-	if c.config.NodeDNS {
-		components = append(components, filepath.Join(c.config.Manifests, dnsComponent))
-	}
-	return c.install(ctx, proxyName, c.config.Manifests, components, patch)
+	return c.install(ctx, proxyName, c.config.Manifests, nil, patch)
 }
 
 // installWebhook installs the admission webhook. Only the image is the cluster's own.
@@ -154,9 +149,21 @@ func (c *Cluster) proxySettings() map[string]any {
 	return own
 }
 
+// vicinitysSettings are those of the proxy that kube-proxy does not have.
+func (c *Cluster) vicinitysSettings() map[string]string {
+	vicinitys := maps.Clone(c.config.Settings)
+	if c.config.NodeDNS {
+		if vicinitys == nil {
+			vicinitys = map[string]string{}
+		}
+		vicinitys["dnsBindAddress"] = proxyDNS
+	}
+	return vicinitys
+}
+
 // settings returns a patch that gives the ConfigMap of a service proxy, found among its manifests, the API server's
-// address and settings of its own.
-func settings(manifests []byte, server string, own map[string]any) ([]byte, error) {
+// address, settings of its own in kube-proxy's document, and, if there are any, those of Vicinity's in one beside it.
+func settings(manifests []byte, server string, own map[string]any, vicinitys map[string]string) ([]byte, error) {
 	for document := range bytes.SplitSeq(manifests, []byte("\n---\n")) {
 		var object configMap
 		if err := yaml.Unmarshal(document, &object); err != nil || object.Kind != "ConfigMap" || object.Data[configFile] == "" {
@@ -165,6 +172,7 @@ func settings(manifests []byte, server string, own map[string]any) ([]byte, erro
 		err := errors.Join(
 			edit(object.Data, configFile, func(file map[string]any) { maps.Copy(file, own) }),
 			edit(object.Data, kubeconfigFile, func(file map[string]any) { setServer(file, server) }),
+			addDocument(object.Data, vicinitys),
 		)
 		if err != nil {
 			return nil, err
@@ -193,6 +201,21 @@ func edit(data map[string]string, name string, change func(file map[string]any))
 		return fmt.Errorf("encoding %s: %w", name, err)
 	}
 	data[name] = string(text)
+	return nil
+}
+
+// addDocument adds a document with settings of Vicinity's to its configuration.
+func addDocument(data map[string]string, settings map[string]string) error {
+	if len(settings) == 0 {
+		return nil
+	}
+	document := map[string]string{"apiVersion": "proxy.config.vicinity.dev/v1alpha1", "kind": "VicinityProxyConfiguration"}
+	maps.Copy(document, settings)
+	text, err := yaml.Marshal(document)
+	if err != nil {
+		return fmt.Errorf("encoding settings: %w", err)
+	}
+	data[configFile] += "---\n" + string(text)
 	return nil
 }
 

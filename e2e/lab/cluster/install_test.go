@@ -35,7 +35,8 @@ data:
 `
 
 func TestTheManifestsGetTheClustersOwnSettingsAndKeepTheOthers(t *testing.T) {
-	patch, err := settings([]byte(manifests), "https://172.30.0.201:6443", map[string]any{"clusterCIDR": "10.244.0.0/16,fd00:244::/32"})
+	patch, err := settings([]byte(manifests), "https://172.30.0.201:6443", map[string]any{"clusterCIDR": "10.244.0.0/16,fd00:244::/32"},
+		map[string]string{"dnsBindAddress": proxyDNS})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +48,10 @@ func TestTheManifestsGetTheClustersOwnSettingsAndKeepTheOthers(t *testing.T) {
 		t.Errorf("the patch is for %s %v", got.Kind, got.Metadata)
 	}
 	for file, wants := range map[string][]string{
-		configFile:     {"clusterCIDR: 10.244.0.0/16,fd00:244::/32\n", "detectLocalMode: ClusterCIDR\n"},
+		configFile: {
+			"clusterCIDR: 10.244.0.0/16,fd00:244::/32\n", "detectLocalMode: ClusterCIDR\n", "\n---\n",
+			"dnsBindAddress: 127.0.0.1:10053\nkind: VicinityProxyConfiguration\n",
+		},
 		kubeconfigFile: {"server: https://172.30.0.201:6443\n", "certificate-authority: /ca.crt\n"},
 	} {
 		for _, want := range wants {
@@ -60,7 +64,7 @@ func TestTheManifestsGetTheClustersOwnSettingsAndKeepTheOthers(t *testing.T) {
 
 func TestAKubeconfigIsNotMissedWhereAnotherServiceProxyRuns(t *testing.T) {
 	without, _, _ := strings.Cut(manifests, "  kubeconfig.conf")
-	patch, err := settings([]byte(without), "https://172.30.0.201:6443", nil)
+	patch, err := settings([]byte(without), "https://172.30.0.201:6443", nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +74,7 @@ func TestAKubeconfigIsNotMissedWhereAnotherServiceProxyRuns(t *testing.T) {
 }
 
 func TestManifestsWithoutAConfigMapAreRefused(t *testing.T) {
-	if _, err := settings([]byte("kind: Service\n"), "", nil); !errors.Is(err, errNoConfigMap) {
+	if _, err := settings([]byte("kind: Service\n"), "", nil, nil); !errors.Is(err, errNoConfigMap) {
 		t.Errorf("got error %v, want %v", err, errNoConfigMap)
 	}
 }
@@ -87,7 +91,7 @@ func TestAKustomizationChangesTheImageAndAddsThePatches(t *testing.T) {
 		want       []map[string]string
 	}{
 		"nothing else": {},
-		"a component":  {components: []string{"../manifests/dns"}},
+		"a component":  {components: []string{"../manifests/xds"}},
 		"a setting":    {patches: [][]byte{[]byte("kind: ConfigMap\n")}, want: []map[string]string{{"patch": "kind: ConfigMap\n"}}},
 	} {
 		t.Run(name, func(t *testing.T) {

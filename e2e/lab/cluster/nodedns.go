@@ -22,8 +22,8 @@ const nodeDNSName = "node-local-dns"
 // nodeDNS is where a node's pods find its cache: the same address on every node, as NodeLocal DNSCache has it.
 var nodeDNS = netip.MustParseAddr("169.254.20.10")
 
-// dnsComponent is where a folder of manifests has what makes the proxies answer DNS.
-const dnsComponent = "dns"
+// proxyDNS is where the proxies answer the cache, as manifests/dns says.
+const proxyDNS = "127.0.0.1:10053"
 
 // deployNodeDNS runs the cache on every node.
 func (c *Cluster) deployNodeDNS(ctx context.Context) error {

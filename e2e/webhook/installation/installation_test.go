@@ -337,7 +337,8 @@ func (in *installation) reviews(path string) float64 {
 	var sum float64
 	for _, r := range in.running() {
 		for _, outcome := range []string{"allowed", "denied", "error"} {
-			count, err := r.metric("vicinity_webhook_reviews_total", fmt.Sprintf("outcome=%q", outcome), fmt.Sprintf("path=%q", path))
+			count, err := r.metric("vicinity_webhook_review_duration_seconds_count",
+				fmt.Sprintf("outcome=%q", outcome), fmt.Sprintf("path=%q", path))
 			must.Succeed(in.t, err)
 			sum += count
 		}

@@ -102,7 +102,7 @@ func (in *installation) callEveryReplica() {
 			must.Succeed(in.t, <-errs)
 		}
 		for _, r := range in.running() {
-			count, err := r.metric("vicinity_webhook_reviews_total", `outcome="allowed"`, `path="/validate-services"`)
+			count, err := r.metric("vicinity_webhook_review_duration_seconds_count", `outcome="allowed"`, `path="/validate-services"`)
 			if err != nil || count == 0 {
 				return errors.Join(err, fmt.Errorf("%s is not asked", r.pod.Name))
 			}

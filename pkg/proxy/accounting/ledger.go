@@ -209,12 +209,10 @@ func (l *Ledger) Zones(yield func(own, endpoint string, traffic Traffic)) {
 	}
 }
 
-// State is how full the bounded parts are, and what was left out.
+// State is how full the bounded part is, and what was missed.
 type State struct {
 	// Followed is how many flows are followed before they end, of mostFollowed.
 	Followed int
-	// LeftOut is how many Services had traffic and are not named.
-	LeftOut int
 	Missed
 }
 
@@ -222,9 +220,5 @@ type State struct {
 func (l *Ledger) State() State {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	state := State{Followed: len(l.follower.flows), Missed: l.follower.missed}
-	if l.services != nil {
-		state.LeftOut = len(l.services.leftOut)
-	}
-	return state
+	return State{Followed: len(l.follower.flows), Missed: l.follower.missed}
 }

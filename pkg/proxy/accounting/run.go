@@ -188,8 +188,8 @@ func (a *Accounting) lookOnce(ctx context.Context, withoutEnds bool) {
 		return true
 	})
 	a.Ledger.EndLook(err == nil, a.Owners.Has, time.Now())
-	if err == nil {
-		a.looks.Add(1)
+	if err == nil && a.looks.Add(1) == 1 {
+		a.log.Info("connections are counted from now on", "already-open", a.Ledger.State().Followed)
 	}
 	isFailure := err != nil && ctx.Err() == nil && !errors.Is(err, conntrack.ErrInterrupted)
 	if isFailure && !a.saidFailed {

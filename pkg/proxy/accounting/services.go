@@ -27,11 +27,10 @@ const (
 // more, until all that want some have equally many. What a Service has counted under a place or pair goes with it, for a
 // counter may begin again, and must not jump.
 type services struct {
-	named   map[model.ObjectName]*named
-	rest    cells
-	leftOut map[model.ObjectName]bool
-	places  *fair.Places // of named Services
-	pool    *fair.Places // of pairs
+	named  map[model.ObjectName]*named
+	rest   cells
+	places *fair.Places // of named Services
+	pool   *fair.Places // of pairs
 }
 
 // named is a Service with series of its own.
@@ -44,7 +43,7 @@ type named struct {
 
 func newServices(most int) *services {
 	return &services{
-		named: map[model.ObjectName]*named{}, rest: cells{}, leftOut: map[model.ObjectName]bool{},
+		named: map[model.ObjectName]*named{}, rest: cells{},
 		places: fair.NewPlaces(most), pool: fair.NewPlaces(most * (CellsPerService - len(owners.Localities))),
 	}
 }
@@ -53,7 +52,6 @@ func newServices(most int) *services {
 func (s *services) at(origin *owners.Origin, where cell, now time.Time) *Count {
 	of := s.name(origin.Service)
 	if of == nil {
-		s.leftOut[origin.Service] = true
 		return s.rest.at(where)
 	}
 	of.last = now
@@ -83,7 +81,6 @@ func (s *services) name(service model.ObjectName) *named {
 		}
 		of = &named{cells: cells{}}
 		s.named[service] = of
-		delete(s.leftOut, service)
 	}
 	return of
 }
@@ -98,7 +95,6 @@ func (s *services) giveUpPlace() {
 		}
 	}
 	s.remove(victim)
-	s.leftOut[victim] = true
 }
 
 // comesBefore reports whether a Service gives up its place before another one.
@@ -156,11 +152,6 @@ func (s *services) forget(exists func(model.ObjectName) bool, now time.Time) {
 			of.gone = now
 		case now.Sub(of.gone) >= goneFor:
 			s.remove(name)
-		}
-	}
-	for name := range s.leftOut {
-		if !exists(name) {
-			delete(s.leftOut, name)
 		}
 	}
 }

@@ -18,8 +18,6 @@ type Reason struct {
 
 // Counts are how many Service ports are in force.
 type Counts struct {
-	// Ports are all, by family.
-	Ports map[model.Family]int
 	// Reasons counts the ports by the reason for their endpoints. A reason that no port has any more stays, with zero.
 	Reasons map[Reason]int
 	// Shares say where Services whose load is bounded send this node's connections.
@@ -118,11 +116,9 @@ func (r *Reader) Synced(selection.Sync) {
 	if !r.changed && r.last != nil {
 		return
 	}
-	now := Counts{Ports: map[model.Family]int{}, Reasons: make(map[Reason]int, len(r.byReason)), Shares: r.shares}
+	now := Counts{Reasons: make(map[Reason]int, len(r.byReason)), Shares: r.shares}
 	for reason, count := range r.byReason {
-		if now.Reasons[reason] = *count; !reason.External {
-			now.Ports[reason.Family] += *count
-		}
+		now.Reasons[reason] = *count
 	}
 	if r.changed = false; r.last != nil && r.last.equal(now) {
 		return
@@ -132,5 +128,5 @@ func (r *Reader) Synced(selection.Sync) {
 }
 
 func (c Counts) equal(other Counts) bool {
-	return c.Shares == other.Shares && maps.Equal(c.Ports, other.Ports) && maps.Equal(c.Reasons, other.Reasons)
+	return c.Shares == other.Shares && maps.Equal(c.Reasons, other.Reasons)
 }

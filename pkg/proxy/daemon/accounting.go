@@ -75,8 +75,6 @@ func exposeAccounts(recorder *metrics.Recorder, accounts *accounting.Accounting)
 	recorder.AskFor(metrics.NotCounted, func(add add) {
 		accounts.Missed(func(why accounting.Why, number uint64) { add(float64(number), string(why)) })
 	})
-	recorder.AskFor(metrics.FlowsTracked, func(add add) { add(float64(ledger.State().Followed)) })
-	recorder.AskFor(metrics.ServicesLeftOut, func(add add) { add(float64(ledger.State().LeftOut)) })
 }
 
 func addTraffic(add func(value float64, labels ...string), traffic accounting.Traffic, labels ...string) {

@@ -11,14 +11,12 @@ import (
 // setCounts translates the counts of Service ports into metrics.
 func setCounts(recorder *metrics.Recorder, now counts.Counts) {
 	recorder.ServicePortsByReason(portReasons(now.Reasons))
-	recorder.Set(metrics.BoundedSlots, now.Shares.Slots)
 	recorder.ExpectedTraffic(now.Shares.Ratios())
 	for source, ports := range now.Shares.BySource {
 		recorder.Set(metrics.ServicePortsByDemand, ports, balance.Source(source).String())
 	}
 	for _, family := range model.Families {
 		name := family.String()
-		recorder.Set(metrics.ServicePorts, now.Ports[family], name)
 		for _, external := range []bool{false, true} {
 			none := counts.Reason{Family: family, External: external, Code: selection.NoneOnThisNode}
 			recorder.Set(metrics.NoLocalEndpoints, now.Reasons[none], name, policyOf(external))

@@ -30,10 +30,8 @@ type findings struct {
 	since map[model.Finding]time.Time // those that hold now
 	// replaced are the findings that came through replace.
 	replaced map[foundBy][]model.Finding
-	// byObject counts, for each refused object, the reasons for its refusal. byKind counts the objects; what could not be
-	// read as an object is of kind File.
+	// byObject counts, for each refused object, the reasons for its refusal.
 	byObject map[model.Finding]int
-	byKind   map[string]int
 	byCode   map[model.FindingCode]int
 	// refused are the Services that the kernel refuses: with each try the numbers change, and the finding does not.
 	refused map[model.ObjectName]proxy.Refused
@@ -60,7 +58,7 @@ func newFindings(log *slog.Logger, status *status.Status, recorder *metrics.Reco
 	return &findings{
 		log: log, status: status, recorder: recorder, reporter: reporter,
 		since: map[model.Finding]time.Time{}, replaced: map[foundBy][]model.Finding{},
-		byObject: map[model.Finding]int{}, byKind: map[string]int{}, byCode: map[model.FindingCode]int{},
+		byObject: map[model.Finding]int{}, byCode: map[model.FindingCode]int{},
 		refused: map[model.ObjectName]proxy.Refused{},
 	}
 }
@@ -176,7 +174,6 @@ func (f *findings) tell(found, over []model.Finding, log *slog.Logger) {
 	}
 	if len(found)+len(over) > 0 {
 		f.status.Refused(len(f.byObject))
-		f.recorder.ObjectsRefused(f.byKind)
 	}
 }
 
@@ -196,17 +193,10 @@ func (f *findings) counted(finding model.Finding, by int) {
 	if !finding.IsRefusal() {
 		return
 	}
-	object, kind := finding, cmp.Or(finding.Kind, "File")
+	object := finding
 	object.Field, object.Reason = "", ""
-	before := f.byObject[object]
 	if f.byObject[object] += by; f.byObject[object] == 0 {
 		delete(f.byObject, object)
-	}
-	if (before == 0) != (f.byObject[object] == 0) {
-		f.byKind[kind] += by
-	}
-	if f.byKind[kind] == 0 {
-		delete(f.byKind, kind)
 	}
 }
 

@@ -29,17 +29,20 @@ func (d *daemon) newOwners(looks *conntrack.Looks, isLocal selection.IsLocal) *o
 
 // looked is called after each look at conntrack.
 func (d *daemon) looked(look conntrack.Look) {
-	d.recorder.Observe(metrics.ConntrackLooks, look.Took)
-	d.recorder.Add(metrics.ConntrackLooksCutOff, look.CutOff)
+	result := metrics.LookComplete
+	if look.CutOff > 0 {
+		result = metrics.LookCutOff
+	}
+	d.recorder.Observe(metrics.ConntrackLooks, look.Took, result)
 }
 
 // drewAnew is called after dials were looked at.
 func (d *daemon) drewAnew(drawn flows.Drawn, err error) {
 	for protocol, n := range drawn.Anew {
-		d.recorder.Add(metrics.FlowsDrawnAnew, n, protocol.String())
+		d.recorder.Add(metrics.FlowsForgotten, n, protocol.String(), metrics.FlowUnanswered)
 	}
 	for protocol, n := range drawn.Closed {
-		d.recorder.Add(metrics.ClosedFlowsForgotten, n, protocol.String())
+		d.recorder.Add(metrics.FlowsForgotten, n, protocol.String(), metrics.FlowClosed)
 	}
 	if len(drawn.Anew) > 0 {
 		d.log.Info("unanswered dials go to other endpoints now, because theirs left",

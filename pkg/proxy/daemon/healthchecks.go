@@ -14,6 +14,5 @@ func (d *daemon) serveHealthChecks(ctx context.Context) error {
 
 // healthChecksServed takes in which health checks cannot be served; nil if all are.
 func (d *daemon) healthChecksServed(err error) {
-	d.recorder.HealthChecksFailed(err != nil)
 	d.findings.replaceAll(healthCheckServers, servicehealth.FindingsOf(err))
 }

@@ -111,13 +111,17 @@ func (o meshObserver) Clients(streams, names int) {
 }
 
 // Answered is called for each response.
-func (o meshObserver) Answered(kind string) { o.recorder.Add(metrics.XDSResponses, 1, kind) }
+func (o meshObserver) Answered(kind string) {
+	o.recorder.Add(metrics.XDSResponses, 1, kind, metrics.XDSSent)
+}
 
 // Rejected is called for each response that a client rejected.
-func (o meshObserver) Rejected(kind string) { o.recorder.Add(metrics.XDSRejected, 1, kind) }
+func (o meshObserver) Rejected(kind string) {
+	o.recorder.Add(metrics.XDSResponses, 1, kind, metrics.XDSRejected)
+}
 
 // Unknown is called for each name that means no Service port.
-func (o meshObserver) Unknown() { o.recorder.Add(metrics.XDSUnknownNames, 1) }
+func (o meshObserver) Unknown() { o.recorder.Add(metrics.XDSRefused, 1, metrics.XDSUnknownName) }
 
 // Refused is called for each client that is not served.
 func (o meshObserver) Refused(why xds.Refusal) { o.recorder.Add(metrics.XDSRefused, 1, string(why)) }

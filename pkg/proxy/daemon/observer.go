@@ -139,7 +139,7 @@ var began = time.Now()
 // count translates what a sync did into metrics.
 func (o *observer) count(report proxy.Report, took time.Duration, ended time.Time) {
 	o.recorder.ObserveSync(report.Complete, took, nil)
-	o.recorder.SyncDone(ended, report.Complete, report.Services)
+	o.recorder.SyncDone(ended, report.Complete)
 	for _, family := range model.Families {
 		name := family.String()
 		o.recorder.Add(metrics.ElementsWritten, report.Added[family], name, metrics.OperationAdd)
@@ -151,7 +151,7 @@ func (o *observer) count(report proxy.Report, took time.Duration, ended time.Tim
 		}
 	}
 	now := levels{
-		report.Total, report.Contested, report.RefusedTotal, report.Waiting, report.EvacuatedTimed, report.EvacuatedOpen,
+		report.Total, report.Waiting, report.EvacuatedTimed, report.EvacuatedOpen,
 	}
 	if !o.synced || now != o.levels {
 		o.levels = now
@@ -160,12 +160,10 @@ func (o *observer) count(report proxy.Report, took time.Duration, ended time.Tim
 }
 
 // levels are the gauges that a sync reports. Most syncs change none of them.
-type levels struct{ services, contested, refused, waiting, evacuatedTimed, evacuatedOpen int }
+type levels struct{ services, waiting, evacuatedTimed, evacuatedOpen int }
 
 func (o *observer) setLevels(now levels) {
 	o.recorder.Set(metrics.Services, now.services)
-	o.recorder.Set(metrics.FrontendsContested, now.contested)
-	o.recorder.Set(metrics.ServicesRefused, now.refused)
 	o.recorder.Set(metrics.ServicesWaiting, now.waiting)
 	o.recorder.Set(metrics.EvacuatedNodes, now.evacuatedTimed, metrics.EndTime)
 	o.recorder.Set(metrics.EvacuatedNodes, now.evacuatedOpen, metrics.EndNone)

@@ -205,10 +205,8 @@ type moved struct {
 var movedElsewhere = map[string]string{
 	"kubeproxy_conntrack_reconciler_deleted_entries_total": "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
 	"kubeproxy_conntrack_reconciler_sync_duration_seconds": "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
-	"vicinity_flows_drawn_anew_total":                      "TestDialsAreDrawnAnewByADaemon in cmd/proxy, with packets",
-	"vicinity_closed_flows_forgotten_total":                "TestDialsInTheMetrics, with what a look did",
+	"vicinity_flows_forgotten_total":                       "TestDialsAreDrawnAnewByADaemon in cmd/proxy, with packets",
 	"vicinity_conntrack_look_duration_seconds":             "TestDialsAreDrawnAnewByADaemon, likewise",
-	"vicinity_conntrack_looks_cut_off_total":               "TestDialsInTheMetrics, likewise",
 	"rest_client_requests_total":                           "TestRequestsOfClientGoAreCounted in pkg/proxy/metrics",
 	"rest_client_request_duration_seconds":                 "TestRequestsOfClientGoAreCounted in pkg/proxy/metrics",
 	"vicinity_dns_requests_total":                          "TestAClientIsToldOfItsOwnZone in e2e/dns, with a daemon that answers",
@@ -217,7 +215,6 @@ var movedElsewhere = map[string]string{
 	"vicinity_other_service_proxies":                       "TestOtherProxiesAreToldOnce, with what is found",
 	"vicinity_node_suspicions_total":                       "TestANodeIsJudged in pkg/proxy/probe and e2e/reachability, with nodes",
 	"vicinity_unanswered_flows":                            "TestConnectionsWithoutAnswerAreCounted in e2e/reachability",
-	"vicinity_unreachable_nodes":                           "e2e/reachability, likewise",
 	"vicinity_watched_nodes":                               "e2e/reachability, likewise",
 	"vicinity_services_waiting":                            "TestServicesThatWaitForTheirTurnAreInTheMetrics, with a kernel that is slow",
 	"vicinity_localhost_nodeport_connections_total":        "TestNodePortsOnLoopback in cmd/proxy, with a daemon that listens",
@@ -229,8 +226,6 @@ var movedElsewhere = map[string]string{
 	"vicinity_service_traffic_bytes_total":                 "TestTheDaemonCountsTraffic, likewise",
 	"vicinity_accounting_not_counted_total":                "TestABurstIsCountedOrSaidToBeLost in e2e/accounting, with a daemon that counts",
 	"vicinity_kernel_settings_unmet":                       "TestKernelSettingsAreHeld in cmd/proxy, with a daemon",
-	"vicinity_accounting_flows_tracked":                    "TestTheFollowerIsBounded in pkg/proxy/accounting, by the ledger",
-	"vicinity_accounting_services_left_out":                "TestOf10000ServicesAtMost500AreNamedAndSumsEqualTotals in pkg/proxy/accounting",
 	"vicinity_node_condition_unwritten":                    "TestAPodStartsAfterTheServicesWork in e2e/nodecondition, without the right",
 
 	"kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total": "TestNodePortsOnLoopback, likewise",
@@ -278,8 +273,8 @@ var clientsOfXDS = moved{"clients of xDS", func(o *observed) {
 	observer.Unknown()
 	observer.Refused(xds.NotOfThisNode)
 }, []string{
-	"vicinity_xds_streams 2\n", "vicinity_xds_names 6\n", `vicinity_xds_responses_total{type="CDS"} 1` + "\n",
-	`vicinity_xds_rejected_responses_total{type="EDS"} 1` + "\n", "vicinity_xds_unknown_names_total 1\n",
+	"vicinity_xds_streams 2\n", "vicinity_xds_names 6\n", `vicinity_xds_responses_total{result="sent",type="CDS"} 1` + "\n",
+	`vicinity_xds_responses_total{result="rejected",type="EDS"} 1` + "\n", `vicinity_xds_refused_total{reason="unknown-name"} 1` + "\n",
 	`vicinity_xds_refused_total{reason="not-of-this-node"} 1` + "\n",
 }}
 
@@ -300,14 +295,14 @@ func stepsThatMove() []moved {
 			"kubeproxy_sync_full_proxy_rules_duration_seconds_count" + v4 + " 1\n",
 			"kubeproxy_sync_proxy_rules_last_timestamp_seconds" + v4 + " 1", "kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds" + v4 + " 1",
 			"kubeproxy_sync_proxy_rules_service_changes_total 10\n", "kubeproxy_sync_proxy_rules_endpoint_changes_total 10\n",
-			"vicinity_sync_services_count 1\n", "vicinity_sync_services_sum 10\n", "vicinity_services 10\n", "vicinity_service_ports" + v4 + " 10\n",
+			"vicinity_services 10\n",
 			"vicinity_nft_elements_written_total" + tcp + `"add"} 7`,
 			`vicinity_service_ports_by_reason{ip_family="IPv4",reason="AllEndpoints",traffic_policy="internal"} 10` + "\n",
 		}},
 		{"an EndpointSlice changes, of which its controller knows why", func(o *observed) {
 			o.changes <- changed(service(3, 3, time.Now()))
 		}, []string{
-			"kubeproxy_sync_partial_proxy_rules_duration_seconds_count" + v4 + " 1\n", "vicinity_sync_services_sum 11\n",
+			"kubeproxy_sync_partial_proxy_rules_duration_seconds_count" + v4 + " 1\n",
 			"kubeproxy_network_programming_duration_seconds_count" + v4 + " 1\n", "vicinity_nft_elements_written_total" + tcp + `"delete"} [1-9]`,
 		}},
 		{"a policy keeps traffic on a node without endpoints", func(o *observed) {
@@ -329,7 +324,7 @@ func stepsThatMove() []moved {
 			o.changes <- change
 		}, []string{
 			`vicinity_expected_traffic_ratio{key="kubernetes.io/hostname"} 0.5` + "\n", `vicinity_expected_traffic_ratio{key="\*"} 0.5` + "\n",
-			"vicinity_load_bound_slots [1-9]", `vicinity_service_ports_by_demand{source="labels"} 1` + "\n",
+			`vicinity_service_ports_by_demand{source="labels"} 1` + "\n",
 		}},
 		{"two nodes are evacuated, one of them for an hour", func(o *observed) {
 			o.changes <- model.Change{Avoid: map[model.Against]*model.Avoid{
@@ -346,7 +341,7 @@ func stepsThatMove() []moved {
 			greedy, _ := service(5, 2, time.Time{})
 			greedy.ExternalIPs = []netip.Addr{netip.MustParseAddr("10.96.0.6")}
 			o.changes <- changed(greedy, nil)
-		}, []string{"vicinity_frontends_contested 1\n"}},
+		}, []string{`vicinity_findings{reason="FrontendConflict"} 1` + "\n"}},
 		{"the kernel takes nothing", func(o *observed) {
 			o.refuse(everyBatch)
 			o.changes <- changed(service(6, 3, time.Time{}))
@@ -369,17 +364,20 @@ func stepsThatMove() []moved {
 			o.refuse(nil)
 			o.recorder.ForeignChange("IPv4")
 			o.disturbed <- struct{}{}
-		}, []string{"vicinity_foreign_changes_total" + v4 + " 1\n", "vicinity_foreign_changes_repaired_total" + v4 + " 1\n"}},
+		}, []string{
+			`vicinity_foreign_changes_total{ip_family="IPv4",stage="noticed"} 1` + "\n",
+			`vicinity_foreign_changes_total{ip_family="IPv4",stage="repaired"} 1` + "\n",
+		}},
 		{"the kernel refuses a Service", func(o *observed) {
 			balancer := netip.MustParseAddr("203.0.113.7")
 			o.kernel.refuseAddr.Store(&balancer)
 			refused, _ := service(7, 2, time.Time{})
 			refused.LoadBalancerIPs = []netip.Addr{balancer}
 			o.changes <- changed(refused, nil)
-		}, []string{"vicinity_services_refused_by_kernel 1\n"}},
+		}, []string{`vicinity_findings{reason="RefusedByKernel"} 1` + "\n"}},
 		{"its owner mends it", func(o *observed) {
 			o.changes <- changed(service(7, 2, time.Time{}))
-		}, []string{"vicinity_services_refused_by_kernel 0\n"}},
+		}, []string{`vicinity_findings{reason="RefusedByKernel"} 0` + "\n"}},
 		{"load balancers and the kubelet ask", func(o *observed) {
 			o.feed.judgeNode(nodeChange(&model.Node{Name: "node-a"}))
 			o.ask("/healthz", http.StatusOK)
@@ -390,9 +388,9 @@ func stepsThatMove() []moved {
 			o.ask("/healthz", http.StatusServiceUnavailable)
 			o.ask("/livez", http.StatusOK)
 		}, []string{`kubeproxy_proxy_healthz_total{code="503"} 1` + "\n", `kubeproxy_proxy_livez_total{code="200"} 2` + "\n"}},
-		{"a health check's port is taken", takeHealthCheckPort, []string{"vicinity_health_check_listeners_failed 1\n"}},
+		{"a health check's port is taken", takeHealthCheckPort, []string{`vicinity_findings{reason="FailedToStartServiceHealthcheck"} 1` + "\n"}},
 		{"a manifest does not parse", func(o *observed) { o.feed.findings.change(problemsOf(o.t, "{broken"), nil) }, []string{
-			`vicinity_objects_refused{kind="File"} 1` + "\n", `vicinity_findings{reason="Refused"} 1` + "\n",
+			`vicinity_findings{reason="Refused"} 1` + "\n",
 		}},
 		{"where nodes are is read from slices", func(o *observed) { o.recorder.TopologyFrom("topologyslices") }, []string{
 			`vicinity_node_topology{resource="topologyslices"} 1` + "\n",

@@ -174,8 +174,8 @@ func (w *watch) Decided(orders *reachability.Orders) {
 
 // Known counts what is known.
 func (w *watch) Known(known reachability.Status) {
-	w.recorder.Set(metrics.UnreachableNodes, len(known.Unreachable))
-	w.recorder.Set(metrics.WatchedNodes, known.Answering, metrics.AnswersYes)
+	w.recorder.Set(metrics.WatchedNodes, known.Answering-len(known.Unreachable), metrics.AnswersYes)
+	w.recorder.Set(metrics.WatchedNodes, len(known.Unreachable), metrics.AnswersNo)
 	w.recorder.Set(metrics.WatchedNodes, known.Never, metrics.AnswersNever)
 }
 

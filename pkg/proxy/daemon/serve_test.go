@@ -17,6 +17,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 func TestASyncIsCountedByFamily(t *testing.T) {
@@ -25,21 +26,21 @@ func TestASyncIsCountedByFamily(t *testing.T) {
 		stdout: io.Discard, log: slog.New(slog.NewTextHandler(io.Discard, nil)), status: &status.Status{}, recorder: recorder,
 		findings: newFindings(nil, nil, nil, nil),
 	}
-	setCounts(recorder, counts.Counts{Ports: map[model.Family]int{model.IPv4: 3, model.IPv6: 2}})
+	none := counts.Reason{Family: model.IPv6, Code: selection.NoneOnThisNode}
+	setCounts(recorder, counts.Counts{Reasons: map[counts.Reason]int{none: 2}})
 	o.Synced(proxy.Report{
 		Added:   map[model.Family]int{model.IPv4: 7},
 		Deleted: map[model.Family]int{model.IPv6: 5},
-
-		Contested: 2,
 	}, time.Unix(100, 0), time.Unix(101, 0))
 	o.FlowsLookedAt(map[model.Family]flows.Pass{model.IPv6: {Ended: 11}}, errors.New("the table is busy"))
 	page := httptest.NewRecorder()
 	recorder.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, line := range []string{
-		`vicinity_service_ports{ip_family="IPv4"} 3`, `vicinity_service_ports{ip_family="IPv6"} 2`,
+		`vicinity_service_ports_by_reason{ip_family="IPv6",reason="NoneOnThisNode",traffic_policy="internal"} 2`,
+		`kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv6",traffic_policy="internal"} 2`,
 		`vicinity_nft_elements_written_total{ip_family="IPv4",operation="add"} 7`,
 		`vicinity_nft_elements_written_total{ip_family="IPv6",operation="delete"} 5`,
-		"vicinity_frontends_contested 2", `kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv6"} 11`,
+		`kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv6"} 11`,
 	} {
 		if !strings.Contains(page.Body.String(), line+"\n") {
 			t.Errorf("/metrics lacks %q", line)
@@ -54,9 +55,11 @@ func TestDialsInTheMetrics(t *testing.T) {
 	page := httptest.NewRecorder()
 	d.recorder.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, line := range []string{
-		`vicinity_flows_drawn_anew_total{protocol="SCTP"} 3`, `vicinity_flows_drawn_anew_total{protocol="TCP"} 0`,
-		`vicinity_closed_flows_forgotten_total{protocol="TCP"} 4`,
-		"vicinity_conntrack_looks_cut_off_total 2", "vicinity_conntrack_look_duration_seconds_sum 1",
+		`vicinity_flows_forgotten_total{protocol="SCTP",state="unanswered"} 3`,
+		`vicinity_flows_forgotten_total{protocol="TCP",state="unanswered"} 0`,
+		`vicinity_flows_forgotten_total{protocol="TCP",state="closed"} 4`,
+		`vicinity_conntrack_look_duration_seconds_count{result="complete"} 0`,
+		`vicinity_conntrack_look_duration_seconds_sum{result="cut_off"} 1`,
 	} {
 		if !strings.Contains(page.Body.String(), line+"\n") {
 			t.Errorf("/metrics lacks %q", line)

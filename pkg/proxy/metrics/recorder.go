@@ -56,15 +56,6 @@ func (r *Recorder) Handler() http.Handler {
 	return mux
 }
 
-// ObjectsRefused records how many objects of each kind are left out now. A kind that is no longer named gets 0.
-func (r *Recorder) ObjectsRefused(byKind map[string]int) {
-	all := make(map[series]float64, len(byKind))
-	for kind, n := range byKind {
-		all[seriesOf(kind)] = float64(n)
-	}
-	objectsRefused.collector(r).set(all)
-}
-
 // PortReason is why Service ports have the endpoints that they have: the values of three labels.
 type PortReason struct{ Family, TrafficPolicy, Reason string }
 
@@ -151,18 +142,13 @@ func (r *Recorder) AskFor(c Counted, ask func(add func(value float64, labels ...
 	})
 }
 
-// HealthChecksFailed records whether some healthCheckNodePort cannot be served now.
-func (r *Recorder) HealthChecksFailed(failed bool) { r.setTruth(healthChecksFailed, failed) }
-
 // NodeConditionFailing records whether the Node's condition is wrong because it cannot be written.
-func (r *Recorder) NodeConditionFailing(failing bool) { r.setTruth(nodeConditionUnwritten, failing) }
-
-func (r *Recorder) setTruth(g Gauge, is bool) {
+func (r *Recorder) NodeConditionFailing(failing bool) {
 	value := 0
-	if is {
+	if failing {
 		value = 1
 	}
-	r.Set(g, value)
+	r.Set(nodeConditionUnwritten, value)
 }
 
 // healthAnswers are the counters of those paths of health that kube-proxy counts.

@@ -31,19 +31,17 @@ kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv4"} 0
 kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv6"} 0
 # HELP vicinity_foreign_changes_total `+foreignChanges.help+`
 # TYPE vicinity_foreign_changes_total counter
-vicinity_foreign_changes_total{ip_family="IPv4"} 0
-vicinity_foreign_changes_total{ip_family="IPv6"} 0
+vicinity_foreign_changes_total{ip_family="IPv4",stage="noticed"} 0
+vicinity_foreign_changes_total{ip_family="IPv4",stage="repaired"} 0
+vicinity_foreign_changes_total{ip_family="IPv6",stage="noticed"} 0
+vicinity_foreign_changes_total{ip_family="IPv6",stage="repaired"} 0
 # HELP vicinity_nft_elements_written_total Elements of nftables sets and maps that were added to or deleted from the kernel.
 # TYPE vicinity_nft_elements_written_total counter
 vicinity_nft_elements_written_total{ip_family="IPv4",operation="add"} 0
 vicinity_nft_elements_written_total{ip_family="IPv4",operation="delete"} 0
 vicinity_nft_elements_written_total{ip_family="IPv6",operation="add"} 0
 vicinity_nft_elements_written_total{ip_family="IPv6",operation="delete"} 0
-# HELP vicinity_service_ports Service ports that are proxied at present.
-# TYPE vicinity_service_ports gauge
-vicinity_service_ports{ip_family="IPv4"} 0
-vicinity_service_ports{ip_family="IPv6"} 0
-`, lastQueued.name, lastSync.name, syncFailures.name, foreignChanges.name, ElementsWritten.name, ServicePorts.name)
+`, lastQueued.name, lastSync.name, syncFailures.name, foreignChanges.name, ElementsWritten.name)
 }
 
 func TestASyncIsObservedWithKubeProxysBuckets(t *testing.T) {
@@ -79,7 +77,7 @@ func histogramText(name, help, sum string, counts ...int) string {
 func TestBothFamiliesAreQueuedAndDoneTogether(t *testing.T) {
 	r := NewRecorder()
 	r.SyncQueued(time.Unix(1700000000, 250_000_000))
-	r.SyncDone(time.Unix(1700000001, 500_000_000), false, 1)
+	r.SyncDone(time.Unix(1700000001, 500_000_000), false)
 
 	expect(t, r, `
 # HELP kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds When a change last asked for a sync, in seconds since 1970.
@@ -93,75 +91,41 @@ kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv6"} 1.7000000015
 `, lastQueued.name, lastSync.name)
 }
 
-func TestElementsServicePortsAndForeignChangesAreCountedByFamily(t *testing.T) {
+func TestElementsAndForeignChangesAreCountedByFamily(t *testing.T) {
 	r := NewRecorder()
 	r.Add(ElementsWritten, 3, "IPv4", OperationAdd)
 	r.Add(ElementsWritten, 4, "IPv4", OperationAdd)
 	r.Add(ElementsWritten, 1, "IPv6", OperationDelete)
-	r.Set(ServicePorts, 9, "IPv4")
-	r.Set(ServicePorts, 8, "IPv4")
 	r.ForeignChange("IPv6")
 
 	expect(t, r, `
 # HELP vicinity_foreign_changes_total `+foreignChanges.help+`
 # TYPE vicinity_foreign_changes_total counter
-vicinity_foreign_changes_total{ip_family="IPv4"} 0
-vicinity_foreign_changes_total{ip_family="IPv6"} 1
+vicinity_foreign_changes_total{ip_family="IPv4",stage="noticed"} 0
+vicinity_foreign_changes_total{ip_family="IPv4",stage="repaired"} 0
+vicinity_foreign_changes_total{ip_family="IPv6",stage="noticed"} 1
+vicinity_foreign_changes_total{ip_family="IPv6",stage="repaired"} 0
 # HELP vicinity_nft_elements_written_total Elements of nftables sets and maps that were added to or deleted from the kernel.
 # TYPE vicinity_nft_elements_written_total counter
 vicinity_nft_elements_written_total{ip_family="IPv4",operation="add"} 7
 vicinity_nft_elements_written_total{ip_family="IPv4",operation="delete"} 0
 vicinity_nft_elements_written_total{ip_family="IPv6",operation="add"} 0
 vicinity_nft_elements_written_total{ip_family="IPv6",operation="delete"} 1
-# HELP vicinity_service_ports Service ports that are proxied at present.
-# TYPE vicinity_service_ports gauge
-vicinity_service_ports{ip_family="IPv4"} 8
-vicinity_service_ports{ip_family="IPv6"} 0
-`, ElementsWritten.name, ServicePorts.name, foreignChanges.name)
+`, ElementsWritten.name, foreignChanges.name)
 }
 
-func TestContestedFrontendsEndedFlowsAndFailedHealthChecks(t *testing.T) {
+func TestAReasonThatNoPortHasAnyLongerGoesToZero(t *testing.T) {
 	r := NewRecorder()
-	r.Set(FrontendsContested, 3)
-	r.Set(FrontendsContested, 2)
-	r.Add(FlowsEnded, 4, "IPv6")
-	r.Add(FlowsEnded, 5, "IPv6")
-	r.HealthChecksFailed(true)
-	expect(t, r, `
-# HELP kubeproxy_conntrack_reconciler_deleted_entries_total `+FlowsEnded.help+`
-# TYPE kubeproxy_conntrack_reconciler_deleted_entries_total counter
-kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv4"} 0
-kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv6"} 9
-# HELP vicinity_frontends_contested `+FrontendsContested.help+`
-# TYPE vicinity_frontends_contested gauge
-vicinity_frontends_contested 2
-# HELP vicinity_health_check_listeners_failed `+healthChecksFailed.help+`
-# TYPE vicinity_health_check_listeners_failed gauge
-vicinity_health_check_listeners_failed 1
-`, FrontendsContested.name, FlowsEnded.name, healthChecksFailed.name)
-	r.HealthChecksFailed(false)
-	expect(t, r, `
-# HELP vicinity_health_check_listeners_failed `+healthChecksFailed.help+`
-# TYPE vicinity_health_check_listeners_failed gauge
-vicinity_health_check_listeners_failed 0
-`, healthChecksFailed.name)
-}
-
-func TestAKindWithoutRefusalsAnyLongerGoesToZero(t *testing.T) {
-	r := NewRecorder()
-	r.ObjectsRefused(map[string]int{"Service": 2, "EndpointSlice": 1})
-	r.ObjectsRefused(map[string]int{"Service": 1})
+	internal := PortReason{"IPv4", PolicyInternal, "AllEndpoints"}
+	r.ServicePortsByReason(map[PortReason]int{internal: 2, {"IPv6", PolicyExternal, "NoneOnThisNode"}: 1})
+	r.ServicePortsByReason(map[PortReason]int{internal: 1})
 
 	expect(t, r, `
-# HELP vicinity_objects_refused Objects that are left out at present because they are invalid; the log names them.
-# TYPE vicinity_objects_refused gauge
-vicinity_objects_refused{kind="EndpointSlice"} 0
-vicinity_objects_refused{kind="File"} 0
-vicinity_objects_refused{kind="Node"} 0
-vicinity_objects_refused{kind="Service"} 1
-vicinity_objects_refused{kind="ServiceCIDR"} 0
-vicinity_objects_refused{kind="ServiceDemand"} 0
-`, objectsRefused.name)
+# HELP vicinity_service_ports_by_reason `+servicePortsByReason.help+`
+# TYPE vicinity_service_ports_by_reason gauge
+vicinity_service_ports_by_reason{ip_family="IPv4",reason="AllEndpoints",traffic_policy="internal"} 1
+vicinity_service_ports_by_reason{ip_family="IPv6",reason="NoneOnThisNode",traffic_policy="external"} 0
+`, servicePortsByReason.name)
 }
 
 func TestTheHandlerServesOnlyMetrics(t *testing.T) {
@@ -200,7 +164,7 @@ func TestTwoRecordersDoNotMixAndMayBeScrapedWhileTheyCount(t *testing.T) {
 		group.Go(func() {
 			for n := range 50 {
 				counting.Add(ElementsWritten, 1, "IPv4", OperationAdd)
-				counting.ObjectsRefused(map[string]int{"Service": n})
+				counting.ServicePortsByReason(map[PortReason]int{{"IPv4", PolicyInternal, "AllEndpoints"}: n})
 				answer := httptest.NewRecorder()
 				counting.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 				if _, err := io.Copy(io.Discard, answer.Result().Body); err != nil || answer.Code != http.StatusOK {

@@ -16,16 +16,16 @@ func TestAForeignChangeCountsAsRepairedAfterACompleteSyncThatBeganLater(t *testi
 		noticed, repaired float64
 	}{
 		{"a change is noticed", func() { r.ForeignChange("IPv4") }, 1, 0},
-		{"a sync of what changed meanwhile", func() { r.SyncQueued(moment); r.SyncDone(moment, false, 1) }, 1, 0},
+		{"a sync of what changed meanwhile", func() { r.SyncQueued(moment); r.SyncDone(moment, false) }, 1, 0},
 		{"a complete sync fails", func() { r.SyncQueued(moment) }, 1, 0},
 		{"the next one begins, and the tables are changed again", func() { r.SyncQueued(moment); r.ForeignChange("IPv4") }, 2, 0},
-		{"it succeeds", func() { r.SyncDone(moment, true, 1) }, 2, 1},
-		{"one more", func() { r.SyncQueued(moment); r.SyncDone(moment, true, 1) }, 2, 2},
-		{"and one for another reason", func() { r.SyncQueued(moment); r.SyncDone(moment, true, 1) }, 2, 2},
+		{"it succeeds", func() { r.SyncDone(moment, true) }, 2, 1},
+		{"one more", func() { r.SyncQueued(moment); r.SyncDone(moment, true) }, 2, 2},
+		{"and one for another reason", func() { r.SyncQueued(moment); r.SyncDone(moment, true) }, 2, 2},
 	} {
 		step.do()
-		noticed := testutil.ToFloat64(foreignChanges.collector(r).WithLabelValues("IPv4"))
-		repaired := testutil.ToFloat64(foreignChangesRepaired.collector(r).WithLabelValues("IPv4"))
+		noticed := testutil.ToFloat64(foreignChanges.collector(r).WithLabelValues("IPv4", stageNoticed))
+		repaired := testutil.ToFloat64(foreignChanges.collector(r).WithLabelValues("IPv4", stageRepaired))
 		if noticed != step.noticed || repaired != step.repaired {
 			t.Errorf("%s: %v noticed and %v repaired, want %v and %v", step.title, noticed, repaired, step.noticed, step.repaired)
 		}

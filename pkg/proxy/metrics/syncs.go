@@ -36,20 +36,19 @@ func (r *Recorder) ObserveSync(complete bool, took time.Duration, err error) {
 	}
 }
 
-// SyncDone records when the kernel was up to date, in both families, and how many Services had been decided for it. A
-// complete sync has also repaired what others had changed.
-func (r *Recorder) SyncDone(at time.Time, complete bool, services int) {
+// SyncDone records when the kernel was up to date, in both families. A complete sync has also repaired what others had
+// changed.
+func (r *Recorder) SyncDone(at time.Time, complete bool) {
 	for _, family := range families {
 		r.setTime(lastSync, at, family)
 	}
-	syncServices.collector(r).WithLabelValues().Observe(float64(services))
 	r.Set(serviceChangesPending, 0)
 	r.Set(endpointChangesPending, 0)
 	if !complete {
 		return
 	}
 	for family, n := range r.repairs.done() {
-		r.Add(foreignChangesRepaired, n, family)
+		r.Add(foreignChanges, n, family, stageRepaired)
 	}
 }
 
@@ -69,7 +68,7 @@ func (r *Recorder) Programmed(family string, took time.Duration) {
 // ForeignChange counts a change to our table by another process. It counts as repaired after the next complete sync
 // that begins later.
 func (r *Recorder) ForeignChange(family string) {
-	r.Add(foreignChanges, 1, family)
+	r.Add(foreignChanges, 1, family, stageNoticed)
 	r.repairs.notice(family)
 }
 

@@ -24,12 +24,14 @@ const (
 	sourceLabel    = "source"         // of a demand: a balance.Source
 	keyLabel       = "key"            // a topology key, as selection.Shares names them
 	endLabel       = "end"            // EndTime or EndNone
-	answersLabel   = "answers"        // AnswersYes or AnswersNever
+	answersLabel   = "answers"        // AnswersYes, AnswersNo or AnswersNever
 	outcomeLabel   = "outcome"        // a reachability.Outcome; of connections OutcomeAnswered and the like
 	proxyLabel     = "proxy"          // one of otherproxy.Programs
 	protocolLabel  = "protocol"       // TCP, UDP or SCTP
 	typeLabel      = "type"           // of DNS records: A, AAAA, SRV or other; of resources of xDS
-	resultLabel    = "result"         // a dns.Outcome or localhost.Outcome
+	resultLabel    = "result"         // a dns.Outcome or localhost.Outcome; LookComplete or LookCutOff; XDSSent or XDSRejected
+	stageLabel     = "stage"          // stageNoticed or stageRepaired
+	stateLabel     = "state"          // FlowUnanswered or FlowClosed
 	localityLabel  = "locality"       // an accounting.Locality: where an endpoint is, seen from this node
 	tierLabel      = "tier"           // the first topology key that an endpoint matches, "*", hint, none or other
 	directionLabel = "direction"      // DirectionSent or DirectionReceived, by the client
@@ -60,9 +62,33 @@ const (
 	EndNone = "none"
 )
 
+// The values of the label stage.
+const (
+	stageNoticed  = "noticed"
+	stageRepaired = "repaired"
+)
+
+// The values of the label state.
+const (
+	FlowUnanswered = "unanswered"
+	FlowClosed     = "closed"
+)
+
+// The values of the label result of looks at conntrack, and of responses to clients of xDS.
+const (
+	LookComplete = "complete"
+	LookCutOff   = "cut_off"
+	XDSSent      = "sent"
+	XDSRejected  = "rejected"
+)
+
+// XDSUnknownName is the reason why a name that is no TCP port of a Service is refused. The others are xds.Refusals.
+const XDSUnknownName = "unknown-name"
+
 // The values of the label answers.
 const (
 	AnswersYes   = "yes"
+	AnswersNo    = "no"
 	AnswersNever = "never"
 )
 
@@ -196,15 +222,11 @@ var (
 		help:   "UDP flows that were ended because the endpoint they went to may not answer them any more.",
 		labels: []string{familyLabel}, start: perFamily,
 	})
-	UnreachableNodes = gauge(row{
-		name: "vicinity_unreachable_nodes",
-		help: "Nodes with endpoints that do not answer this one at present, while others do.",
-	})
 	WatchedNodes = gauge(row{
 		name: "vicinity_watched_nodes",
-		help: "Other nodes with endpoints, by whether they ever answered a dial of this one at the port of /healthz: one that never did " +
-			"is not judged.",
-		labels: []string{answersLabel}, start: [][]string{{AnswersYes, AnswersNever}},
+		help: "Other nodes with endpoints, by whether they answer this one: yes; no, while others do; or never, if the node has not answered " +
+			"any dial at the port of /healthz, and so is not judged.",
+		labels: []string{answersLabel}, start: [][]string{{AnswersYes, AnswersNo, AnswersNever}},
 	})
 	NodeSuspicions = counter(row{
 		name: "vicinity_node_suspicions_total",
@@ -266,37 +288,23 @@ var (
 		help:   "Always 1; the labels say what runs.",
 		labels: []string{versionLabel, goVersionLabel},
 	})
-	syncServices = histogram(row{
-		name:    "vicinity_sync_services",
-		help:    "How many Services were decided in each sync that the kernel took: those that a change concerned, or all of them.",
-		buckets: prometheus.ExponentialBuckets(1, 4, 9), // 1 Service, four times as many up to 65,536
-	})
 	ElementsWritten = counter(row{
 		name:   "vicinity_nft_elements_written_total",
 		help:   "Elements of nftables sets and maps that were added to or deleted from the kernel.",
 		labels: []string{familyLabel, operationLabel}, start: [][]string{families, {OperationAdd, OperationDelete}},
 	})
-	objectsRefused = levelGauge(row{
-		name:   "vicinity_objects_refused",
-		help:   "Objects that are left out at present because they are invalid; the log names them.",
-		labels: []string{kindLabel}, start: [][]string{{"File", "Service", "EndpointSlice", "Node", "ServiceCIDR", "ServiceDemand"}},
-	})
 	// Findings counts what the page /findings lists.
 	Findings = gauge(row{
 		name: "vicinity_findings",
-		help: "Problems with objects at present, by the reason of their Events; the page /findings lists them. Of those that syncs find, " +
-			"the ones that they reported.",
+		help: "Problems with objects at present, by the reason of their Events, such as Refused, RefusedByKernel or FrontendConflict; the " +
+			"page /findings lists them. Of those that syncs find, the ones that they reported.",
 		labels: []string{reasonLabel}, start: [][]string{findingCodes},
 	})
 	foreignChanges = counter(row{
-		name:   "vicinity_foreign_changes_total",
-		help:   "Changes to our nftables tables that another process made, counted when they were noticed.",
-		labels: []string{familyLabel}, start: perFamily,
-	})
-	foreignChangesRepaired = counter(row{
-		name:   "vicinity_foreign_changes_repaired_total",
-		help:   "Changes to our nftables tables that another process made, counted when everything had been written again.",
-		labels: []string{familyLabel}, start: perFamily,
+		name: "vicinity_foreign_changes_total",
+		help: "Changes to our nftables tables that another process made: counted as noticed, and as repaired when everything had been " +
+			"written again.",
+		labels: []string{familyLabel, stageLabel}, start: [][]string{families, {stageNoticed, stageRepaired}},
 	})
 	OtherProxies = gauge(row{
 		name:   "vicinity_other_service_proxies",
@@ -307,21 +315,9 @@ var (
 		name: "vicinity_events_dropped_total",
 		help: "Kubernetes Events that were not sent: too many were waiting, or the API server rejected them.",
 	})
-	FrontendsContested = gauge(row{
-		name: "vicinity_frontends_contested",
-		help: "Frontends that several Services want at present: one has it, 'explain' on each of the others names it.",
-	})
-	healthChecksFailed = gauge(row{
-		name: "vicinity_health_check_listeners_failed",
-		help: "1 while some healthCheckNodePort cannot be served; the log says which and why.",
-	})
 	nodeConditionUnwritten = gauge(row{
 		name: "vicinity_node_condition_unwritten",
 		help: "1 while the Node's condition vicinity.dev/ServicesReady is outdated and cannot be written; the log says why.",
-	})
-	ServicesRefused = gauge(row{
-		name: "vicinity_services_refused_by_kernel",
-		help: "Services whose newest version the kernel does not take at present; the log, Events and 'explain' say which and why.",
 	})
 	ServicesWaiting = gauge(row{
 		name: "vicinity_services_waiting",
@@ -330,11 +326,6 @@ var (
 	Services = gauge(row{
 		name: "vicinity_services",
 		help: "Services that are proxied at present.",
-	})
-	ServicePorts = gauge(row{
-		name:   "vicinity_service_ports",
-		help:   "Service ports that are proxied at present.",
-		labels: []string{familyLabel}, start: perFamily,
 	})
 	servicePortsByReason = levelGauge(row{
 		name:   "vicinity_service_ports_by_reason",
@@ -353,10 +344,6 @@ var (
 			"the mean over the Service ports whose load is bounded.",
 		labels: []string{keyLabel},
 	})
-	BoundedSlots = gauge(row{
-		name: "vicinity_load_bound_slots",
-		help: "Slots over which this node's connections are spread, of all Service ports whose load is bounded.",
-	})
 	KernelSettingsUnmet = gauge(row{
 		name: "vicinity_kernel_settings_unmet",
 		help: "1 while a kernel setting is not as the proxy needs it, and cannot be changed from there, or is up to the administrator; the " +
@@ -368,26 +355,17 @@ var (
 		help:   "Nodes that are being evacuated at present: until a time, or without an end.",
 		labels: []string{endLabel}, start: [][]string{{EndTime, EndNone}},
 	})
-	FlowsDrawnAnew = counter(row{
-		name: "vicinity_flows_drawn_anew_total",
-		help: "Connections that were dialled and not answered when their endpoint left, and that were forgotten: the client's next packet " +
-			"goes to another endpoint.",
-		labels: []string{protocolLabel}, start: connected,
-	})
-	ClosedFlowsForgotten = counter(row{
-		name: "vicinity_closed_flows_forgotten_total",
-		help: "Connections that were closed when their endpoint left, and that were forgotten, so that a client which uses the port again " +
-			"reaches another endpoint.",
-		labels: []string{protocolLabel}, start: connected,
+	FlowsForgotten = counter(row{
+		name: "vicinity_flows_forgotten_total",
+		help: "Connections to an endpoint that left, and that were forgotten, so that the client's next packet reaches another endpoint: " +
+			"dials without an answer, or closed ones, whose port a client may use again.",
+		labels: []string{protocolLabel, stateLabel}, start: append(slices.Clip(connected), []string{FlowUnanswered, FlowClosed}),
 	})
 	ConntrackLooks = histogram(row{
-		name:    "vicinity_conntrack_look_duration_seconds",
-		help:    "How long it took to read conntrack, for all who wanted something of it at the time.",
-		buckets: syncBuckets,
-	})
-	ConntrackLooksCutOff = counter(row{
-		name: "vicinity_conntrack_looks_cut_off_total",
-		help: "Looks at conntrack that stopped early, because there was more than one look reads.",
+		name: "vicinity_conntrack_look_duration_seconds",
+		help: "How long it took to read conntrack, for all who wanted something of it at the time: a complete look, or one that was cut off, " +
+			"because there was more than one look reads.",
+		labels: []string{resultLabel}, start: [][]string{{LookComplete, LookCutOff}}, buckets: syncBuckets,
 	})
 	DNSRequests = counter(row{
 		name:   "vicinity_dns_requests_total",
@@ -412,24 +390,15 @@ var (
 		help: "Names of resources that clients of --xds-bind-address ask for at present: each stream one of each kind for a Service port.",
 	})
 	XDSResponses = counter(row{
-		name:   "vicinity_xds_responses_total",
-		help:   "Responses sent to clients of --xds-bind-address, by the type of resources.",
-		labels: []string{typeLabel}, start: [][]string{xds.Types[:]},
-	})
-	XDSRejected = counter(row{
-		name: "vicinity_xds_rejected_responses_total",
-		help: "Responses that a client of --xds-bind-address rejected (NACK), by the type of resources: it keeps what it knew. The log has " +
-			"its reason.",
-		labels: []string{typeLabel}, start: [][]string{xds.Types[:]},
-	})
-	XDSUnknownNames = counter(row{
-		name: "vicinity_xds_unknown_names_total",
-		help: "Names that clients of --xds-bind-address asked for and that are not TCP ports of Services; the log has them.",
+		name: "vicinity_xds_responses_total",
+		help: "Responses to clients of --xds-bind-address, by the type of resources: all that were sent, and those that a client rejected " +
+			"(NACK), which keeps what it knew. The log has its reason.",
+		labels: []string{typeLabel, resultLabel}, start: [][]string{xds.Types[:], {XDSSent, XDSRejected}},
 	})
 	XDSRefused = counter(row{
 		name:   "vicinity_xds_refused_total",
-		help:   "Connections, streams and requests of clients of --xds-bind-address that were refused, by the reason.",
-		labels: []string{reasonLabel}, start: [][]string{xdsRefusals},
+		help:   "Connections, streams, requests and names of clients of --xds-bind-address that were refused, by the reason.",
+		labels: []string{reasonLabel}, start: [][]string{slices.Concat(xdsRefusals, []string{XDSUnknownName})},
 	})
 	nodeTopology = gauge(row{
 		name:   "vicinity_node_topology",
@@ -469,7 +438,7 @@ var (
 	ServiceConnections = counterFunc(row{
 		name: "vicinity_service_connections_total",
 		help: "Connections as in vicinity_connections_total, by Service, with --account=services; without a name those of Services " +
-			"beyond --account-max-services. " + late,
+			"beyond its number. " + late,
 		labels: append(slices.Clone(serviceLabels), outcomeLabel),
 	})
 	ServiceTraffic = counterFunc(row{
@@ -483,14 +452,6 @@ var (
 			"this node, to Services or not. other_program: that translated them, such as a port mapping. counters_reset: it set " +
 			"conntrack's counters to zero, and bytes are missing. no_counters: conntrack counted no bytes when they began.",
 		labels: []string{reasonLabel},
-	})
-	FlowsTracked = gaugeFunc(row{
-		name: "vicinity_accounting_flows_tracked",
-		help: "Connections that are followed before they end, at present: the long ones. Those beyond 100,000 count at their end.",
-	})
-	ServicesLeftOut = gaugeFunc(row{
-		name: "vicinity_accounting_services_left_out",
-		help: "Services that had traffic and are not named, because there are more than --account-max-services.",
 	})
 )
 

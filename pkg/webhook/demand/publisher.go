@@ -31,7 +31,7 @@ import (
 const (
 	// electionLease says who asks the proxies.
 	electionLease = "vicinity-demand-publisher"
-	// heardEnough is the part of the nodes that has to be heard. The alert VicinityDemandNotHeard has the same number.
+	// heardEnough is the part of the nodes that has to be heard. The alert VicinityDemandNotPublished has the same number.
 	heardEnough = 0.9
 	// every is how often the proxies are asked, and everyLarge beyond manyNodes.
 	every, everyLarge = 30 * time.Second, time.Minute

@@ -3,17 +3,13 @@ package metrics
 // The metrics: a row has everything about one, except for what it counts (recorder.go) and for whom (README.md).
 var (
 	reviewDuration = declare(row{
-		kind: histogram, name: "vicinity_webhook_review_duration_seconds", labels: []string{pathLabel},
-		help:  "How long it took to answer a request, from its headers to the last byte of the answer.",
-		start: func(w Words) [][]string { return [][]string{w.Paths} },
+		kind: histogram, name: "vicinity_webhook_review_duration_seconds", labels: []string{pathLabel, outcomeLabel},
+		help: "How long it took to answer a request, from its headers to the last byte of the answer, by outcome. After an error the API " +
+			"server follows failurePolicy.",
+		start: func(w Words) [][]string { return [][]string{w.Paths, w.Outcomes} },
 		// From a tenth of a millisecond, an easy review, to two seconds, after which the API server no longer waits. They
 		// are dense around 5 ms, where 99 of 100 should be.
 		buckets: []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2},
-	})
-	reviews = declare(row{
-		kind: counter, name: "vicinity_webhook_reviews_total", labels: []string{pathLabel, outcomeLabel},
-		help:  "Requests that were answered, by outcome. After an error the API server follows failurePolicy.",
-		start: func(w Words) [][]string { return [][]string{w.Paths, w.Outcomes} },
 	})
 	decisions = declare(row{
 		kind: counter, name: "vicinity_webhook_decisions_total", labels: []string{ruleLabel, actionLabel},
@@ -41,12 +37,9 @@ var (
 		start: atZero,
 	})
 	certificateExpiry = declare(row{
-		kind: gauge, name: "vicinity_webhook_certificate_expiry_timestamp_seconds",
-		help: "When the certificate that is served expires, in seconds since 1970; absent while there is none.",
-	})
-	authorityExpiry = declare(row{
-		kind: gauge, name: "vicinity_webhook_certificate_authority_expiry_timestamp_seconds",
-		help: "When the authority that signed the certificate expires, in seconds since 1970; absent while it is unknown.",
+		kind: gauge, name: "vicinity_webhook_certificate_expiry_timestamp_seconds", labels: []string{certificateLabel},
+		help: "When the certificate that is served expires, and the authority that signed it, in seconds since 1970; absent while there is " +
+			"none, or it is unknown.",
 	})
 	configurationValid = declare(row{
 		kind: gauge, name: "vicinity_webhook_configuration_valid",
@@ -56,11 +49,6 @@ var (
 	configurationSuccess = declare(row{
 		kind: gauge, name: "vicinity_webhook_configuration_last_success_timestamp_seconds",
 		help: "When the configuration was last put in force, in seconds since 1970.",
-	})
-	configurationFailures = declare(row{
-		kind: counter, name: "vicinity_webhook_configuration_failures_total",
-		help:  "Changes of the configuration file that could not be used.",
-		start: atZero,
 	})
 	topologySlices = declare(row{
 		kind: gauge, name: "vicinity_webhook_topology_slices",
@@ -77,10 +65,10 @@ var (
 		help:  "Topology keys in use that are not published: there are too many, or they changed too often. The log says which and why.",
 		start: atZero,
 	})
-	topologyWrites = declare(row{
-		kind: counter, name: "vicinity_webhook_topology_writes_total", labels: []string{operationLabel},
-		help:  "TopologySlices that were written. Every proxy receives each.",
-		start: func(Words) [][]string { return [][]string{Operations} },
+	objectsWritten = declare(row{
+		kind: counter, name: "vicinity_webhook_objects_written_total", labels: []string{resourceLabel, operationLabel},
+		help:  "TopologySlices and ServiceDemands that were written. Every proxy that follows them receives each.",
+		start: func(Words) [][]string { return [][]string{{topologySlicesWritten, serviceDemandsWritten}, Operations} },
 	})
 	topologyLag = declare(row{
 		kind: histogram, name: "vicinity_webhook_topology_lag_seconds",
@@ -108,11 +96,6 @@ var (
 	demandHeard = declare(row{
 		kind: gauge, name: "vicinity_webhook_demand_nodes_heard_ratio",
 		help: "Part of the nodes whose proxies said what was asked there; absent on replicas that do not ask.",
-	})
-	demandPublications = declare(row{
-		kind: counter, name: "vicinity_webhook_demand_publications_total", labels: []string{operationLabel},
-		help:  "ServiceDemands that were written. Every proxy that follows them receives each.",
-		start: func(Words) [][]string { return [][]string{Operations} },
 	})
 	demandWaiting = declare(row{
 		kind: gauge, name: "vicinity_webhook_demand_waiting",
@@ -143,7 +126,21 @@ const (
 	settingLabel = "setting" // what was added, such as topology-mode; Nothing
 	reasonLabel  = "reason"
 
-	operationLabel = "operation" // one of Operations
+	operationLabel   = "operation"   // one of Operations
+	resourceLabel    = "resource"    // topologySlicesWritten or serviceDemandsWritten
+	certificateLabel = "certificate" // servedCertificate or authorityCertificate
+)
+
+// The values of the label resource.
+const (
+	topologySlicesWritten = "topologyslices"
+	serviceDemandsWritten = "servicedemands"
+)
+
+// The values of the label certificate.
+const (
+	servedCertificate    = "served"
+	authorityCertificate = "authority"
 )
 
 // Operations are the values of the label operation.

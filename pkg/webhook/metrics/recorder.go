@@ -58,15 +58,14 @@ func (r *Recorder) count(row *row, values ...string) {
 func (r *Recorder) set(row *row, to float64) { r.gauges[row].WithLabelValues().Set(to) }
 
 // setTime sets a gauge to seconds since 1970.
-func (r *Recorder) setTime(row *row, at time.Time) {
+func (r *Recorder) setTime(row *row, at time.Time, values ...string) {
 	const second = float64(time.Second)
-	r.set(row, float64(at.UnixNano())/second)
+	r.gauges[row].WithLabelValues(values...).Set(float64(at.UnixNano()) / second)
 }
 
 // Reviewed counts a request that was answered.
 func (r *Recorder) Reviewed(path, outcome string, took time.Duration) {
-	r.histograms[reviewDuration].WithLabelValues(path).Observe(took.Seconds())
-	r.count(reviews, path, outcome)
+	r.histograms[reviewDuration].WithLabelValues(path, outcome).Observe(took.Seconds())
 }
 
 // Decided counts a violation that was reported to a user. The action is one of Actions.
@@ -90,10 +89,14 @@ func (r *Recorder) Refused(reason string) { r.count(refusedRequests, reason) }
 func (r *Recorder) InFlight(delta int) { r.gauges[inFlight].WithLabelValues().Add(float64(delta)) }
 
 // CertificateExpires records that the certificate that is served from now on is valid until then.
-func (r *Recorder) CertificateExpires(at time.Time) { r.setTime(certificateExpiry, at) }
+func (r *Recorder) CertificateExpires(at time.Time) {
+	r.setTime(certificateExpiry, at, servedCertificate)
+}
 
 // AuthorityExpires records that the authority that signed it is valid until then.
-func (r *Recorder) AuthorityExpires(at time.Time) { r.setTime(authorityExpiry, at) }
+func (r *Recorder) AuthorityExpires(at time.Time) {
+	r.setTime(certificateExpiry, at, authorityCertificate)
+}
 
 // ConfigurationUpdated records that the configuration file is in force from now on, or the default if there is no file.
 func (r *Recorder) ConfigurationUpdated(now time.Time) {
@@ -102,10 +105,7 @@ func (r *Recorder) ConfigurationUpdated(now time.Time) {
 }
 
 // ConfigurationFailed records that the configuration file was changed to something that cannot be used.
-func (r *Recorder) ConfigurationFailed() {
-	r.set(configurationValid, 0)
-	r.count(configurationFailures)
-}
+func (r *Recorder) ConfigurationFailed() { r.set(configurationValid, 0) }
 
 // Published records that all TopologySlices were up to date at some time: how many there are, for how many nodes, how
 // many keys found no place, and how long the first of the changes waited; 0 if there was none.
@@ -127,7 +127,9 @@ func (r *Recorder) LeadEnded() {
 }
 
 // SliceWritten counts a write of a TopologySlice. The operation is one of Operations.
-func (r *Recorder) SliceWritten(operation string) { r.count(topologyWrites, operation) }
+func (r *Recorder) SliceWritten(operation string) {
+	r.count(objectsWritten, topologySlicesWritten, operation)
+}
 
 // Measured records the demand on Services, by namespace and name, how many of the nodes reported, and for how many
 // Services demand changed suddenly. It forgets all other Services.
@@ -157,7 +159,9 @@ func (r *Recorder) DemandWaits(count int, longest time.Duration) {
 }
 
 // DemandPublished counts a write of a ServiceDemand. The operation is one of Operations.
-func (r *Recorder) DemandPublished(operation string) { r.count(demandPublications, operation) }
+func (r *Recorder) DemandPublished(operation string) {
+	r.count(objectsWritten, serviceDemandsWritten, operation)
+}
 
 func (r *Recorder) setServices(services map[[2]string]Demand) {
 	for name := range r.measured {

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
+)
+
+// TestAccountSaysAllOfWhatIsCounted: what, how many Services, and which keys.
+func TestAccountSaysAllOfWhatIsCounted(t *testing.T) {
+	usual := []string{"kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"}
+	for text, want := range map[string]*accounting.Settings{
+		"off":                         nil,
+		"totals":                      {MaxServices: 500, Keys: usual},
+		"services":                    {PerService: true, MaxServices: 500, Keys: usual},
+		"services=10000":              {PerService: true, MaxServices: 10_000, Keys: usual},
+		"totals,key=example.com/rack": {MaxServices: 500, Keys: []string{"example.com/rack"}},
+		"services=7,key=example.com/rack,key=row": {PerService: true, MaxServices: 7, Keys: []string{"example.com/rack", "row"}},
+	} {
+		flags := accountFlags{text: text}
+		if err := flags.Validate(); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
+		if diff := cmp.Diff(want, flags.settings); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+	for text, want := range map[string]string{
+		"":               "want off, totals, services or services=NUMBER",
+		"everything":     "want off, totals, services or services=NUMBER",
+		"totals=5":       "want off, totals, services or services=NUMBER",
+		"key=row":        "want off, totals, services or services=NUMBER",
+		"off,key=row":    "off counts nothing, and takes no key",
+		"services=":      `the number of Services is "": want 1 to 10000`,
+		"services=0":     `the number of Services is "0": want 1 to 10000`,
+		"services=10001": `the number of Services is "10001": want 1 to 10000`,
+		"services,":      `"" is none of its settings: want key=KEY`,
+		"totals,row":     `"row" is none of its settings: want key=KEY`,
+		"totals,key=":    `"" is not the key of a label: `,
+		"totals,key=a b": `"a b" is not the key of a label: `,
+
+		"services,key=row,key=row":             "it has the key row twice",
+		"totals" + strings.Repeat(",key=", 17): "it has 17 keys: want at most 16",
+	} {
+		flags := accountFlags{text: text}
+		if err := flags.Validate(); err == nil || !strings.Contains(err.Error(), want) || flags.settings != nil {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}

@@ -59,7 +59,7 @@ var _ = Describe("The status of a node", func() {
 		for command, want := range map[string]string{
 			"flows":           "^(SERVICE +UNANSWERED|No connection of node " + proxy.Spec.NodeName + " goes to a Service)",
 			"flows " + name:   "No connection of node " + proxy.Spec.NodeName + " goes to service " + name,
-			"explain " + name: name + " 80/TCP",
+			"explain " + name: name + " tcp 80/TCP IPv4 on " + proxy.Spec.NodeName,
 		} {
 			Eventually(func(g Gomega) {
 				said, err := kube.exec(ctx, &proxy, append([]string{"/proxy"}, strings.Fields(command)...)...)

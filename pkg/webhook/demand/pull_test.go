@@ -135,9 +135,9 @@ func TestWhatProxiesSayIsSummedUp(t *testing.T) {
 	var follower demand.Follower
 	var round demand.Round
 	now := time.Unix(1e9, 0)
-	for range 3 {
+	for _, within := range []time.Duration{15 * time.Second, 2 * time.Second, 2 * time.Second} { // first all connections are made
 		now = now.Add(interval)
-		silence := puller.Pull(t.Context(), "secret", targets, 2*time.Second, func(node string, page demandpage.Page) {
+		silence := puller.Pull(t.Context(), "secret", targets, within, func(node string, page demandpage.Page) {
 			follower.Heard(node, now, page)
 		})
 		if silence.Nodes > 0 {

@@ -18,7 +18,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
@@ -41,7 +40,6 @@ type machine struct {
 	tables *nft.Conn
 	conn   *conntrack.Conn
 	routes *interfaces.Routes
-	flows  notedFlows
 }
 
 // newMachine returns a node with empty tables in a network of its own.
@@ -78,20 +76,9 @@ func addMachine(b *testing.B, network *fabric.Fabric, name string) *machine {
 	return m
 }
 
-// notedFlows are the flows that the newest sync wants looked at. The proxy does not wait for that, so its time is taken
-// separately.
-type notedFlows struct {
-	flows []selection.Flows
-	scope selection.Scope
-}
-
-func (n *notedFlows) Note(flows []selection.Flows, scope selection.Scope) {
-	n.flows, n.scope = flows, scope
-}
-
 // proxyOf returns the machine's proxy, which knows its own node and the cluster, and has not synced yet.
 func (m *machine) proxyOf(cluster model.Change, readers ...selection.Reader) *proxy.Proxy {
-	p := proxy.New(m.Name, config, m.tables, append([]selection.Reader{flows.NewReader(&m.flows)}, readers...)...)
+	p := proxy.New(m.Name, config, m.tables, readers...)
 	p.Apply(cluster)
 	p.Apply(m.object())
 	return p

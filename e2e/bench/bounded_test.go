@@ -14,7 +14,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
 )
 
 // The cluster in which loads are bounded.
@@ -71,7 +70,7 @@ func measureBounded(b *testing.B, limit uint64, note func(step string, took time
 	m := newMachine(b)
 	own := m.object()
 	own.Nodes[m.Name].Labels = boundedNode(m.Name, 0).Labels
-	p := proxy.New(m.Name, config, m.tables, flows.NewReader(&m.flows))
+	p := proxy.New(m.Name, config, m.tables)
 	p.Apply(cluster)
 	p.Apply(own)
 	started := time.Now()

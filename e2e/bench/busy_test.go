@@ -11,7 +11,6 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
@@ -39,13 +38,13 @@ func BenchmarkBusyRuleset(b *testing.B) {
 	everything := size.cluster().Then(m.object())
 	rows := []busyRow{{beside: "nothing"}, {beside: "40,000 chains"}, {beside: "40,000 chains, 50 transactions a second"}}
 	restart := func(row *busyRow) {
-		p := proxy.New(ownNode, configIPv4, m.tables, flows.NewReader(&m.flows))
+		p := proxy.New(ownNode, configIPv4, m.tables)
 		p.Apply(everything)
 		started := time.Now()
 		sync(b, p)
 		row.restarts = append(row.restarts, time.Since(started))
 	}
-	p := proxy.New(ownNode, configIPv4, m.tables, flows.NewReader(&m.flows))
+	p := proxy.New(ownNode, configIPv4, m.tables)
 	p.Apply(everything)
 	sync(b, p)
 	for b.Loop() {

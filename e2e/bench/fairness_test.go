@@ -40,9 +40,8 @@ type followed struct {
 	took  []time.Duration
 }
 
-func (*followed) Digest([]selection.Decision) any         { return nil }
-func (*followed) Lose(model.ObjectName, []model.Frontend) {}
-func (*followed) Synced(selection.Sync)                   {}
+func (*followed) Digest([]selection.Decision) any { return nil }
+func (*followed) Synced(selection.Sync)           {}
 
 func (f *followed) Accept(service model.ObjectName, _ any) {
 	f.mu.Lock()

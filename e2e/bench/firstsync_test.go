@@ -10,7 +10,6 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
@@ -43,7 +42,7 @@ func BenchmarkFirstSync(b *testing.B) {
 				before := memory(b, "VmRSS")
 				b.StartTimer()
 				started := time.Now()
-				p := proxy.New(ownNode, config, kernel, flows.NewReader(&machine.flows))
+				p := proxy.New(ownNode, config, kernel)
 				p.Apply(everything)
 				report, err := p.Sync(b.Context())
 				syncs = append(syncs, time.Since(started))

@@ -15,7 +15,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
-	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 )
 
 const (
@@ -39,7 +39,8 @@ func BenchmarkUDPChange(b *testing.B) {
 	for _, others := range []int{0, 10_000} {
 		b.Run(fmt.Sprintf("%d flows of others", others), func(b *testing.B) {
 			machine := newMachine(b)
-			p := machine.proxyOf(size.cluster().Then(model.Change{Services: map[model.ObjectName]*model.Service{dns: dnsService()}}))
+			of := owners.NewReader(flows.LookFor)
+			p := machine.proxyOf(size.cluster().Then(model.Change{Services: map[model.ObjectName]*model.Service{dns: dnsService()}}), of)
 			p.Apply(dnsEndpoints(size, 0))
 			sync(b, p)
 			entries := openEntries(b, machine)
@@ -54,7 +55,7 @@ func BenchmarkUDPChange(b *testing.B) {
 					round++
 					entries.begin(netip.AddrPortFrom(dnsClient, dnsPort), dnsIP, dnsEndpoint(round-1))
 					found.measureOne(b, p, dnsEndpoints(size, round))
-					ended.measureFlows(b, machine)
+					ended.measureFlows(b, machine, of)
 				}
 			}
 			if got := entries.count(); got != others {
@@ -82,15 +83,14 @@ func (m *measured) measureOne(b *testing.B, p *proxy.Proxy, change model.Change)
 	m.written = max(m.written, written(report))
 }
 
-// measureFlows ends the flows that the newest sync wants looked at, the one whose endpoint was replaced.
-func (m *measured) measureFlows(b *testing.B, machine *machine) {
+// measureFlows ends the flows that are stale, the one whose endpoint was replaced.
+func (m *measured) measureFlows(b *testing.B, machine *machine, of *owners.Reader) {
 	b.Helper()
 	started := time.Now()
-	passes, err := flows.Forget(b.Context(), conntrack.NewLooks(machine.conn, nil), machine.routes.IsLocal,
-		func() ([]selection.Flows, selection.Scope) { return machine.flows.flows, machine.flows.scope })
+	done, err := flows.NewReconciler(conntrack.NewLooks(machine.conn, nil), of, machine.routes.IsLocal).Look(b.Context())
 	m.times = append(m.times, time.Since(started))
 	ended := 0
-	for _, pass := range passes {
+	for _, pass := range done.Flows {
 		ended += pass.Ended
 	}
 	if err != nil || ended != 1 {

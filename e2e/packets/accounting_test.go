@@ -55,7 +55,7 @@ func (c *counted) count(n *node) *accounting.Accounting {
 	}
 	accounts := accounting.New(
 		accounting.Settings{PerService: true, MaxServices: 10, Keys: []string{string(policy.Hostname)}},
-		owners.NewReader(owners.Options{Places: true, Keep: flows.LookFor}),
+		owners.NewReader(flows.LookFor),
 		accounting.Kernel{
 			Table: conntrack.NewLooks(n.flows, nil), Subscribe: n.flows.Subscribe, LookEvery: time.Second,
 			TellsEnds: func() bool { return !c.isDeaf },

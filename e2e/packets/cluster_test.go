@@ -3,10 +3,12 @@
 package packets_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/e2e/fabric/fabrictest"
@@ -56,18 +58,25 @@ type node struct {
 	readers []selection.Reader
 }
 
-// flowsAtOnce ends flows before Note returns, so that a test need not wait.
+// flowsAtOnce ends flows of UDP before Synced returns, so that a test need not wait.
 type flowsAtOnce struct {
-	t    *testing.T
-	node *node
+	*owners.Reader
+	t          *testing.T
+	reconciler *flows.Reconciler
 }
 
-func (f flowsAtOnce) Note(noted []selection.Flows, scope selection.Scope) {
-	_, err := flows.Forget(f.t.Context(), conntrack.NewLooks(f.node.flows, nil), f.node.routes.IsLocal,
-		func() ([]selection.Flows, selection.Scope) { return noted, scope })
-	if err != nil {
+func (f flowsAtOnce) Synced(sync selection.Sync) {
+	f.Reader.Synced(sync)
+	if _, err := f.reconciler.Look(f.t.Context()); err != nil {
 		f.t.Errorf("end flows: %v", err)
 	}
+}
+
+// onlyUDP is a table without the other protocols: tests that are about dials run a reconciler for them.
+type onlyUDP struct{ conntrack.Table }
+
+func (o onlyUDP) Dump(ctx context.Context, filter conntrack.Filter, each func(*conntrack.Entry) bool) (time.Duration, error) {
+	return o.Table.Dump(ctx, filter, func(e *conntrack.Entry) bool { return e.Protocol != model.UDP || each(e) })
 }
 
 // pod is a serving pod, and the endpoint it is.
@@ -161,8 +170,9 @@ func (n *node) object() *model.Node {
 
 // restart puts a new proxy on a node that knows nothing but the cluster and finds the kernel as it is.
 func (c *cluster) restart(n *node) {
-	n.owners = owners.NewReader(owners.Options{Keep: flows.LookFor})
-	readers := append([]selection.Reader{flows.NewReader(flowsAtOnce{c.t, n}), n.owners}, n.readers...)
+	n.owners = owners.NewReader(flows.LookFor)
+	reconciler := flows.NewReconciler(conntrack.NewLooks(onlyUDP{n.flows}, nil), n.owners, n.routes.IsLocal)
+	readers := append([]selection.Reader{flowsAtOnce{n.owners, c.t, reconciler}}, n.readers...)
 	n.proxy = proxy.New(n.Name, c.setup.config, n.conn, readers...)
 	n.proxy.Apply(c.everything.Then(model.Change{LocalAddrs: n.local}))
 }

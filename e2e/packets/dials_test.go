@@ -50,16 +50,16 @@ func drawAnewIn(t *testing.T, n *node, table conntrack.Table) *drawing {
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
-		flows.NewDials(conntrack.NewLooks(table, nil), n.owners, n.routes.IsLocal).Run(ctx, d.note)
+		flows.NewReconciler(conntrack.NewLooks(table, nil), n.owners, n.routes.IsLocal).Run(ctx, d.note)
 	})
 	t.Cleanup(func() { cancel(); running.Wait() })
 	return d
 }
 
-func (d *drawing) note(drawn flows.Drawn, err error) {
+func (d *drawing) note(done flows.Done, err error) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
-	for protocol, n := range drawn.Anew {
+	for protocol, n := range done.Anew {
 		d.drawn[protocol] += n
 	}
 	if err != nil {

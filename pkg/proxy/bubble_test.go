@@ -80,7 +80,6 @@ func (r *recorder) take() []attempt {
 type run struct {
 	*recorder
 	kernel    *scriptedKernel
-	flows     *recordedFlows
 	changes   chan model.Change
 	disturbed chan struct{}
 	end       context.CancelFunc
@@ -105,13 +104,12 @@ func running(t *testing.T, test func(t *testing.T, r *run)) {
 		r := &run{
 			recorder:  &recorder{t: t, began: time.Now()},
 			kernel:    &scriptedKernel{},
-			flows:     &recordedFlows{},
 			changes:   make(chan model.Change, 16),
 			disturbed: make(chan struct{}, 1),
 			end:       cancel,
 		}
 		r.kernel.refuse = r.refuses
-		p := proxy.New(self, bothFamilies, r.kernel, noting(r.flows))
+		p := proxy.New(self, bothFamilies, r.kernel)
 		go func() {
 			p.Run(ctx, r.changes, r.disturbed, r.recorder)
 			r.ended = true

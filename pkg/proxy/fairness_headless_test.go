@@ -67,8 +67,7 @@ func (*targetsRead) Digest(decisions []selection.Decision) any {
 	return targets
 }
 
-func (*targetsRead) Lose(model.ObjectName, []model.Frontend) {}
-func (*targetsRead) Synced(selection.Sync)                   {}
+func (*targetsRead) Synced(selection.Sync) {}
 
 func (r *targetsRead) Accept(service model.ObjectName, digest any) {
 	delete(r.all, service)

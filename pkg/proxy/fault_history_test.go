@@ -37,7 +37,7 @@ type ordeal struct {
 func newOrdeal(t testing.TB, seed uint64, memory *memoryKernel, inner proxy.Kernel, sabotage bool) *ordeal {
 	o := &ordeal{t: t, kernel: memory, inner: inner, sabotage: sabotage}
 	o.faults = &faultInjector{Kernel: inner, random: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}}
-	o.story = newStory(seed, memory, o.faults, &recordedFlows{})
+	o.story = newStory(seed, memory, o.faults)
 	o.story.unrecalled = func(err error) { o.unrecalled = err }
 	o.restart()
 	o.versions = &versions{t: t, config: o.config, offered: map[offer]bool{}}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
+	traffic "github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
@@ -36,17 +36,17 @@ type story struct {
 	config     ruleset.Config
 	kernel     *memoryKernel
 	seen       proxy.Kernel
-	flows      flows.Noter
+	traffic    *traffic.Reader // of the proxy that runs
 	unrecalled func(error)
-	readers    []selection.Reader // beside that of flows
+	readers    []selection.Reader // beside that one
 	running    *proxy.Proxy
 	everything model.Change
 	changes    *history
 }
 
-func newStory(seed uint64, kernel *memoryKernel, seen proxy.Kernel, noter flows.Noter, readers ...selection.Reader) *story {
+func newStory(seed uint64, kernel *memoryKernel, seen proxy.Kernel, readers ...selection.Reader) *story {
 	s := &story{
-		config: configurations[seed%uint64(len(configurations))], kernel: kernel, seen: seen, flows: noter, readers: readers,
+		config: configurations[seed%uint64(len(configurations))], kernel: kernel, seen: seen, readers: readers,
 		changes: newHistory(seed),
 	}
 	s.restart()
@@ -54,9 +54,9 @@ func newStory(seed uint64, kernel *memoryKernel, seen proxy.Kernel, noter flows.
 }
 
 func (s *story) restart() {
-	flows := noting(s.flows)
-	flows.Unrecalled = s.unrecalled
-	s.running = proxy.New(self, s.config, s.seen, append([]selection.Reader{flows}, s.readers...)...)
+	s.traffic = traffic.NewReader(0)
+	s.traffic.Unrecalled = s.unrecalled
+	s.running = proxy.New(self, s.config, s.seen, append([]selection.Reader{s.traffic}, s.readers...)...)
 	s.running.Apply(s.everything)
 }
 
@@ -79,7 +79,7 @@ func (s *story) convergesLike(t testing.TB) {
 func TestAnyHistoryEndsLikeAFreshStart(t *testing.T) {
 	for seed := range uint64(18) {
 		kernel := &memoryKernel{}
-		s := newStory(seed, kernel, kernel, &recordedFlows{})
+		s := newStory(seed, kernel, kernel)
 		for range 20 {
 			s.goOn()
 			mustSync(t, s.running)
@@ -93,7 +93,7 @@ func TestHistoriesConvergeThoughCommitsFail(t *testing.T) {
 	for seed := range uint64(18) {
 		kernel, chance, failed := &memoryKernel{}, rand.New(rand.NewPCG(seed, 0)), 0
 		failing := &faultyKernel{kernel, func() (bool, bool) { return chance.IntN(5) == 0, chance.IntN(5) == 0 }}
-		s := newStory(seed, kernel, failing, &recordedFlows{})
+		s := newStory(seed, kernel, failing)
 		for range 20 {
 			s.goOn()
 			for {

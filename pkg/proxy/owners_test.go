@@ -150,7 +150,7 @@ func TestAReaderKnowsWhoseEachFrontendIs(t *testing.T) {
 			return chance.IntN(8) == 0, chance.IntN(8) == 0
 		}}}
 		read := newOwners(t)
-		s := newStory(seed, kernel, moody, &recordedFlows{}, read)
+		s := newStory(seed, kernel, moody, read)
 		for step := range 40 {
 			s.goOn()
 			if chance.IntN(10) == 0 {

@@ -82,7 +82,9 @@ func (r readers) recall(ctx context.Context, found map[model.Family]ruleset.Obje
 func (p *Proxy) handOver(decided decided) {
 	for _, name := range slices.SortedFunc(maps.Keys(decided.lost), model.ObjectName.Compare) {
 		for _, reader := range p.readers {
-			reader.Lose(name, decided.lost[name])
+			if keeper, ok := reader.(selection.FrontendReader); ok {
+				keeper.Lose(name, decided.lost[name])
+			}
 		}
 	}
 	for _, service := range decided.owned {

@@ -29,8 +29,7 @@ func (c counter) Accept(service model.ObjectName, digest any) {
 	}
 }
 
-func (counter) Lose(model.ObjectName, []model.Frontend) {}
-func (counter) Synced(selection.Sync)                   {}
+func (counter) Synced(selection.Sync) {}
 
 // TestDecisionsHaveSeveralReaders: after any history, one that only counts knows what the rules know, restarts,
 // failures and refusals included.
@@ -40,7 +39,7 @@ func TestDecisionsHaveSeveralReaders(t *testing.T) {
 		chance := newHistory(seed + 100).random
 		failing := &faultyKernel{kernel, func() (bool, bool) { return chance.IntN(5) == 0, chance.IntN(5) == 0 }}
 		counted := counter{}
-		s := newStory(seed, kernel, failing, &recordedFlows{}, counted)
+		s := newStory(seed, kernel, failing, counted)
 		for range 40 {
 			s.goOn()
 			for tries := 0; ; tries++ {

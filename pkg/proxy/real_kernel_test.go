@@ -113,7 +113,7 @@ func sortedElements(block string) string {
 func TestTheRealKernelAgreesWithTheOneInMemory(t *testing.T) {
 	for seed := range uint64(len(configurations)) {
 		kernel := newRealKernel(t)
-		s := newStory(seed, &kernel.memory, kernel, &recordedFlows{})
+		s := newStory(seed, &kernel.memory, kernel)
 		for range 8 {
 			s.goOn()
 			if s.changes.random.IntN(8) == 0 {

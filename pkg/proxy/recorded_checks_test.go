@@ -33,8 +33,6 @@ func (h *healthChecks) Accept(service model.ObjectName, digest any) {
 	}
 }
 
-func (*healthChecks) Lose(model.ObjectName, []model.Frontend) {}
-
 func (*healthChecks) Synced(selection.Sync) {}
 
 // take reports whether anything changed since the last call.

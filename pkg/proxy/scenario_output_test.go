@@ -163,13 +163,6 @@ func eachBlock(text string, each func(family, header, body string)) {
 	}
 }
 
-func (s *scenario) cmdFlows(ts *testscript.TestScript, _ []string) {
-	stdout := ts.Stdout()
-	for _, line := range s.flows.take() {
-		fmt.Fprintln(stdout, line)
-	}
-}
-
 func (s *scenario) cmdExplain(ts *testscript.TestScript, args []string) {
 	cluster := model.NewCluster(s.node)
 	cluster.Apply(s.everything)

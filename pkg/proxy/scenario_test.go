@@ -32,8 +32,6 @@ import (
 //	tables [ip]         prints the tables, or only the one of IPv4
 //	elements [SET…]     prints the elements of these sets and maps, a line for each; without a name, of all of them
 //	chain NAME…         prints these chains
-//	flows               prints the UDP frontends whose flows were looked at since the last time, with who may answer;
-//	                    after a | who may answer clients outside, if those are others
 //	explain [NAME]      prints the explanation of one Service, or of all
 //
 // After each sync the tables must be those of a fresh start.
@@ -61,7 +59,6 @@ func (k *realKernel) inMemory() *memoryKernel   { return &k.memory }
 type scenario struct {
 	t          testing.TB
 	kernel     scenarioKernel
-	flows      recordedFlows
 	checks     *healthChecks
 	node       string
 	config     ruleset.Config
@@ -102,7 +99,6 @@ func runScenarios(t *testing.T, newKernel func(testing.TB) scenarioKernel) {
 			"tables":         command((*scenario).cmdTables),
 			"elements":       command((*scenario).cmdElements),
 			"chain":          command((*scenario).cmdChain),
-			"flows":          command((*scenario).cmdFlows),
 			"explain":        command((*scenario).cmdExplain),
 		},
 	})
@@ -119,6 +115,6 @@ func command(run func(*scenario, *testscript.TestScript, []string)) func(*testsc
 
 func (s *scenario) restart() {
 	s.checks = &healthChecks{}
-	s.proxy = proxy.New(s.node, s.config, s.kernel, noting(&s.flows), s.checks)
+	s.proxy = proxy.New(s.node, s.config, s.kernel, s.checks)
 	s.proxy.Apply(s.everything)
 }

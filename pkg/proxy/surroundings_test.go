@@ -83,10 +83,9 @@ func TestThePodsRangesOfTheNodeObjectAreWrittenOnce(t *testing.T) {
 // syncs is a reader that keeps the selection.Sync of the last sync.
 type syncs struct{ selection.Sync }
 
-func (*syncs) Digest([]selection.Decision) any         { return nil }
-func (*syncs) Accept(model.ObjectName, any)            {}
-func (*syncs) Lose(model.ObjectName, []model.Frontend) {}
-func (s *syncs) Synced(sync selection.Sync)            { s.Sync = sync }
+func (*syncs) Digest([]selection.Decision) any { return nil }
+func (*syncs) Accept(model.ObjectName, any)    {}
+func (s *syncs) Synced(sync selection.Sync)    { s.Sync = sync }
 
 func TestTheAddressesOfNodePortsAreReported(t *testing.T) {
 	config := bothFamilies

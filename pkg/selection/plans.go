@@ -36,8 +36,5 @@ func (p *Planner) Accept(service model.ObjectName, digest any) {
 	delete(p.inForce, service)
 }
 
-// Lose does nothing: plans are about ports.
-func (*Planner) Lose(model.ObjectName, []model.Frontend) {}
-
 // Synced does nothing.
 func (*Planner) Synced(Sync) {}

@@ -96,21 +96,16 @@ func checkFlows(t *testing.T, w *world, endpoints []model.PortEndpoint, selectio
 	t.Helper()
 	decision := Decision{Viewpoint: w.viewpoint, Service: &w.service, Port: w.port, Endpoints: endpoints, Selection: selection}
 	decision.Owned = w.service.Frontends(w.port, model.IPv4)
-	flows := decision.Flows()
-	if len(flows) != len(decision.Owned) {
-		t.Errorf("%d frontends have flows, %d are owned", len(flows), len(decision.Owned))
-		return
-	}
-	for i, frontend := range decision.Owned {
-		if flows[i].Frontend != frontend.Frontend {
-			t.Errorf("flows are those of %s, want those of %s", flows[i].Frontend, frontend)
-		}
+	anywhere, here := decision.Answering()
+	lists := map[bool][]netip.AddrPort{false: anywhere, true: here}
+	for _, frontend := range decision.Owned {
+		insideHere, outsideHere := decision.AnsweredHere(frontend.Kind)
 		if frontend.Kind.IsExternal() {
-			checkKept(t, w, endpoints, flows[i].Inside, selection.ShortCircuit, false)
-			checkKept(t, w, endpoints, flows[i].Outside, selection.External, w.service.ExternalTrafficLocal)
+			checkKept(t, w, endpoints, lists[insideHere], selection.ShortCircuit, false)
+			checkKept(t, w, endpoints, lists[outsideHere], selection.External, w.service.ExternalTrafficLocal)
 		} else {
-			checkKept(t, w, endpoints, flows[i].Inside, selection.ClusterIP, w.service.InternalTrafficLocal)
-			checkKept(t, w, endpoints, flows[i].Outside, selection.ClusterIP, w.service.InternalTrafficLocal)
+			checkKept(t, w, endpoints, lists[insideHere], selection.ClusterIP, w.service.InternalTrafficLocal)
+			checkKept(t, w, endpoints, lists[outsideHere], selection.ClusterIP, w.service.InternalTrafficLocal)
 		}
 	}
 }

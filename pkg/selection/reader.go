@@ -7,7 +7,7 @@ import (
 )
 
 // Reader derives something from decisions, the same ones that the tables are made from, and keeps it as long as it is
-// in force: UDP flows, health checks, DNS records, counts.
+// in force: who owns a frontend, health checks, DNS records, counts.
 //
 // All methods but Digest are called by the one goroutine that syncs, and every change of the cluster waits for it. So a
 // reader must neither do I/O in them nor wait for a goroutine that does: it notes what is new, and others act on it.
@@ -23,10 +23,6 @@ type Reader interface {
 	// Accept replaces the digest of a Service; nil if nothing of it is in force any more, or nothing that the reader
 	// keeps. The kernel has taken it. A complete sync hands over every Service anew.
 	Accept(service model.ObjectName, digest any)
-	// Lose takes frontends from a Service. Everything else of it stays as accepted: the Service waits for its turn, is
-	// written in steps, or the kernel refuses its newest version, and another Service may own the frontends by now. What a
-	// Service gains while it is written in steps comes with the last step, by Accept.
-	Lose(service model.ObjectName, frontends []model.Frontend)
 	// Synced is called at the end of each sync, after what the kernel accepted. The first call means that the whole
 	// cluster is in force, except for Services that the kernel refuses.
 	Synced(sync Sync)
@@ -48,4 +44,13 @@ type Doubter interface {
 	Reader
 	// MayBeInForce gets the digest that was about to be accepted. A complete sync follows, which says what is in force.
 	MayBeInForce(service model.ObjectName, digest any)
+}
+
+// FrontendReader is a Reader that keeps something of each frontend.
+type FrontendReader interface {
+	Reader
+	// Lose takes frontends from a Service. Everything else of it stays as accepted: the Service waits for its turn, is
+	// written in steps, or the kernel refuses its newest version, and another Service may own the frontends by now. What a
+	// Service gains while it is written in steps comes with the last step, by Accept.
+	Lose(service model.ObjectName, frontends []model.Frontend)
 }

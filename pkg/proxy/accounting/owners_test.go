@@ -12,7 +12,7 @@ import (
 
 // ownersOfWeb know of web: one frontend, that leads to one endpoint, on another node.
 func ownersOfWeb(frontend, endpoint string) *owners.Reader {
-	o := owners.NewReader(owners.Options{Places: true})
+	o := owners.NewReader(0)
 	o.Accept(web, o.Digest([]selection.Decision{{
 		Service: &model.Service{Name: web},
 		Owned: []model.PortFrontend{{

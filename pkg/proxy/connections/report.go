@@ -113,7 +113,7 @@ type endpointOf struct {
 // NewReading returns a reading for a state of the cluster, of those Services that are wanted.
 func NewReading(cluster *model.Cluster, families []model.Family, wanted func(model.ObjectName) bool) *Reading {
 	r := &Reading{
-		owners: owners.NewReader(owners.Options{Places: true}), nodes: map[endpointOf]string{}, wanted: wanted,
+		owners: owners.NewReader(0), nodes: map[endpointOf]string{}, wanted: wanted,
 		services: map[model.ObjectName]map[address]*Endpoint{},
 	}
 	planner := selection.NewPlanner(cluster)

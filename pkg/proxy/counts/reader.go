@@ -108,9 +108,6 @@ func (r *Reader) Accept(service model.ObjectName, accepted any) {
 	}
 }
 
-// Lose does nothing: a port without frontends counts, too.
-func (*Reader) Lose(model.ObjectName, []model.Frontend) {}
-
 // Synced reports the counts if they have changed.
 func (r *Reader) Synced(selection.Sync) {
 	if !r.changed && r.last != nil {

@@ -44,7 +44,6 @@ type daemon struct {
 	config   ruleset.Config
 	conn     *nft.Conn
 	flows    *flows.Reconciler
-	dials    *flows.Dials
 	log      *slog.Logger
 	status   *status.Status
 	recorder *metrics.Recorder
@@ -110,7 +109,6 @@ func newDaemon(options *Options, to reach, stdout io.Writer, log *slog.Logger) (
 	loopback := loopbackOf(config)
 	of := d.newOwners(looks, to.isLocal)
 	d.readers = []selection.Reader{
-		d.newFlows(looks, to.isLocal),
 		of,
 		d.checks,
 		servicefindings.NewReader(d.findings.decided),
@@ -240,11 +238,7 @@ func (d *daemon) run(ctx context.Context) error {
 		},
 		d.reportParted,
 		func(ctx context.Context) error {
-			d.flows.Run(ctx, d.observer.FlowsLookedAt)
-			return nil
-		},
-		func(ctx context.Context) error {
-			d.dials.Run(ctx, d.drewAnew)
+			d.flows.Run(ctx, d.lookedAtFlows)
 			return nil
 		},
 		func(ctx context.Context) error { return d.conn.Watch(ctx, d.repair) },

@@ -9,21 +9,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// newFlows returns the reader that has UDP flows looked at.
-func (d *daemon) newFlows(looks *conntrack.Looks, isLocal selection.IsLocal) *flows.Reader {
-	d.flows = flows.NewReconciler(looks, isLocal)
-	reader := flows.NewReader(d.flows)
+// newOwners returns the reader that knows which Service a connection belongs to. After something changes, connections are
+// looked at.
+func (d *daemon) newOwners(looks *conntrack.Looks, isLocal selection.IsLocal) *owners.Reader {
+	reader := owners.NewReader(flows.LookFor)
 	reader.Unrecalled = func(err error) {
 		d.log.Warn("UDP flows of Services that changed while no proxy ran may continue", "error", err)
 	}
-	return reader
-}
-
-// newOwners returns the reader that knows which Service a connection belongs to. After endpoints leave, dials to them
-// are looked at.
-func (d *daemon) newOwners(looks *conntrack.Looks, isLocal selection.IsLocal) *owners.Reader {
-	reader := owners.NewReader(owners.Options{Keep: flows.LookFor, Places: d.options.Account != nil || d.options.UnreachableNodes.dials()})
-	d.dials = flows.NewDials(looks, reader, isLocal)
+	d.flows = flows.NewReconciler(looks, reader, isLocal)
 	return reader
 }
 
@@ -36,22 +29,28 @@ func (d *daemon) looked(look conntrack.Look) {
 	d.recorder.Observe(metrics.ConntrackLooks, look.Took, result)
 }
 
-// drewAnew is called after dials were looked at.
-func (d *daemon) drewAnew(drawn flows.Drawn, err error) {
-	for protocol, n := range drawn.Anew {
+// lookedAtFlows is called after connections were looked at, with why some may be left.
+func (d *daemon) lookedAtFlows(done flows.Done, err error) {
+	for family, pass := range done.Flows {
+		d.recorder.Add(metrics.FlowsEnded, pass.Ended, family.String())
+		if pass.Took > 0 { // the look succeeded
+			d.recorder.Observe(metrics.FlowsDuration, pass.Took, family.String())
+		}
+	}
+	for protocol, n := range done.Anew {
 		d.recorder.Add(metrics.FlowsForgotten, n, protocol.String(), metrics.FlowUnanswered)
 	}
-	for protocol, n := range drawn.Closed {
+	for protocol, n := range done.Closed {
 		d.recorder.Add(metrics.FlowsForgotten, n, protocol.String(), metrics.FlowClosed)
 	}
-	if len(drawn.Anew) > 0 {
+	if len(done.Anew) > 0 {
 		d.log.Info("unanswered dials go to other endpoints now, because theirs left",
-			"tcp", drawn.Anew[model.TCP], "sctp", drawn.Anew[model.SCTP])
+			"tcp", done.Anew[model.TCP], "sctp", done.Anew[model.SCTP])
 	}
-	if len(drawn.Closed) > 0 {
-		d.log.Debug("closed connections to endpoints that left were forgotten", "tcp", drawn.Closed[model.TCP], "sctp", drawn.Closed[model.SCTP])
+	if len(done.Closed) > 0 {
+		d.log.Debug("closed connections to endpoints that left were forgotten", "tcp", done.Closed[model.TCP], "sctp", done.Closed[model.SCTP])
 	}
 	if err != nil {
-		d.log.Warn("some dials may go on to endpoints that are gone; trying again", "error", err)
+		d.log.Warn("some UDP flows or dials may go on to endpoints that are gone; trying again", "error", err)
 	}
 }

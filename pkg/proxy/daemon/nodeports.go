@@ -26,9 +26,6 @@ func (*nodePorts) Digest([]selection.Decision) any { return nil }
 // Accept does nothing.
 func (*nodePorts) Accept(model.ObjectName, any) {}
 
-// Lose does nothing.
-func (*nodePorts) Lose(model.ObjectName, []model.Frontend) {}
-
 // Synced logs what is new.
 func (n *nodePorts) Synced(sync selection.Sync) {
 	addrs := slices.Concat(sync.Scope.NodePorts, n.loopback)

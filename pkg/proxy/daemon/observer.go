@@ -13,14 +13,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/flows"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicefindings"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
 // observer passes on what the proxy does: to health, metrics and the log. All methods are called by the proxy's
-// goroutine, except FlowsLookedAt.
+// goroutine.
 type observer struct {
 	node     string
 	stdout   io.Writer
@@ -118,19 +117,6 @@ func (o *observer) unremembered(report proxy.Report) []servicefindings.Found {
 		list = append(list, one)
 	}
 	return list
-}
-
-// FlowsLookedAt is called after a look at UDP flows, with the result for each family, and why some may be left.
-func (o *observer) FlowsLookedAt(passes map[model.Family]flows.Pass, err error) {
-	for family, pass := range passes {
-		o.recorder.Add(metrics.FlowsEnded, pass.Ended, family.String())
-		if pass.Took > 0 { // the look succeeded
-			o.recorder.Observe(metrics.FlowsDuration, pass.Took, family.String())
-		}
-	}
-	if err != nil {
-		o.log.Warn("some UDP flows may continue to endpoints that are gone; trying again", "error", err)
-	}
 }
 
 // began is when this process began. The cause of a change before that waited for a process, not for its work.

@@ -41,9 +41,6 @@ func (t *Table) Accept(service model.ObjectName, digest any) {
 	}
 }
 
-// Lose does nothing: a headless Service has no frontends.
-func (*Table) Lose(model.ObjectName, []model.Frontend) {}
-
 // Synced lets the table be asked, for it is complete.
 func (t *Table) Synced(selection.Sync) { t.isOpen.Store(true) }
 

@@ -7,13 +7,12 @@
 //
 // TCP and SCTP end their connections themselves, and an open one is never ended. But a client that dials sends its SYN
 // again and again, for two minutes, to the endpoint that the first one was sent to. If that endpoint left meanwhile,
-// the dial is drawn anew: its entry is deleted, too (Dials). So is the remainder of a closed connection, which would
+// the dial is drawn anew: its entry is deleted, too. So is the remainder of a closed connection, which would
 // lead a client that reuses the port to the endpoint that left.
 //
 // What a list said is old by the time an entry is deleted: the connection may have been answered, or begun anew, and the
 // endpoint may be back. So every entry is judged again right before it is deleted, by what is in force then. A dial must
 // have been found unanswered twice, and where the kernel can, it tests that it still is.
 //
-// It knows which entries contradict a selection.Flows, or what package owners says. It does not know why an endpoint may
-// answer.
+// It knows which entries contradict what package owners says. It does not know why an endpoint may answer.
 package flows

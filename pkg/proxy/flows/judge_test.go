@@ -16,12 +16,41 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
+// The addresses of the tests.
+var (
+	clusterScope = selection.Scope{
+		Pods:      []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16"), netip.MustParsePrefix("fd00:244::/32")},
+		NodePorts: []netip.Addr{netip.MustParseAddr("172.30.0.1"), netip.MustParseAddr("fd00:30::1")},
+	}
+	// podless is the scope of a node whose configuration does not say which addresses pods have.
+	podless = selection.Scope{NodePorts: clusterScope.NodePorts}
+	// onAll is the scope of a node that serves node ports on every address.
+	onAll = selection.Scope{Pods: clusterScope.Pods, OnAll: model.Families}
+)
+
+// isNodes is the kernel of a node with three addresses, one of them by a route alone.
+func isNodes(addr netip.Addr) (bool, error) {
+	switch addr.String() {
+	case "172.30.0.1", "192.168.0.1", "198.51.100.7":
+		return true, nil
+	}
+	return false, nil
+}
+
+const (
+	pod, node, host = "10.244.1.9:40000", "172.30.0.1:40000", "172.30.0.201:40000"
+	host6           = "[fd00:30::c9]:40000"
+)
+
 // town is a cluster with one Service, whose connections are judged.
 type town struct {
 	cluster *model.Cluster
 	planner *selection.Planner
 	reader  *owners.Reader
 	scope   selection.Scope
+	// isComplete: syncs write everything anew.
+	isComplete bool
+	looked     uint64 // the number of the last sync that a look followed
 }
 
 var shop = model.ObjectName{Namespace: "shop", Name: "web"}
@@ -34,7 +63,7 @@ const (
 
 // newTown returns a town whose Service has endpoints on this node and elsewhere: "here ADDR", "there ADDR".
 func newTown(edit func(*model.Service), endpoints ...string) *town {
-	w := &town{cluster: model.NewCluster("here"), reader: owners.NewReader(owners.Options{Keep: LookFor}), scope: clusterScope}
+	w := &town{cluster: model.NewCluster("here"), reader: owners.NewReader(LookFor), scope: clusterScope}
 	w.planner = selection.NewPlanner(w.cluster)
 	service := &model.Service{Name: shop, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00:96::a")}}
 	service.ExternalIPs = []netip.Addr{netip.MustParseAddr("203.0.113.1"), netip.MustParseAddr("2001:db8::1")}
@@ -57,7 +86,7 @@ func (w *town) serve(endpoints ...string) {
 	slices := map[model.ObjectName]*model.EndpointSlice{}
 	for _, family := range model.Families {
 		slice := &model.EndpointSlice{Name: model.ObjectName{Namespace: "shop", Name: family.String()}, Service: shop, Family: family}
-		for _, protocol := range []model.Protocol{model.TCP, model.SCTP} {
+		for _, protocol := range model.Protocols {
 			slice.Ports = append(slice.Ports, model.SlicePort{Name: protocol.String(), Protocol: protocol, Port: townServing})
 		}
 		for i := 0; i < len(endpoints); i += 2 {
@@ -76,11 +105,11 @@ func (w *town) serve(endpoints ...string) {
 
 func (w *town) synced() {
 	w.reader.Accept(shop, w.reader.Digest(w.planner.Decide(shop, model.Families)))
-	w.reader.Synced(selection.Sync{Scope: w.scope})
+	w.reader.Synced(selection.Sync{Scope: w.scope, Complete: w.isComplete})
 }
 
 func (w *town) world(now time.Time) *world {
-	return &world{now: now, owners: w.reader.Snapshot(), left: w.reader.Left, isLocal: isNodes}
+	return &world{now: now, owners: w.reader.Snapshot(), reader: w.reader, isLocal: isNodes, looked: w.looked}
 }
 
 const label = 86
@@ -105,7 +134,7 @@ func inState(state uint8) func(*conntrack.Entry) {
 	return func(e *conntrack.Entry) { e.Status, e.State = e.Status|conntrack.SeenReply, state }
 }
 
-func TestWhichConnectionsGo(t *testing.T) {
+func TestWhichDialsGo(t *testing.T) {
 	const (
 		clusterIP, external, nodePort = "10.96.0.10:80", "203.0.113.1:80", "172.30.0.1:30080"
 		gone, stays, never            = "10.244.2.1:8080", "10.244.1.1:8080", "10.244.7.7:8080"
@@ -138,7 +167,6 @@ func TestWhichConnectionsGo(t *testing.T) {
 		"another program translated it":         {nil, with(on(clusterIP, gone), func(e *conntrack.Entry) { e.Labels = [16]byte{} }), NotOurs},
 		"nobody translated it":                  {nil, with(on(clusterIP, gone), func(e *conntrack.Entry) { e.Status = 0 }), NotOurs},
 		"it is in a zone":                       {nil, with(on(clusterIP, gone), func(e *conntrack.Entry) { e.Zone = 7 }), NotOurs},
-		"it is of UDP":                          {nil, with(on(clusterIP, gone), func(e *conntrack.Entry) { e.Protocol = model.UDP }), OfUDP},
 
 		"Local, from outside to an endpoint elsewhere": {local, on(external, "10.244.2.2:8080"), HasNotLeft},
 		"Local, from a pod":                            {local, dial(pod, external, "10.244.2.2:8080"), MayAnswer},
@@ -200,11 +228,11 @@ func TestWhatTheTableIsAskedFor(t *testing.T) {
 		"one of IPv6":  {[]netip.Addr{addr("fd00::1")}, false, []question{unanswered(conntrack.OnlyIPv6), closed(conntrack.OnlyIPv6)}},
 	} {
 		same := cmp.Options{cmp.AllowUnexported(question{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })}
-		if diff := cmp.Diff(test.want, questions(test.addrs, test.isUnsure, true), same); diff != "" {
+		if diff := cmp.Diff(test.want, dialsTo(test.addrs, test.isUnsure, true), same); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
-	if asked := questions(append(four, addr("10.0.0.5")), false, false); len(asked) != 1 || asked[0].ofAll {
+	if asked := dialsTo(append(four, addr("10.0.0.5")), false, false); len(asked) != 1 || asked[0].ofAll {
 		t.Errorf("closed ones are not due, and %+v is asked", asked)
 	}
 }

@@ -121,7 +121,7 @@ func isTranslated(e *conntrack.Entry) bool {
 }
 
 // Of returns the origin of a connection in a dump; nil if our tables did not translate it, or if its Service is gone.
-// Frontends and endpoints that left are remembered for ten minutes. The reader must have been asked for places.
+// Frontends and endpoints that left are remembered for ten minutes.
 func (r *Reader) Of(e *conntrack.Entry) *Origin {
 	if !IsOurs(e) {
 		return nil
@@ -168,6 +168,40 @@ func (r *Reader) ownerOrFormer(frontend model.Frontend) *Frontend {
 	}
 	former, _ := r.lost.get(frontend)
 	return former.value
+}
+
+// OwnerOfFlow returns the frontend to which a flow of UDP was sent, if something changed about it after the sync with a
+// number: one in force, or one that was lost since and that nobody may answer. One with an address of its own comes before
+// a node port.
+func (r *Reader) OwnerOfFlow(s *Snapshot, dialled netip.AddrPort, after uint64) *Frontend {
+	for _, addr := range [...]netip.Addr{dialled.Addr(), model.AnyAddr(model.FamilyOf(dialled.Addr()))} {
+		frontend := model.Frontend{Addr: addr, Protocol: model.UDP, Port: dialled.Port()}
+		if f := s.frontend(frontend); f != nil {
+			if s.isChanged(f, after) {
+				return f
+			}
+			return nil
+		}
+		if former, isKnown := r.lost.get(frontend); isKnown && former.value.changed > after {
+			return former.value
+		}
+	}
+	return nil
+}
+
+// HadEndpoint reports whether an endpoint is one to which a frontend leads, whatever its state, or was one of its, or of
+// its former owner's.
+func (r *Reader) HadEndpoint(f *Frontend, endpoint netip.AddrPort) bool {
+	if r.hadEndpoint(f, endpoint) {
+		return true
+	}
+	former, isKnown := r.lost.get(f.Frontend)
+	return isKnown && r.hadEndpoint(former.value, endpoint)
+}
+
+func (r *Reader) hadEndpoint(f *Frontend, endpoint netip.AddrPort) bool {
+	_, hasLeft := r.departed.get(departure{f.Service, Endpoint{f.Port.Protocol, endpoint}})
+	return hasLeft || f.origins.find(endpoint) != nil
 }
 
 // originOf returns the origin of connections to an endpoint that the frontend has, or had.

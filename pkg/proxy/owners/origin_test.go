@@ -51,7 +51,7 @@ func said(origin *Origin) string {
 }
 
 func TestWhoseAConnectionIs(t *testing.T) {
-	o := NewReader(Options{Places: true})
+	o := NewReader(0)
 	accept(o,
 		decision(web, clusterIP("10.96.0.1:80"), map[string]string{
 			"10.0.1.1:8080": "node-1", "10.0.2.1:8080": "node-2", "10.0.3.1:8080": "node-3", "10.0.9.1:8080": "node-9", "10.0.9.2:8080": "",
@@ -129,7 +129,7 @@ func TestWhoseAConnectionIs(t *testing.T) {
 // TestWhatLeftIsRememberedForTenMinutes: endpoints, frontends and Services, for a connection of TCP ends late.
 func TestWhatLeftIsRememberedForTenMinutes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		o := NewReader(Options{Places: true})
+		o := NewReader(0)
 		frontend := clusterIP("10.96.0.1:80")
 		e := entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080")
 		check := func(when, want string) {
@@ -187,7 +187,7 @@ func TestAFrontendIsItsNewestOwners(t *testing.T) {
 		"the old one is deleted":  func(o *Reader) { accept(o, apis); o.Accept(web, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := NewReader(Options{Places: true})
+			o := NewReader(0)
 			accept(o, webs)
 			o.Synced(selection.Sync{})
 			move(o)

@@ -18,31 +18,30 @@ import (
 // Reader makes snapshots of decisions. The methods of selection.Reader are the syncing goroutine's; anybody may call the
 // others.
 type Reader struct {
-	options Options
+	// Unrecalled is called after the first sync if there may still be flows of UDP to frontends that an earlier proxy served
+	// and this one does not. It may be nil.
+	Unrecalled func(error)
 
 	current  atomic.Pointer[Snapshot]
 	complete chan struct{} // closed once there is a snapshot
 	inForce  sync.Map      // of model.ObjectName to []Frontend
 	changes  []change
-	// doubtful are ports that the kernel may or may not have taken, after an error.
-	doubtful []*Port
+	// doubtful are frontends that the kernel may or may not have taken, after an error.
+	doubtful []Frontend
+	// next is the number of the sync that is handed over.
+	next uint64
+	// nodePorts are the addresses of interfaces on which node ports are served.
+	nodePorts []netip.Addr
+	// unrecalled is why nothing is known, or not everything, about what an earlier proxy served.
+	unrecalled error
 
 	// left are endpoints that some frontend may not use any more; leaving left since the last sync was over.
 	left    memory[Endpoint, struct{}]
 	leaving map[Endpoint]bool
 	changed wake.Signal
-	// lost are frontends that their Service lost, departed are the endpoints that a Service no longer has. Both stay empty
-	// without places.
+	// lost are frontends that their Service lost, departed are the endpoints that a Service no longer has.
 	lost     memory[model.Frontend, *Frontend]
 	departed memory[departure, *Origin]
-}
-
-// Options are what a Reader is asked for.
-type Options struct {
-	// Places: where endpoints are, and were.
-	Places bool
-	// Keep is how long Left and EachLeft know that an endpoint left.
-	Keep time.Duration
 }
 
 // rememberOrigins is how long the owner of a frontend that left, and the place of an endpoint that left, are
@@ -67,11 +66,11 @@ type change struct {
 	isGone bool
 }
 
-// NewReader returns a reader that knows of no frontend yet.
-func NewReader(options Options) *Reader {
+// NewReader returns a reader that knows of no frontend yet. Left and EachLeft know for some time that an endpoint left.
+func NewReader(keep time.Duration) *Reader {
 	return &Reader{
-		options: options, leaving: map[Endpoint]bool{}, complete: make(chan struct{}), changed: wake.NewSignal(),
-		left:     memory[Endpoint, struct{}]{keep: options.Keep},
+		leaving: map[Endpoint]bool{}, complete: make(chan struct{}), changed: wake.NewSignal(), next: 1,
+		left:     memory[Endpoint, struct{}]{keep: keep},
 		lost:     memory[model.Frontend, *Frontend]{keep: rememberOrigins},
 		departed: memory[departure, *Origin]{keep: rememberOrigins},
 	}
@@ -89,8 +88,9 @@ func (r *Reader) Has(service model.ObjectName) bool {
 	return has
 }
 
-// EndpointsLeft holds a signal after endpoints left, as soon as the snapshot says so.
-func (r *Reader) EndpointsLeft() <-chan struct{} { return r.changed }
+// Changed holds a signal after endpoints left, or flows of UDP may have become stale otherwise, as soon as the snapshot
+// says so.
+func (r *Reader) Changed() <-chan struct{} { return r.changed }
 
 // Left reports whether an endpoint left, so that some frontend may no longer use it. Other frontends may still use it,
 // or the same one again.
@@ -107,11 +107,11 @@ func (r *Reader) EachLeft(since time.Time, each func(Endpoint) bool) {
 }
 
 // Digest returns a Service's frontends.
-func (r *Reader) Digest(decisions []selection.Decision) any {
+func (*Reader) Digest(decisions []selection.Decision) any {
 	var frontends []Frontend
 	for i := range decisions {
 		if d := &decisions[i]; !d.Service.IsHeadless && len(d.Owned) > 0 {
-			frontends = append(frontends, r.frontendsOf(d)...)
+			frontends = append(frontends, frontendsOf(d)...)
 		}
 	}
 	if len(frontends) == 0 {
@@ -120,8 +120,11 @@ func (r *Reader) Digest(decisions []selection.Decision) any {
 	return frontends
 }
 
-func (r *Reader) frontendsOf(d *selection.Decision) []Frontend {
-	port := &Port{Service: d.Service.Name, Name: d.Port.Name, Protocol: d.Port.Protocol}
+func frontendsOf(d *selection.Decision) []Frontend {
+	port := &Port{
+		Service: d.Service.Name, Name: d.Port.Name, Protocol: d.Port.Protocol,
+		sources: model.SortPrefixes(d.Sources), origins: originsOf(d),
+	}
 	var here []netip.AddrPort
 	port.anywhere, here = d.Answering()
 	port.anywhere = slices.Clone(port.anywhere) // without room for more
@@ -135,9 +138,6 @@ func (r *Reader) frontendsOf(d *selection.Decision) []Frontend {
 		frontends = append(frontends, f)
 	}
 	slices.SortFunc(port.here, netip.AddrPort.Compare)
-	if r.options.Places {
-		port.origins = originsOf(d)
-	}
 	return frontends
 }
 
@@ -145,13 +145,14 @@ func (r *Reader) frontendsOf(d *selection.Decision) []Frontend {
 func (r *Reader) Accept(service model.ObjectName, digest any) {
 	now, _ := digest.([]Frontend)
 	before := r.frontends(service)
-	r.leave(before, now)
 	for i := range before {
 		r.changes = append(r.changes, change{&before[i], true})
 	}
 	for i := range now {
+		now[i].changed = r.next
 		r.changes = append(r.changes, change{&now[i], false})
 	}
+	r.leave(before, now)
 	if len(now) == 0 {
 		r.inForce.Delete(service)
 		return
@@ -186,14 +187,10 @@ func (r *Reader) Lose(service model.ObjectName, frontends []model.Frontend) {
 	}
 }
 
-// MayBeInForce notes endpoints that the kernel may have sent connections to, though the sync that follows does not say so.
+// MayBeInForce notes what the kernel may have sent connections to, though the sync that follows does not say so.
 func (r *Reader) MayBeInForce(_ model.ObjectName, digest any) {
 	frontends, _ := digest.([]Frontend)
-	for i := range frontends {
-		if i == 0 || frontends[i].Port != frontends[i-1].Port {
-			r.doubtful = append(r.doubtful, frontends[i].Port)
-		}
-	}
+	r.doubtful = append(r.doubtful, frontends...)
 }
 
 // Synced makes the next snapshot.
@@ -201,17 +198,16 @@ func (r *Reader) Synced(sync selection.Sync) {
 	now := time.Now()
 	previous := r.current.Load()
 	if previous == nil {
-		previous = &Snapshot{Since: now}
+		previous = &Snapshot{Since: now, changed: map[model.Family]uint64{}}
 		defer close(r.complete)
 	}
 	next := *previous
-	next.Scope = sync.Scope
+	next.Scope, next.Number = sync.Scope, r.next
 	apply(&next, r.changes)
-	for _, port := range r.doubtful { // what is in force says which of them have not left
-		r.leaves(port, port.anywhere)
-	}
-	r.remember(&next, now)
+	r.noteDoubts(now)
+	r.noteChanges(&next, sync, now)
 	r.changes, r.doubtful = nil, nil
+	r.next++
 	for endpoint := range r.leaving {
 		r.left.note(endpoint, struct{}{}, now)
 	}
@@ -221,23 +217,74 @@ func (r *Reader) Synced(sync selection.Sync) {
 	hasLeft := len(r.leaving) > 0 || next.Since.Equal(now)
 	r.leaving = map[Endpoint]bool{}
 	r.current.Store(&next)
-	if hasLeft {
+	if hasLeft || len(next.ChangedAfter(previous.Number)) > 0 {
 		r.changed.Send()
+	}
+	if r.unrecalled != nil && r.Unrecalled != nil {
+		r.Unrecalled(r.unrecalled)
+	}
+	r.unrecalled = nil
+}
+
+// noteDoubts notes that endpoints left which may have been in force for a moment. What is in force says which of them
+// have not left.
+func (r *Reader) noteDoubts(now time.Time) {
+	var last *Port
+	for i := range r.doubtful {
+		port := r.doubtful[i].Port
+		r.changes = append(r.changes, change{&r.doubtful[i], true})
+		if port == last {
+			continue
+		}
+		last = port
+		r.leaves(port, port.anywhere)
+		for _, endpoint := range port.origins.endpoints {
+			r.departed.note(departure{port.Service, Endpoint{port.Protocol, endpoint.addr}}, endpoint.origin, now)
+		}
 	}
 }
 
-// remember notes frontends that nobody has any more.
-func (r *Reader) remember(next *Snapshot, now time.Time) {
-	if !r.options.Places {
-		return
-	}
+// noteChanges remembers frontends that nobody has any more, or somebody else, and notes which flows of UDP may be stale.
+func (r *Reader) noteChanges(next *Snapshot, sync selection.Sync, now time.Time) {
 	for _, change := range r.changes {
-		if change.isGone && next.frontend(change.Frontend.Frontend) == nil {
-			r.lost.note(change.Frontend.Frontend, change.Frontend, now)
+		frontend := change.Frontend.Frontend
+		owner := next.frontend(frontend)
+		if change.isGone && (owner == nil || owner.Service != change.Service) {
+			gone := &Port{Service: change.Service, Name: change.Name, Protocol: change.Port.Protocol, origins: change.origins}
+			r.lost.note(frontend, &Frontend{Port: gone, Frontend: frontend, Kind: change.Kind, changed: next.Number}, now)
+		}
+		if owner == nil || owner.changed == next.Number {
+			next.noteChange(change.Frontend)
+		}
+	}
+	if sync.Complete {
+		next.rewritten = next.Number
+	}
+	if addrs := serving(sync); !slices.Equal(r.nodePorts, addrs) {
+		r.nodePorts, next.moved = addrs, next.Number
+	}
+	if max(next.rewritten, next.moved) == next.Number {
+		for _, shard := range next.shards {
+			for _, f := range shard {
+				if next.isChanged(f, next.Number-1) {
+					next.noteChange(f)
+				}
+			}
 		}
 	}
 	r.lost.forget(now)
 	r.departed.forget(now)
+}
+
+// serving returns the addresses of interfaces on which node ports are served.
+func serving(sync selection.Sync) []netip.Addr {
+	addrs := slices.Clone(sync.Scope.NodePorts)
+	for _, addr := range sync.LocalAddrs {
+		if slices.Contains(sync.Scope.OnAll, model.FamilyOf(addr)) && !addr.IsLoopback() {
+			addrs = append(addrs, addr)
+		}
+	}
+	return addrs
 }
 
 // apply makes changes to a snapshot that is not published yet. A part that it shares with another one is copied once.
@@ -261,7 +308,8 @@ func apply(next *Snapshot, changes []change) {
 	}
 }
 
-// leave notes which endpoints may no longer answer some clients of some frontends.
+// leave notes which endpoints may no longer answer some clients of some frontends, and since when nothing has changed
+// about the frontends that stay.
 func (r *Reader) leave(before, now []Frontend) {
 	stays := make(map[model.Frontend]*Frontend, len(now))
 	for i := range now {
@@ -269,43 +317,57 @@ func (r *Reader) leave(before, now []Frontend) {
 	}
 	compared := map[[2]*netip.AddrPort]bool{}
 	var last [2]*Port
+	departed := false
 	for i := range before {
 		old := &before[i]
 		var inside, outside []netip.AddrPort
-		if stays := stays[old.Frontend]; stays != nil {
+		stays := stays[old.Frontend]
+		if stays != nil {
 			inside, outside = stays.inside(), stays.outside()
 			if ports := [2]*Port{old.Port, stays.Port}; ports != last {
 				last = ports
-				r.depart(old.Port, stays.Port)
+				departed = r.depart(old.Port, stays.Port)
 			}
 		}
-		r.leaveList(old.Port, old.inside(), inside, compared)
-		r.leaveList(old.Port, old.outside(), outside, compared)
+		insideLeft := r.leaveList(old.Port, old.inside(), inside, compared)
+		outsideLeft := r.leaveList(old.Port, old.outside(), outside, compared)
+		if stays == nil {
+			continue
+		}
+		isTighter := len(stays.sources) > 0 && !slices.Equal(old.sources, stays.sources)
+		if insideLeft || outsideLeft || isTighter || old.IsNodePort() && departed || !old.IsServed() && stays.IsServed() {
+			continue
+		}
+		stays.changed = old.changed
 	}
 }
 
-// depart notes the places of the endpoints that a port no longer has.
-func (r *Reader) depart(old, now *Port) {
-	if old == now || !r.options.Places {
-		return
+// depart notes the places of the endpoints that a port no longer has, and reports whether there are any.
+func (r *Reader) depart(old, now *Port) (departed bool) {
+	if old == now {
+		return false
 	}
 	for _, endpoint := range old.origins.endpoints {
 		if now.origins.find(endpoint.addr) == nil {
 			r.departed.note(departure{old.Service, Endpoint{old.Protocol, endpoint.addr}}, endpoint.origin, time.Now())
+			departed = true
 		}
 	}
+	return departed
 }
 
-// leaveList notes which endpoints of a list are missing in a newer one. The frontends of a port have the same lists.
-func (r *Reader) leaveList(port *Port, before, now []netip.AddrPort, compared map[[2]*netip.AddrPort]bool) {
+// leaveList notes which endpoints of a list are missing in a newer one, and reports whether any is. The frontends of a
+// port have the same lists.
+func (r *Reader) leaveList(port *Port, before, now []netip.AddrPort, compared map[[2]*netip.AddrPort]bool) bool {
 	lists := [2]*netip.AddrPort{first(before), first(now)}
-	if compared[lists] {
-		return
+	left, isKnown := compared[lists]
+	if isKnown || slices.Equal(before, now) {
+		return left
 	}
-	compared[lists] = true
-	if !slices.Equal(before, now) {
-		r.leaves(port, slices.DeleteFunc(slices.Clone(before), func(endpoint netip.AddrPort) bool { return contains(now, endpoint) }))
-	}
+	gone := slices.DeleteFunc(slices.Clone(before), func(endpoint netip.AddrPort) bool { return contains(now, endpoint) })
+	r.leaves(port, gone)
+	compared[lists] = len(gone) > 0
+	return len(gone) > 0
 }
 
 func first(list []netip.AddrPort) *netip.AddrPort {

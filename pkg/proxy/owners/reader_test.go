@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,8 +26,8 @@ type world struct {
 	reader  *Reader
 }
 
-func newWorld(t testing.TB, options Options) *world {
-	w := &world{t: t, cluster: model.NewCluster("node-a"), reader: NewReader(options)}
+func newWorld(t testing.TB) *world {
+	w := &world{t: t, cluster: model.NewCluster("node-a"), reader: NewReader(time.Minute)}
 	w.planner = selection.NewPlanner(w.cluster)
 	labels := func(zone string) map[string]string { return map[string]string{string(policy.Zone): zone} }
 	w.cluster.Apply(model.Change{Nodes: map[string]*model.Node{
@@ -47,7 +48,7 @@ func (w *world) synced() { w.reader.Synced(selection.Sync{Scope: scope}) }
 
 var scope = selection.Scope{Pods: []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")}}
 
-// apply gives Services a ClusterIP, a node port, and endpoints: "NODE ADDR".
+// apply gives Services a ClusterIP, a node port, and endpoints: "NODE ADDR", with ! if it does not serve.
 func (w *world) apply(name, clusterIP string, edit func(*model.Service), endpoints ...string) {
 	of := model.ObjectName{Namespace: "default", Name: name}
 	service := &model.Service{
@@ -58,15 +59,16 @@ func (w *world) apply(name, clusterIP string, edit func(*model.Service), endpoin
 		edit(service)
 	}
 	slice := &model.EndpointSlice{
-		Name: of, Service: of, Family: model.IPv4, Ports: []model.SlicePort{{Name: "http", Protocol: model.TCP, Port: 8080}},
+		Name: of, Service: of, Family: model.IPv4, Ports: []model.SlicePort{{Name: "http", Protocol: service.Ports[0].Protocol, Port: 8080}},
 	}
 	for _, endpoint := range endpoints {
 		var node, addr string
 		if _, err := fmt.Sscan(endpoint, &node, &addr); err != nil {
 			w.t.Fatal(err)
 		}
+		addr, isAway := strings.CutSuffix(addr, "!")
 		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
-			Addr: netip.MustParseAddr(addr), Endpoint: model.Endpoint{Node: node, Zone: "zone-of-" + node, Ready: true, Serving: true},
+			Addr: netip.MustParseAddr(addr), Endpoint: model.Endpoint{Node: node, Zone: "zone-of-" + node, Ready: !isAway, Serving: !isAway},
 		})
 	}
 	w.cluster.Apply(model.Change{
@@ -100,7 +102,7 @@ func (w *world) hasLeft(endpoint string) bool {
 const pod, host = "10.244.9.9", "192.0.2.9"
 
 func TestWhoOwnsAFrontendAndMayAnswer(t *testing.T) {
-	w := newWorld(t, Options{Keep: time.Minute, Places: true})
+	w := newWorld(t)
 	if w.reader.Snapshot() != nil {
 		t.Error("there is a snapshot before the first sync")
 	}
@@ -171,11 +173,11 @@ func TestWhichEndpointsLeft(t *testing.T) {
 		}, []string{onA, onB, "10.244.1.3:8080"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, Options{Keep: time.Minute})
+			w := newWorld(t)
 			w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
 			w.accept("web")
 			w.synced()
-			<-w.reader.EndpointsLeft() // what left before is unknown
+			<-w.reader.Changed() // what left before is unknown
 			test.change(w)
 			if name != "it loses its frontend" {
 				w.accept("web")
@@ -187,7 +189,7 @@ func TestWhichEndpointsLeft(t *testing.T) {
 			if !slices.Equal(left, test.left) {
 				t.Errorf("left are %v, want %v", left, test.left)
 			}
-			if told := len(w.reader.EndpointsLeft()) > 0; told != (len(test.left) > 0) {
+			if told := len(w.reader.Changed()) > 0; told != (len(test.left) > 0) {
 				t.Errorf("told of it: %t", told)
 			}
 		})
@@ -197,7 +199,7 @@ func TestWhichEndpointsLeft(t *testing.T) {
 // TestAFrontendThatMovesIsItsNewOwners, in whichever order the two are handed over.
 func TestAFrontendThatMovesIsItsNewOwners(t *testing.T) {
 	for _, order := range [][]string{{"a", "b"}, {"b", "a"}} {
-		w := newWorld(t, Options{Keep: time.Minute})
+		w := newWorld(t)
 		noNodePort := func(s *model.Service) { s.Ports[0].NodePort = 0 }
 		w.apply("a", "10.96.0.1", noNodePort, "node-a 10.244.0.1")
 		w.accept("a")
@@ -224,7 +226,7 @@ func TestAFrontendThatMovesIsItsNewOwners(t *testing.T) {
 
 func TestWhoLeftIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Keep: time.Minute})
+		w := newWorld(t)
 		w.apply("web", "10.96.0.1", nil, "node-a 10.244.0.1", "node-b 10.244.1.1")
 		w.accept("web")
 		w.synced()
@@ -253,7 +255,7 @@ func TestWhoLeftIsForgotten(t *testing.T) {
 // TestTooManyThatLeaveMakeItUnsureWhoLeft instead of being kept for ever.
 func TestTooManyThatLeaveMakeItUnsureWhoLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Keep: time.Minute})
+		w := newWorld(t)
 		w.synced()
 		first := w.reader.Snapshot().Since
 		time.Sleep(time.Second)
@@ -274,23 +276,15 @@ func TestTooManyThatLeaveMakeItUnsureWhoLeft(t *testing.T) {
 
 // TestMemory checks the bound of pkg/README.md for 10,000 Services of ten endpoints. It measures a tenth of them.
 func TestMemory(t *testing.T) {
-	for name, bound := range map[bool]uint64{false: 10 << 20, true: 16 << 20} {
-		used := 10 * memoryOf(t, Options{Places: name})
-		t.Logf("with places %t: %.1f MiB", name, float64(used)/(1<<20))
-		if used > bound {
-			t.Errorf("with places %t: %d bytes, want at most %d", name, used, bound)
-		}
-	}
-}
-
-func memoryOf(t testing.TB, options Options) uint64 {
-	w := newWorld(t, options)
+	w := newWorld(t)
 	large(w, 1000)
 	before := heap()
 	w.acceptLarge(1000)
-	used := heap() - before
+	used := 10 * (heap() - before)
 	runtime.KeepAlive(w)
-	return used
+	if t.Logf("%.1f MiB", float64(used)/(1<<20)); used > 16<<20 {
+		t.Errorf("%d bytes, want at most 16 MiB", used)
+	}
 }
 
 func heap() uint64 {
@@ -320,7 +314,7 @@ func (w *world) acceptLarge(services int) {
 
 // BenchmarkOneChange measures what a sync of one change costs when there is much else.
 func BenchmarkOneChange(b *testing.B) {
-	w := newWorld(b, Options{Keep: time.Minute})
+	w := newWorld(b)
 	large(w, 10_000)
 	w.acceptLarge(10_000)
 	of := model.ObjectName{Namespace: "default", Name: "s7"}

@@ -4,6 +4,7 @@ package owners
 
 import (
 	"hash/maphash"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -19,6 +20,14 @@ type Snapshot struct {
 	Since time.Time
 	// Scope is what addresses mean to the tables.
 	Scope selection.Scope
+	// Number is how many syncs there were.
+	Number uint64
+
+	// rewritten is the number of the last sync that was complete, moved that of the last one after which node ports were
+	// served on other addresses.
+	rewritten, moved uint64
+	// changed says which sync was the last one after which flows of UDP may be stale.
+	changed map[model.Family]uint64
 
 	shards [shards]map[model.Frontend]*Frontend
 }
@@ -37,6 +46,9 @@ type Frontend struct {
 	Kind           model.FrontendKind
 	// A policy keeps connections from inside, or from outside, on this node.
 	insideHere, outsideHere bool
+	// changed is the number of the sync since which somebody who was answered, or was not, may be wrong: the last one
+	// after which fewer endpoints or clients were allowed, or the first endpoint came, or the frontend itself came or went.
+	changed uint64
 }
 
 // Port is a Service's port in one family: what all its frontends have in common.
@@ -48,7 +60,9 @@ type Port struct {
 	// anywhere are the endpoints that may answer, here those of them on this node that a policy keeps connections on; both
 	// are sorted.
 	anywhere, here []netip.AddrPort
-	origins        *origins // nil if nobody asks for places
+	// sources are the clients that may dial a load balancer's address; empty: all.
+	sources model.Prefixes
+	origins *origins
 }
 
 // Owner returns the frontend that was dialled. One with an address of its own comes before a node port, as in the tables.
@@ -80,9 +94,30 @@ func (s *Snapshot) Len() int {
 	return n
 }
 
+// ChangedAfter returns the families in which flows of UDP may have become stale after the sync with a number.
+func (s *Snapshot) ChangedAfter(number uint64) []model.Family {
+	return slices.DeleteFunc(slices.Clone(model.Families), func(family model.Family) bool { return s.changed[family] <= number })
+}
+
+// isChanged reports whether connections to a frontend may have become stale after the sync with a number.
+func (s *Snapshot) isChanged(f *Frontend, after uint64) bool {
+	return max(f.changed, s.rewritten) > after || f.IsNodePort() && s.moved > after
+}
+
+// noteChange notes that flows to a frontend may be stale.
+func (s *Snapshot) noteChange(f *Frontend) {
+	if family := model.FamilyOf(f.Addr); f.Port.Protocol == model.UDP && s.changed[family] != s.Number {
+		s.changed = maps.Clone(s.changed) // earlier snapshots have the same map
+		s.changed[family] = s.Number
+	}
+}
+
 // MayAnswer reports whether an endpoint may answer a client that dialled the frontend. It looks up where the client is
 // only if that makes a difference; after an error, and where that is uncertain, it reports true.
 func (f *Frontend) MayAnswer(endpoint netip.AddrPort, client netip.Addr, scope selection.Scope, isLocal selection.IsLocal) (bool, error) {
+	if f.Kind == model.LoadBalancerIP && len(f.sources) > 0 && !f.sources.Contains(client) {
+		return false, nil
+	}
 	inside, outside := contains(f.inside(), endpoint), contains(f.outside(), endpoint)
 	if inside == outside {
 		return inside, nil
@@ -97,6 +132,9 @@ func (f *Frontend) MayAnswer(endpoint netip.AddrPort, client netip.Addr, scope s
 	}
 	return true, nil
 }
+
+// IsServed reports whether any endpoint may answer any client.
+func (f *Frontend) IsServed() bool { return len(f.inside())+len(f.outside()) > 0 }
 
 // inside and outside are the endpoints that may answer pods and this node, and all other clients.
 func (f *Frontend) inside() []netip.AddrPort {
@@ -113,10 +151,9 @@ func (f *Frontend) outside() []netip.AddrPort {
 	return f.anywhere
 }
 
-// NodeOf returns the node of an endpoint. It reports false if the endpoint may not answer the port's connections, or
-// without Options.Places.
+// NodeOf returns the node of an endpoint. It reports false if the endpoint may not answer the port's connections.
 func (p *Port) NodeOf(endpoint netip.AddrPort) (string, bool) {
-	if p.origins == nil || !contains(p.anywhere, endpoint) {
+	if !contains(p.anywhere, endpoint) {
 		return "", false
 	}
 	return p.origins.find(endpoint).node, true

@@ -134,7 +134,7 @@ func (g *ground) start(slice *model.EndpointSlice, table *conntrack.Conn, places
 		}},
 	})
 	decisions := selection.NewPlanner(cluster).Decide(web, []model.Family{model.IPv4})
-	of, served := owners.NewReader(owners.Options{Places: true}), NewServed()
+	of, served := owners.NewReader(0), NewServed()
 	for _, reader := range []selection.Reader{of, served} {
 		reader.Accept(web, reader.Digest(decisions))
 		reader.Synced(selection.Sync{})

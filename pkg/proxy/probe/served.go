@@ -69,9 +69,6 @@ func (s *Served) Accept(service model.ObjectName, digest any) {
 	}
 }
 
-// Lose does nothing: the endpoints stay where they are.
-func (*Served) Lose(model.ObjectName, []model.Frontend) {}
-
 // Synced wakes whoever waits if the nodes that serve, or this node's addresses, have changed.
 func (s *Served) Synced(sync selection.Sync) {
 	s.mutex.Lock()

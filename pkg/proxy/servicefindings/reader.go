@@ -64,9 +64,6 @@ func (r *Reader) Accept(service model.ObjectName, digest any) {
 	r.news[service] = list
 }
 
-// Lose does nothing: the next decision says that frontends are lost.
-func (*Reader) Lose(model.ObjectName, []model.Frontend) {}
-
 // Synced reports what is new.
 func (r *Reader) Synced(selection.Sync) {
 	if len(r.news) == 0 {

@@ -60,9 +60,6 @@ func (r *Reader) Accept(service model.ObjectName, digest any) {
 	}
 }
 
-// Lose does nothing: the port of a health check is no frontend.
-func (*Reader) Lose(model.ObjectName, []model.Frontend) {}
-
 // Synced makes Run serve checks that have changed, and all of them if the addresses have. Most syncs change neither.
 func (r *Reader) Synced(sync selection.Sync) {
 	isNew := r.acceptChecks()

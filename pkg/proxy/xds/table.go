@@ -64,9 +64,6 @@ func (t *Table) Accept(name model.ObjectName, digest any) {
 	}
 }
 
-// Lose does nothing. Clients ask by name, and the name still means this Service.
-func (*Table) Lose(model.ObjectName, []model.Frontend) {}
-
 // Synced lets clients be answered.
 func (t *Table) Synced(selection.Sync) {
 	t.mutex.RLock()

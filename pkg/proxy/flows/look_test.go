@@ -27,10 +27,13 @@ type recorded struct {
 	entries map[netip.AddrPort]conntrack.Entry // by client
 	reads   []time.Time
 	fails   error
+	failing []int // the numbers of reads that fail
 	// tests: the kernel tests what it deletes.
 	tests bool
 	// afterDump and beforeDelete are called if they are not nil.
 	afterDump, beforeDelete func()
+	// refuses are the errors of the next deletions.
+	refuses []error
 }
 
 func (r *recorded) Dump(_ context.Context, filter conntrack.Filter, each func(*conntrack.Entry) bool) (time.Duration, error) {
@@ -42,6 +45,9 @@ func (r *recorded) Dump(_ context.Context, filter conntrack.Filter, each func(*c
 	}
 	if r.afterDump != nil {
 		r.afterDump()
+	}
+	if slices.Contains(r.failing, len(r.reads)) {
+		return 0, conntrack.ErrInterrupted
 	}
 	return 0, r.fails
 }
@@ -68,24 +74,30 @@ func (r *recorded) DeleteUnanswered(entries []*conntrack.Entry) (deleted []*conn
 }
 
 func (r *recorded) Delete(e *conntrack.Entry) (bool, error) {
+	if len(r.refuses) > 0 {
+		err := r.refuses[0]
+		if r.refuses = r.refuses[1:]; err != nil {
+			return false, err
+		}
+	}
 	_, isThere := r.entries[e.Client()]
 	delete(r.entries, e.Client())
 	return isThere, nil
 }
 
 // watching runs dials in a bubble, and returns when the table was read, since the time at which they began.
-func watching(t *testing.T, table *recorded, during func(w *town)) (reads []time.Duration) {
+func watching(t *testing.T, table *recorded, edit func(*model.Service), during func(w *town)) (reads []time.Duration) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		w := newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1")
-		<-w.reader.EndpointsLeft()
+		w := newTown(edit, "here", "10.244.1.1", "there", "10.244.2.1")
+		<-w.reader.Changed()
 		time.Sleep(LookFor + time.Second) // from now on we know which endpoints leave
 		began := time.Now()
 		var running sync.WaitGroup
 		running.Go(func() {
-			NewDials(conntrack.NewLooks(table, nil), w.reader, isNodes).Run(ctx, func(_ Drawn, err error) {
-				if !errors.Is(err, table.fails) {
+			NewReconciler(conntrack.NewLooks(table, nil), w.reader, isNodes).Run(ctx, func(_ Done, err error) {
+				if !errors.Is(err, table.fails) && len(table.failing) == 0 {
 					t.Errorf("reported %v, want %v", err, table.fails)
 				}
 			})
@@ -101,7 +113,7 @@ func watching(t *testing.T, table *recorded, during func(w *town)) (reads []time
 }
 
 func TestNobodyLooksUnlessAnEndpointLeft(t *testing.T) {
-	reads := watching(t, &recorded{}, func(w *town) {
+	reads := watching(t, &recorded{}, nil, func(w *town) {
 		time.Sleep(time.Hour)
 		w.synced()
 		w.serve("here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2")
@@ -114,7 +126,7 @@ func TestNobodyLooksUnlessAnEndpointLeft(t *testing.T) {
 
 func TestAfterAnEndpointLeftLooksGoOnForTwoMinutes(t *testing.T) {
 	table := &recorded{}
-	reads := watching(t, table, func(w *town) {
+	reads := watching(t, table, nil, func(w *town) {
 		w.serve("here", "10.244.1.1")
 		time.Sleep(time.Hour)
 	})
@@ -126,12 +138,12 @@ func TestAfterAnEndpointLeftLooksGoOnForTwoMinutes(t *testing.T) {
 	}
 }
 
-// TestWhatHappensBeforeALookBeginsIsPartOfIt: endpoints leave and flows are noted while another user looks.
+// TestWhatHappensBeforeALookBeginsIsPartOfIt: endpoints leave while another user looks.
 func TestWhatHappensBeforeALookBeginsIsPartOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		w := newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2")
-		<-w.reader.EndpointsLeft()
+		w := newTown(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1", "there", "10.244.2.2")
+		<-w.reader.Changed()
 		time.Sleep(LookFor + time.Second) // from now on we know which endpoints leave
 		table, looked, done := &slow{}, 0, make(chan []conntrack.Filter, 1)
 		looks := conntrack.NewLooks(table, func(conntrack.Look) {
@@ -139,17 +151,14 @@ func TestWhatHappensBeforeALookBeginsIsPartOfIt(t *testing.T) {
 				done <- slices.Clone(table.dumps[1:])
 			}
 		})
-		reconciler := NewReconciler(looks, isNodes)
 		var running sync.WaitGroup
 		running.Go(func() {
 			_, _ = looks.Dump(ctx, conntrack.Filter{Protocol: model.SCTP}, func(*conntrack.Entry) bool { return true })
 		})
 		synctest.Wait()
-		running.Go(func() { NewDials(looks, w.reader, isNodes).Run(ctx, func(Drawn, error) {}) })
-		running.Go(func() { reconciler.Run(ctx, func(map[model.Family]Pass, error) {}) })
+		running.Go(func() { NewReconciler(looks, w.reader, isNodes).Run(ctx, func(Done, error) {}) })
 		for _, stays := range [][]string{{"here", "10.244.1.1", "there", "10.244.2.1"}, {"here", "10.244.1.1"}} {
 			w.serve(stays...)
-			reconciler.Note(list(frontend([]string{service4, service6}[len(stays)/4])), clusterScope)
 			synctest.Wait()
 		}
 		flows, dials := 0, 0
@@ -162,7 +171,7 @@ func TestWhatHappensBeforeALookBeginsIsPartOfIt(t *testing.T) {
 			}
 		}
 		if flows != 1 || dials != 1 {
-			t.Errorf("the second look was %d times for the flows of both families, and %d times for both endpoints, want once", flows, dials)
+			t.Errorf("the second look was %d times for flows of UDP, and %d times for both endpoints, want once", flows, dials)
 		}
 		cancel()
 		running.Wait()
@@ -186,7 +195,7 @@ func TestADialIsDecidedAtTheSecondLook(t *testing.T) {
 	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{
 		netip.MustParseAddrPort(host): dial(host, "10.96.0.10:80", "10.244.2.1:8080"),
 	}}
-	reads := watching(t, table, func(w *town) {
+	reads := watching(t, table, nil, func(w *town) {
 		w.serve("here", "10.244.1.1")
 		time.Sleep(10 * time.Second)
 	})
@@ -198,7 +207,7 @@ func TestADialIsDecidedAtTheSecondLook(t *testing.T) {
 
 func TestALookThatFailsIsRepeatedSoon(t *testing.T) {
 	table := &recorded{fails: conntrack.ErrInterrupted}
-	reads := watching(t, table, func(w *town) {
+	reads := watching(t, table, nil, func(w *town) {
 		w.serve("here", "10.244.1.1")
 		time.Sleep(5500 * time.Millisecond)
 	})
@@ -225,21 +234,21 @@ func TestADialEndsIfTwoLooksFoundItUnansweredAndItStillIs(t *testing.T) {
 	for name, test := range map[string]struct {
 		begins, afterFirst, afterSecond, beforeDelete func(scene)
 		apart                                         time.Duration
-		want                                          Drawn
+		want                                          Done
 	}{
-		"nothing happens":                  {unanswered, nothing, nothing, nothing, lookApart, Drawn{Anew: one(model.TCP)}},
-		"the second look comes too soon":   {unanswered, nothing, nothing, nothing, lookApart - 1, Drawn{Pending: 1}},
-		"it is answered between the looks": {unanswered, answers, nothing, nothing, lookApart, Drawn{}},
-		"it is answered after the second":  {unanswered, nothing, answers, nothing, lookApart, Drawn{}},
-		"it is answered in the very end":   {unanswered, nothing, nothing, answers, lookApart, Drawn{}},
+		"nothing happens":                  {unanswered, nothing, nothing, nothing, lookApart, Done{Anew: one(model.TCP)}},
+		"the second look comes too soon":   {unanswered, nothing, nothing, nothing, lookApart - 1, Done{Pending: 1}},
+		"it is answered between the looks": {unanswered, answers, nothing, nothing, lookApart, Done{}},
+		"it is answered after the second":  {unanswered, nothing, answers, nothing, lookApart, Done{}},
+		"it is answered in the very end":   {unanswered, nothing, nothing, answers, lookApart, Done{}},
 		"another one takes its place": {
-			unanswered, edit(func(e *conntrack.Entry) { e.ID++ }), nothing, nothing, lookApart, Drawn{Pending: 1},
+			unanswered, edit(func(e *conntrack.Entry) { e.ID++ }), nothing, nothing, lookApart, Done{Pending: 1},
 		},
-		"its endpoint comes back between the looks": {unanswered, comesBack, nothing, nothing, lookApart, Drawn{}},
-		"its endpoint comes back after the second":  {unanswered, nothing, comesBack, nothing, lookApart, Drawn{}},
-		"a closed one ends at once":                 {closed, nothing, nothing, nothing, 0, Drawn{Closed: one(model.TCP)}},
+		"its endpoint comes back between the looks": {unanswered, comesBack, nothing, nothing, lookApart, Done{}},
+		"its endpoint comes back after the second":  {unanswered, nothing, comesBack, nothing, lookApart, Done{}},
+		"a closed one ends at once":                 {closed, nothing, nothing, nothing, 0, Done{Closed: one(model.TCP)}},
 		"its endpoint has left, and it is closed between the looks": {
-			unanswered, closed, nothing, nothing, lookApart, Drawn{Closed: one(model.TCP)},
+			unanswered, closed, nothing, nothing, lookApart, Done{Closed: one(model.TCP)},
 		},
 	} {
 		for _, tests := range []bool{true, false} {
@@ -249,11 +258,11 @@ func TestADialEndsIfTwoLooksFoundItUnansweredAndItStillIs(t *testing.T) {
 				test.begins(s)
 				now := time.Now()
 				s.reader.Snapshot().Since = now.Add(-LookFor) // we know which endpoints leave
-				d := NewDials(conntrack.NewLooks(s, nil), s.reader, isNodes)
+				d := NewReconciler(conntrack.NewLooks(s, nil), s.reader, isNodes)
 				d.now = func() time.Time { return now }
 				s.serve("here", "10.244.1.1")
 				s.beforeDelete = func() { test.beforeDelete(s) }
-				total := Drawn{Anew: map[model.Protocol]int{}, Closed: map[model.Protocol]int{}}
+				total := Done{Anew: map[model.Protocol]int{}, Closed: map[model.Protocol]int{}}
 				for _, after := range []func(scene){test.afterFirst, test.afterSecond} {
 					s.afterDump = nil
 					if len(s.reads) == 1 {
@@ -293,7 +302,7 @@ func TestAClosedConnectionThatBeganAnewStays(t *testing.T) {
 	closed := with(dial(host, "10.96.0.10:80", "10.244.2.1:8080"), inState(conntrack.TCPTimeWait))
 	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{client: closed}}
 	table.afterDump = func() { table.entries[client] = with(closed, inState(conntrack.TCPEstablished)) }
-	d := NewDials(conntrack.NewLooks(table, nil), w.reader, isNodes)
+	d := NewReconciler(conntrack.NewLooks(table, nil), w.reader, isNodes)
 	d.now = func() time.Time { return time.Now().Add(LookFor - time.Second) }
 	w.reader.Snapshot().Since = time.Now().Add(-LookFor)
 	w.serve("here", "10.244.1.1")
@@ -315,7 +324,7 @@ func TestWhatIsMoreThanALookEndsGoesWithTheNext(t *testing.T) {
 		}
 		table.entries[netip.MustParseAddrPort(client)] = dial(client, "[fd00:96::a]:80", answerer)
 	}
-	reads := watching(t, table, func(w *town) {
+	reads := watching(t, table, nil, func(w *town) {
 		w.serve("here", "10.244.1.1", "there", "fd00:244::2", "here", "fd00:244::1")
 		w.serve("here", "10.244.1.1", "here", "fd00:244::1")
 		time.Sleep(20 * time.Second)
@@ -389,7 +398,7 @@ func dialsInTheKernel(t *testing.T, conn *conntrack.Conn, table *connections.Tab
 	insert(func(*connections.Connection) {}, alive)
 	kept += 2
 	w := newTown(nil, leaves...)
-	d := NewDials(conntrack.NewLooks(conn, nil), w.reader, isNodes)
+	d := NewReconciler(conntrack.NewLooks(conn, nil), w.reader, isNodes)
 	d.now = func() time.Time { return time.Now().Add(LookFor - 10*time.Second) } // by then we know which endpoints have left
 	w.reader.Snapshot().Since = time.Now().Add(-LookFor)
 	w.serve(stays...)
@@ -469,7 +478,7 @@ func TestDialsBesideThoseOfOthersAreAllDrawnAnew(t *testing.T) {
 			w := newTown(nil, leaves...)
 			began := time.Now()
 			w.reader.Snapshot().Since = began.Add(-sinceStart)
-			d := NewDials(conntrack.NewLooks(conn, nil), w.reader, isNodes)
+			d := NewReconciler(conntrack.NewLooks(conn, nil), w.reader, isNodes)
 			w.serve(stays...)
 			drawn := 0
 			for range 2 {

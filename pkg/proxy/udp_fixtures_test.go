@@ -2,12 +2,10 @@ package proxy_test
 
 import (
 	"net/netip"
-	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 // nameService returns a Service that answers UDP on port 53.
@@ -36,8 +34,6 @@ func nodePort(number uint16) func(*model.Service) {
 func port(protocol model.Protocol, number uint16) func(*model.Service) {
 	return func(service *model.Service) { service.Ports[0].Protocol, service.Ports[0].Port = protocol, number }
 }
-
-func onThisNode(service *model.Service) { service.Topology.Keys = []policy.Key{policy.Hostname} }
 
 func local(service *model.Service) { service.ExternalTrafficLocal = true }
 
@@ -71,10 +67,16 @@ func without(names ...string) model.Change {
 	return change
 }
 
-// wantFlows checks which frontends were looked at since the last time.
-func wantFlows(t testing.TB, title string, flows *recordedFlows, want ...string) {
-	t.Helper()
-	if diff := cmp.Diff(want, flows.take()); diff != "" {
-		t.Errorf("%s: frontends whose flows were looked at (-want +got):\n%s", title, diff)
+// starting returns a new proxy of both families, with readers.
+func starting(kernel proxy.Kernel, readers ...selection.Reader) *proxy.Proxy {
+	return proxy.New(self, bothFamilies, kernel, readers...)
+}
+
+// oneService returns the change that gives one Service and one slice of the same name a new state.
+func oneService(service *model.Service, slice *model.EndpointSlice) model.Change {
+	change := model.Change{Services: map[model.ObjectName]*model.Service{service.Name: service}}
+	if slice != nil {
+		change.Slices = map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}
 	}
+	return change
 }

@@ -20,7 +20,7 @@ func keptNumbers(addrs []netip.AddrPort) string {
 	return numbers(endpoints)
 }
 
-func TestFlows(t *testing.T) {
+func TestWhoMayGoOnAnswering(t *testing.T) {
 	all := func(numbers string) kept { return kept{numbers, numbers} }
 	tests := map[string]struct {
 		service             model.Service
@@ -88,67 +88,18 @@ func TestFlows(t *testing.T) {
 			decision := Decision{Viewpoint: viewpoint, Service: &service, Port: port, Endpoints: endpoints}
 			decision.Owned = service.Frontends(port, model.IPv4)
 			got := map[string]kept{}
-			for _, flows := range decision.Flows() {
-				got[flows.Frontend.String()] = kept{keptNumbers(flows.Inside), keptNumbers(flows.Outside)}
+			anywhere, here := decision.Answering()
+			lists := map[bool]string{false: keptNumbers(anywhere), true: keptNumbers(here)}
+			for _, frontend := range decision.Owned {
+				inside, outside := decision.AnsweredHere(frontend.Kind)
+				got[frontend.Frontend.String()] = kept{lists[inside], lists[outside]}
 			}
 			want := map[string]kept{
 				"10.96.0.1:53/UDP": test.clusterIP, "203.0.113.1:53/UDP": test.external, "192.0.2.1:53/UDP": test.external,
 				"*:30053/UDP": test.external,
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("flows (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// TestFlowsOfANodePortNameAllEndpoints, whatever their state and whatever policies say. Flows of other frontends name
-// none.
-func TestFlowsOfANodePortNameAllEndpoints(t *testing.T) {
-	service, port := withKeys(externalLocal, "hostname"), model.ServicePort{Protocol: model.UDP, Port: 53, NodePort: 30053}
-	service.ClusterIPs, service.ExternalIPs = decideAddrs("10.96.0.1"), decideAddrs("192.0.2.1")
-	for endpoints, want := range map[string]string{"1* 2@node-2 3x@node-3 4!*": "1 2 3 4", "1* 2*": "1 2", "": ""} {
-		decision := Decision{Viewpoint: viewFrom(fleet), Service: &service, Port: port, Endpoints: parseEndpoints(t, endpoints)}
-		decision.Owned = service.Frontends(port, model.IPv4)
-		for _, flows := range decision.Flows() {
-			want := want
-			if !flows.Frontend.IsNodePort() {
-				want = ""
-			}
-			if got := keptNumbers(flows.Endpoints); got != want || flows.Incomplete {
-				t.Errorf("%s of %q: endpoints %q, incomplete %t; want %q", flows.Frontend, endpoints, got, flows.Incomplete, want)
-			}
-		}
-	}
-}
-
-func TestFlowsAreOfOwnedFrontendsAlone(t *testing.T) {
-	cluster := decideCluster()
-	tests := map[string]struct {
-		service string
-		want    map[string]kept // by frontend
-	}{
-		"the owner's":                         {"web", map[string]kept{"10.96.0.1:80/TCP": {"1 2", "1 2"}, "10.96.0.1:53/UDP": {"1 2", "1 2"}}},
-		"none of a frontend that is lost":     {"late", map[string]kept{}},
-		"of a frontend without endpoints":     {"endless", map[string]kept{"10.96.0.5:80/TCP": {"", ""}}},
-		"of one whose endpoints are far away": {"silent", map[string]kept{"10.96.0.3:80/TCP": {"", ""}}},
-		"none of a Service that is gone":      {"unknown", map[string]kept{}},
-	}
-	endless := &model.Service{
-		Name: decideName("endless"), ClusterIPs: decideAddrs("10.96.0.5"),
-		Ports: []model.ServicePort{{Name: "http", Protocol: model.TCP, Port: 80}},
-	}
-	cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{endless.Name: endless}})
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			got := map[string]kept{}
-			for _, decision := range NewPlanner(cluster).Decide(decideName(test.service), []model.Family{model.IPv4}) {
-				for _, flows := range decision.Flows() {
-					got[flows.Frontend.String()] = kept{keptNumbers(flows.Inside), keptNumbers(flows.Outside)}
-				}
-			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("flows (-want +got):\n%s", diff)
+				t.Errorf("who may go on (-want +got):\n%s", diff)
 			}
 		})
 	}

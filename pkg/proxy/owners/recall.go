@@ -1,4 +1,6 @@
-package flows
+//go:build linux
+
+package owners
 
 import (
 	"context"
@@ -9,7 +11,6 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
-	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 // elements reads what a set holds.
@@ -53,7 +54,7 @@ func (r *Reader) recallFrontends(
 	}
 	for _, element := range elements {
 		if frontend := ruleset.FrontendOf(family, element); frontend.Protocol == model.UDP {
-			r.look(selection.Flows{Frontend: frontend})
+			r.recalled(frontend, nil)
 		}
 	}
 	return elements, nil
@@ -91,8 +92,16 @@ func (r *Reader) recallEndpoints(ctx context.Context, family model.Family, nodeP
 	}
 	for frontend, endpoints := range answered {
 		slices.SortFunc(endpoints, netip.AddrPort.Compare)
-		endpoints = slices.Compact(endpoints) // an endpoint may have several slots
-		r.look(selection.Flows{Frontend: frontend, Endpoints: endpoints})
+		r.recalled(frontend, slices.Compact(endpoints)) // an endpoint may have several slots
 	}
 	return nil
+}
+
+// recalled notes a frontend of an earlier proxy as one that is gone. Whose it was is unknown.
+func (r *Reader) recalled(frontend model.Frontend, endpoints []netip.AddrPort) {
+	port := &Port{Protocol: frontend.Protocol, origins: &origins{}}
+	for _, endpoint := range endpoints {
+		port.origins.endpoints = append(port.origins.endpoints, located{addr: endpoint})
+	}
+	r.changes = append(r.changes, change{&Frontend{Port: port, Frontend: frontend}, true})
 }

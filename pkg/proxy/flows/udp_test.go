@@ -1,0 +1,368 @@
+//go:build linux
+
+package flows
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
+)
+
+// ofUDP gives a town's Service a port of UDP, and an address that a load balancer has.
+func ofUDP(service *model.Service) {
+	service.Ports = append(service.Ports, model.ServicePort{Name: "UDP", Protocol: model.UDP, Port: townPort, NodePort: townNode})
+	service.LoadBalancerIPs = []netip.Addr{netip.MustParseAddr("203.0.113.2")}
+}
+
+// flow is an entry of UDP that some other program may have made. Whose it is, its answerer shows.
+func flow(client, dialled, answerer string) conntrack.Entry {
+	e := dial(client, dialled, answerer)
+	e.Protocol, e.Labels = model.UDP, [16]byte{}
+	return e
+}
+
+// ours gives an entry the label that our tables give.
+func ours(e *conntrack.Entry) { e.Labels[label/8] = 1 << (label % 8) }
+
+func inZone(e *conntrack.Entry) { e.Zone = 7 }
+
+// change gives the Service another form, in one sync with other endpoints.
+func (w *town) change(edit func(*model.Service), endpoints ...string) {
+	edited := *w.cluster.Service(shop)
+	edited.Ports = slices.Clone(edited.Ports)
+	edit(&edited)
+	w.cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{shop: &edited}})
+	w.serve(endpoints...)
+}
+
+// remove deletes the Service. Its slices stay.
+func (w *town) remove() {
+	w.cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{shop: nil}})
+	w.synced()
+}
+
+// TestWhichFlowsGo, by what changed since the last look, for a Service with an endpoint here, and one elsewhere.
+func TestWhichFlowsGo(t *testing.T) {
+	const (
+		clusterIP, external, balancer, six = "10.96.0.10:80", "203.0.113.1:80", "203.0.113.2:80", "[fd00:96::a]:80"
+		here, there, here6, there6         = "10.244.1.1:8080", "10.244.2.1:8080", "[fd00:244::1]:8080", "[fd00:244::2]:8080"
+		served, unserved                   = "172.30.0.1:30080", "192.168.0.1:30080"
+		routed                             = "198.51.100.7:30080" // an address that is local by a route alone
+		foreign                            = "203.0.113.9:53"     // no endpoint answers there
+	)
+	all := []string{"here", "10.244.1.1", "there", "10.244.2.1", "here", "fd00:244::1", "there", "fd00:244::2"}
+	stay := []string{"here", "10.244.1.1", "here", "fd00:244::1"}
+	leave := func(w *town) { w.serve(stay...) }
+	leaveAll := func(w *town) { w.serve() }
+	again := func(w *town) { w.serve(all...) }
+	anew := func(w *town) { w.isComplete = true; w.serve(all...) }
+	come := func(w *town) { w.serve(); w.looked = w.reader.Snapshot().Number; w.serve(all...) }
+	local := func(w *town) { w.change(func(s *model.Service) { s.ExternalTrafficLocal = true }, all...) }
+	tighter := func(w *town) {
+		w.change(func(s *model.Service) { s.SourceRanges = []netip.Prefix{netip.MustParsePrefix("10.244.0.0/16")} }, all...)
+	}
+	renumber := func(w *town) { w.change(func(s *model.Service) { s.Ports[2].NodePort++ }, all...) }
+	in := func(scope selection.Scope, change func(*town)) func(*town) {
+		return func(w *town) { w.scope = scope; w.synced(); w.looked = w.reader.Snapshot().Number; change(w) }
+	}
+	readdress := func(w *town) { w.scope.NodePorts = w.scope.NodePorts[1:]; w.synced() }
+	first := func(change func(*town)) func(*town) { return func(w *town) { change(w); w.looked = 0 } }
+	on := func(dialled, answerer string) conntrack.Entry { return flow(host, dialled, answerer) }
+	for name, test := range map[string]struct {
+		change func(*town)
+		entry  conntrack.Entry
+		want   Reason
+	}{
+		"its endpoint left":                        {leave, on(clusterIP, there), MayNotAnswer},
+		"its endpoint serves":                      {leave, on(clusterIP, here), MayAnswer},
+		"its endpoint left, in IPv6":               {leave, flow(host6, six, there6), MayNotAnswer},
+		"its endpoint serves, in IPv6":             {leave, flow(host6, six, here6), MayAnswer},
+		"it is in a zone":                          {leave, with(on(clusterIP, there), inZone), MayNotAnswer},
+		"another port of the pod answers":          {leave, on(clusterIP, "10.244.1.1:8081"), MayNotAnswer},
+		"another program translated it":            {leave, on(clusterIP, foreign), MayNotAnswer},
+		"another frontend's":                       {leave, on("10.96.0.11:80", there), NotChanged},
+		"another port's":                           {leave, on("10.96.0.10:81", there), NotChanged},
+		"from pod to pod":                          {leave, flow(pod, there, there), NotChanged},
+		"the last endpoint left":                   {leaveAll, on(clusterIP, there), MayNotAnswer},
+		"the Service is gone":                      {(*town).remove, on(clusterIP, there), MayNotAnswer},
+		"nothing changed":                          {again, on(clusterIP, foreign), NotChanged},
+		"endpoints came":                           {func(w *town) { w.serve(append(all, "here", "10.244.1.2")...) }, on(clusterIP, foreign), NotChanged},
+		"everything is written anew":               {anew, on(clusterIP, foreign), MayNotAnswer},
+		"the same, and its endpoint serves":        {anew, on(clusterIP, there), MayAnswer},
+		"a policy that is not about the ClusterIP": {local, on(clusterIP, there), NotChanged},
+
+		"nobody translated it, and the first endpoint came": {come, on(clusterIP, clusterIP), BeganBefore},
+		"the same, in a zone":                               {come, with(on(clusterIP, clusterIP), inZone), NotOurs},
+		"nobody translated it, and the last one left":       {leaveAll, on(clusterIP, clusterIP), NotOurs},
+		"nobody translated it, and the Service is gone":     {(*town).remove, on(clusterIP, clusterIP), NotOurs},
+
+		"Local, from outside":                             {local, on(external, there), MayNotAnswer},
+		"Local, from outside, to the endpoint here":       {local, on(external, here), MayAnswer},
+		"Local, from a pod":                               {local, flow(pod, external, there), MayAnswer},
+		"Local, from this node":                           {local, flow(node, external, there), MayAnswer},
+		"Local, from an address that a route makes ours":  {local, flow("198.51.100.7:1", external, there), MayAnswer},
+		"Local, where pods are not known":                 {in(podless, local), on(external, there), MayAnswer},
+		"Local, where pods are not known, from this node": {in(podless, local), flow(node, external, there), MayAnswer},
+
+		"the ranges leave its client out":   {tighter, on(balancer, here), MayNotAnswer},
+		"they do not":                       {tighter, flow(pod, balancer, here), MayAnswer},
+		"they are not about an external IP": {tighter, on(external, here), MayAnswer},
+		"ranges that are taken away leave nobody out": {func(w *town) {
+			tighter(w)
+			w.looked = w.reader.Snapshot().Number
+			w.change(func(s *model.Service) { s.SourceRanges = nil }, all...)
+		}, on(balancer, foreign), NotChanged},
+
+		"a node port":                                    {leave, on(served, there), MayNotAnswer},
+		"a node port, its endpoint serves":               {leave, on(served, here), MayAnswer},
+		"a node port, another number":                    {leave, on("172.30.0.1:30081", there), NotChanged},
+		"a node port in IPv6":                            {leave, flow(host6, "[fd00:30::1]:30080", there6), MayNotAnswer},
+		"a node port, to a stranger's pod":               {leave, on(served, foreign), NotOurs},
+		"the same, before the first look":                {first(leave), on(served, foreign), MayNotAnswer},
+		"the same, elsewhere":                            {first(leave), on(unserved, foreign), NotOurs},
+		"the same, after a repair":                       {anew, on(served, foreign), NotOurs},
+		"our tables led it to an endpoint of long ago":   {leave, with(on(served, foreign), ours), MayNotAnswer},
+		"nobody translated it to a node port":            {come, on(served, served), BeganBefore},
+		"nobody translated it, elsewhere":                {come, on(unserved, unserved), NotOurs},
+		"elsewhere, its endpoint serves":                 {leave, on(unserved, here), NotServedThere},
+		"elsewhere, its endpoint left":                   {leave, on(unserved, there), NotServedThere},
+		"elsewhere, its Service is gone":                 {(*town).remove, on(unserved, there), NotServedThere},
+		"elsewhere, another port of the pod":             {leave, on(unserved, "10.244.1.1:8081"), NotOurs},
+		"the number is another one":                      {renumber, on(served, there), MayNotAnswer},
+		"the number is another one, elsewhere":           {renumber, on(unserved, there), NotServedThere},
+		"the address serves no more":                     {readdress, on(served, there), NotServedThere},
+		"node ports serve elsewhere, and the ClusterIP":  {readdress, on(clusterIP, foreign), NotChanged},
+		"on all, its endpoint serves":                    {in(onAll, leave), on(unserved, here), MayAnswer},
+		"on all, by a route, and its endpoint left":      {in(onAll, leave), on(routed, there), MayNotAnswer},
+		"on all, an address that is nobody's":            {in(onAll, leave), on("198.51.100.8:30080", here), NotServedThere},
+		"on all, loopback":                               {in(onAll, leave), flow(node, "127.0.0.1:30080", here), NotServedThere},
+		"on all, to another machine, translated by none": {in(onAll, come), flow(pod, "198.51.100.8:30080", "198.51.100.8:30080"), NotOurs},
+		"an endpoint may answer at its own address":      {leave, flow(pod, "10.244.1.1:30080", "10.244.1.1:30080"), NotOurs},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTown(ofUDP, all...)
+			w.looked = w.reader.Snapshot().Number
+			test.change(w)
+			if got, err := w.world(time.Now()).judge(&test.entry); got != test.want || err != nil {
+				t.Errorf("%s, %v; want %s", got, err, test.want)
+			}
+		})
+	}
+}
+
+// TestAFlowOfANodePortEndsWhereAnotherFrontendComes that has an address of its own, and the same number.
+func TestAFlowOfANodePortEndsWhereAnotherFrontendComes(t *testing.T) {
+	const here = "10.244.1.1:8080"
+	w := newTown(ofUDP, "here", "10.244.1.1")
+	w.looked = w.reader.Snapshot().Number
+	other := model.ObjectName{Namespace: "shop", Name: "z-other"}
+	service := &model.Service{
+		Name: other, ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.11")}, ExternalIPs: []netip.Addr{netip.MustParseAddr("172.30.0.1")},
+		Ports: []model.ServicePort{{Name: "UDP", Protocol: model.UDP, Port: townNode}},
+	}
+	w.cluster.Apply(model.Change{Services: map[model.ObjectName]*model.Service{other: service}})
+	w.reader.Accept(other, w.reader.Digest(w.planner.Decide(other, model.Families)))
+	w.synced()
+	e := flow(host, "172.30.0.1:30080", here)
+	if got, err := w.world(time.Now()).judge(&e); got != MayNotAnswer || err != nil {
+		t.Errorf("a flow of the node port, where a frontend has its address now: %s, %v", got, err)
+	}
+}
+
+// TestTheKernelIsAskedOnlyWhereItMatters: not about clients whose endpoint may answer anyway, and not about addresses
+// of flows that cannot be the Service's. If it does not answer, the flow stays.
+func TestTheKernelIsAskedOnlyWhereItMatters(t *testing.T) {
+	local := func(s *model.Service) { ofUDP(s); s.ExternalTrafficLocal = true }
+	for name, test := range map[string]struct {
+		entry conntrack.Entry
+		asks  bool
+	}{
+		"no frontend of ours":                        {flow(host, "203.0.113.7:80", "10.244.1.1:8080"), false},
+		"everybody's endpoint":                       {flow(host, "203.0.113.1:80", "10.244.1.1:8080"), false},
+		"nobody's endpoint":                          {flow(host, "203.0.113.1:80", "10.244.7.7:8080"), false},
+		"the endpoint of clients inside":             {flow(host, "203.0.113.1:80", "10.244.2.1:8080"), true},
+		"the number of a node port, to a stranger":   {flow(host, "198.51.100.7:30080", "203.0.113.9:53"), false},
+		"the number of a node port, to the endpoint": {flow(host, "198.51.100.7:30080", "10.244.1.1:8080"), true},
+	} {
+		w := newTown(local, "here", "10.244.1.1", "there", "10.244.2.1")
+		w.scope, w.isComplete, w.looked = onAll, true, 1
+		w.synced()
+		asked := 0
+		world := w.world(time.Now())
+		world.isLocal = func(netip.Addr) (bool, error) { asked++; return false, unix.ENOBUFS }
+		reason, err := world.judge(&test.entry)
+		if (asked > 0) != test.asks || (err != nil) != test.asks || (reason == IsUncertain) != test.asks {
+			t.Errorf("%s: asked %d times, %s, %v", name, asked, reason, err)
+		}
+	}
+}
+
+// flows returns a table with flows to an endpoint.
+func flowsTo(answerer string, clients ...string) *recorded {
+	table := &recorded{entries: map[netip.AddrPort]conntrack.Entry{}}
+	for _, client := range clients {
+		table.entries[netip.MustParseAddrPort(client)] = flow(client, "10.96.0.10:80", answerer)
+	}
+	return table
+}
+
+// TestALookAtFlows is for the families that changed. What the kernel keeps is looked at again, and so is everything if
+// it fails.
+func TestALookAtFlows(t *testing.T) {
+	const gone = "10.244.2.1:8080"
+	clients := []string{"10.244.9.1:1", "10.244.9.2:1", "10.244.9.3:1"}
+	for name, test := range map[string]struct {
+		refuses   []error
+		fails     error
+		ended     int
+		wantError string
+	}{
+		"all end":                         {nil, nil, 3, ""},
+		"the dump fails":                  {nil, conntrack.ErrInterrupted, 3, "listing the UDP flows in conntrack: "},
+		"one that the kernel keeps":       {[]error{unix.EBUSY}, nil, 2, "ending the flow UDP from "},
+		"several that the kernel keeps":   {[]error{unix.EBUSY, nil, unix.EBUSY}, nil, 1, "busy; and 1 more"},
+		"any other refusal ends the work": {[]error{nil, unix.EPERM}, nil, 1, "operation not permitted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTown(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1")
+			table := flowsTo(gone, clients...)
+			r := NewReconciler(conntrack.NewLooks(table, nil), w.reader, isNodes)
+			if done, err := r.Look(t.Context()); err != nil || done.Flows[model.IPv4].Ended != 0 {
+				t.Fatalf("at first: %+v, %v", done, err)
+			}
+			w.serve("here", "10.244.1.1")
+			table.refuses, table.fails = test.refuses, test.fails
+			done, err := r.Look(t.Context())
+			pass, isThere := done.Flows[model.IPv4]
+			if pass.Ended != test.ended || !isThere || len(done.Flows) != 1 {
+				t.Errorf("%+v, want that %d flows of IPv4 ended", done.Flows, test.ended)
+			}
+			if (err != nil) != (test.wantError != "") || err != nil && !strings.Contains(err.Error(), test.wantError) || (pass.Took > 0) != (err == nil) {
+				t.Errorf("%s, %v; want %q", pass.Took, err, test.wantError)
+			}
+			table.refuses, table.fails = nil, nil
+			if done, err = r.Look(t.Context()); err != nil || len(table.entries) != 0 || done.Flows[model.IPv4].Ended != 3-test.ended {
+				t.Errorf("afterwards: %+v, %v, and %d are left", done.Flows, err, len(table.entries))
+			}
+			if done, err = r.Look(t.Context()); err != nil || (len(done.Flows) > 0) != (test.wantError != "" && test.ended == 3) && len(done.Flows) > 0 {
+				t.Errorf("looked again though nothing changed: %+v, %v", done.Flows, err)
+			}
+		})
+	}
+}
+
+// TestAFlowWhoseEndpointComesBackStays: it comes back while the flows that a look found are deleted.
+func TestAFlowWhoseEndpointComesBackStays(t *testing.T) {
+	w := newTown(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1")
+	table := flowsTo("10.244.2.1:8080", "10.244.9.1:1", "10.244.9.2:1")
+	r := NewReconciler(conntrack.NewLooks(table, nil), w.reader, isNodes)
+	w.serve("here", "10.244.1.1")
+	table.afterDump = func() { w.serve("here", "10.244.1.1", "there", "10.244.2.1") }
+	if done, err := r.Look(t.Context()); err != nil || len(table.entries) != 2 {
+		t.Errorf("%+v, %v, and %d flows are left, want both", done, err, len(table.entries))
+	}
+}
+
+// TestFlowsAreLookedAtOnceForEachChange, again a second after a failure, and in the very end.
+func TestFlowsAreLookedAtOnceForEachChange(t *testing.T) {
+	ofUDPAlone := func(s *model.Service) { ofUDP(s); s.Ports = s.Ports[2:] }
+	reads := watching(t, &recorded{failing: []int{2, 3}}, ofUDPAlone, func(w *town) {
+		time.Sleep(time.Hour)
+		w.serve("here", "10.244.1.1")
+		time.Sleep(time.Hour)
+		w.serve()
+		time.Sleep(time.Hour)
+	})
+	hour := time.Hour
+	if want := []time.Duration{hour, 2 * hour, 2*hour + time.Second, 2*hour + 2*time.Second}; !slices.Equal(reads, want) {
+		t.Errorf("the table was read after %v, want %v", reads, want)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := newTown(ofUDPAlone, "here", "10.244.1.1", "there", "10.244.2.1")
+		table, reported := flowsTo("10.244.2.1:8080", "10.244.9.1:1"), 0
+		var running sync.WaitGroup
+		running.Go(func() {
+			NewReconciler(conntrack.NewLooks(table, nil), w.reader, isNodes).Run(ctx, func(done Done, err error) {
+				if reported += done.Flows[model.IPv4].Ended; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+		time.Sleep(time.Second)
+		cancel()
+		w.serve("here", "10.244.1.1") // at the very moment
+		running.Wait()
+		if len(table.entries) != 0 || reported != 1 {
+			t.Errorf("%d flows are left after the end, and %d were reported", len(table.entries), reported)
+		}
+	})
+}
+
+// TestFlowsInTheKernel end if they are stale, in both families; connections of other protocols stay.
+func TestFlowsInTheKernel(t *testing.T) {
+	namespace := netns.New(t)
+	table := connections.Open(t, namespace)
+	var conn *conntrack.Conn
+	namespace.Do(func() {
+		var err error
+		if conn, err = conntrack.Dial(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	defer func() { _ = conn.Close() }()
+	w := newTown(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1", "here", "fd00:244::1", "there", "fd00:244::2")
+	r := NewReconciler(conntrack.NewLooks(conn, nil), w.reader, isNodes)
+	if _, err := r.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const each = 300
+	kept := map[model.Protocol]int{}
+	for _, addrs := range map[model.Family][4]string{
+		model.IPv4: {"10.244.9.9", "10.96.0.10:80", "10.244.1.1:8080", "10.244.2.1:8080"},
+		model.IPv6: {"fd00:244::9", "[fd00:96::a]:80", "[fd00:244::1]:8080", "[fd00:244::2]:8080"},
+	} {
+		for n := range each {
+			for i, answerer := range addrs[2:] {
+				for _, protocol := range []model.Protocol{model.TCP, model.UDP} {
+					c := connections.Connection{
+						Protocol: protocol, Client: netip.AddrPortFrom(netip.MustParseAddr(addrs[0]), uint16(1000+2*n+i)),
+						Dialled: netip.MustParseAddrPort(addrs[1]), Answerer: netip.MustParseAddrPort(answerer), Label: label, IsAnswered: true,
+					}
+					if protocol == model.TCP {
+						c.State = conntrack.TCPEstablished
+					}
+					if table.Insert(c); protocol == model.TCP || i == 0 {
+						kept[protocol]++
+					}
+				}
+			}
+		}
+	}
+	w.serve("here", "10.244.1.1", "here", "fd00:244::1")
+	done, err := r.Look(t.Context())
+	if err != nil || done.Flows[model.IPv4].Ended != each || done.Flows[model.IPv6].Ended != each {
+		t.Errorf("%+v, %v; want %d flows of each family", done, err, each)
+	}
+	left := map[model.Protocol]int{}
+	if _, err := conn.Dump(t.Context(), conntrack.Filter{}, func(e *conntrack.Entry) bool { left[e.Protocol]++; return true }); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.Equal(left, kept) {
+		t.Errorf("left are %v, want %v", left, kept)
+	}
+}

@@ -1,0 +1,48 @@
+package selection
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
+
+// Answering returns the endpoints that may answer existing connections, and those on this node.
+//
+// They are more than a Choice has. A connection keeps its endpoint as long as that one serves, even if it is terminating,
+// and as long as the Service's policies and topology keys allow its place at all. A nearer tier that has come up is no
+// reason to break it.
+func (d Decision) Answering() (anywhere, here []netip.AddrPort) {
+	anywhere = serving(d.Endpoints, func(endpoint *model.PortEndpoint) bool {
+		return d.Viewpoint.allows(d.Service.Topology.Keys, endpoint) && !d.isLeft(endpoint)
+	})
+	return anywhere, serving(d.Endpoints, d.Viewpoint.isHere)
+}
+
+// AnsweredHere reports whether a policy keeps connections to a frontend on this node, for each kind of client.
+func (d Decision) AnsweredHere(kind model.FrontendKind) (inside, outside bool) {
+	if kind.IsExternal() {
+		return false, d.Service.ExternalTrafficLocal
+	}
+	return d.Service.InternalTrafficLocal, d.Service.InternalTrafficLocal
+}
+
+func serving(endpoints []model.PortEndpoint, allowed func(*model.PortEndpoint) bool) []netip.AddrPort {
+	var addrs []netip.AddrPort
+	for i := range endpoints {
+		// A pod that publishes its address before it is ready counts as ready, but does not serve.
+		if (endpoints[i].Ready || endpoints[i].Serving) && allowed(&endpoints[i]) {
+			addrs = append(addrs, endpoints[i].Addr)
+		}
+	}
+	return addrs
+}
+
+// allows reports whether the topology keys ever let a connection go to an endpoint: whether any of them matches.
+func (v Viewpoint) allows(keys []policy.Key, endpoint *model.PortEndpoint) bool {
+	return len(keys) == 0 || slices.ContainsFunc(keys, func(key policy.Key) bool {
+		own, carried := v.ownValue(key)
+		return carried && v.matches(endpoint, key, own)
+	})
+}

@@ -148,7 +148,7 @@ func (b *browser) screenshot(name string) []byte {
 const rows = `document.querySelectorAll("#services tbody tr")`
 
 func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
-	shop, problems, err := folder.Objects("shop", "", nil)
+	shop, problems, err := folder.Objects("shop", nil)
 	must.Succeed(t, err)
 	if len(problems) > 0 {
 		t.Fatal(problems)

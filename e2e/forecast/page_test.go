@@ -331,7 +331,7 @@ func TestThePageFitsIntoEveryWindow(t *testing.T) {
 
 // TestThePageSaysWhyConnectionsAreRefused, and what no label says is no number.
 func TestThePageSaysWhyConnectionsAreRefused(t *testing.T) {
-	shop, _, err := folder.Objects("shop", "", nil)
+	shop, _, err := folder.Objects("shop", nil)
 	must.Succeed(t, err)
 	for _, node := range shop.Nodes {
 		delete(node.Labels, string(policy.Region))

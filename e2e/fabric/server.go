@@ -71,6 +71,7 @@ func (s *Server) listenTCP(addr netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
+	// Tests open thousands of connections before they use the first.
 	server := &http.Server{Handler: s.greet(addr), ReadHeaderTimeout: 5 * time.Minute}
 	s.closers = append(s.closers, server, listenerOnly{listener})
 	s.serve(func() { _ = server.Serve(listener) }) // it returns when the server is closed

@@ -15,6 +15,7 @@ import (
 
 	shown "github.com/vicinity-proxy/vicinity/e2e/documents"
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
+	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 	"github.com/vicinity-proxy/vicinity/e2e/site"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
@@ -44,12 +45,11 @@ const (
 
 // chapters say where the commands in the blocks of each chapter are run, all of them in their order.
 var chapters = map[string]place{
-	topReadme + ": Install":                     {by: onNode},
-	manifestsReadme + ": Before you install":    {by: inLab},
-	manifestsReadme + ": Replace kube-proxy":    {by: inLab},
-	manifestsReadme + ": Go back to kube-proxy": {by: inLab},
-	manifestsReadme + ": Neighbours":            {by: onNeighbours},
-
+	topReadme + ": Install":                                        {by: onNode},
+	manifestsReadme + ": Before you install":                       {by: inLab},
+	manifestsReadme + ": Replace kube-proxy":                       {by: inLab},
+	manifestsReadme + ": Go back to kube-proxy":                    {by: inLab},
+	manifestsReadme + ": Neighbours":                               {by: onNeighbours},
 	topReadme + ": What would your cluster gain?":                  {by: inLab},
 	manifestsReadme + ": Change the configuration":                 {by: inLab},
 	manifestsReadme + ": Install on a cluster without kube-proxy":  {by: inLab},
@@ -190,6 +190,12 @@ func newReader(t *testing.T, env ...string) *reader {
 	return r
 }
 
+// newClient is a reader with the lab's kubectl, who may do everything in a cluster.
+func newClient(t *testing.T, kubeconfig string) *reader {
+	t.Helper()
+	return newReader(t, "KUBECONFIG="+kubeconfig, "PATH="+programs(t).Folder(binaries.Kubernetes)+":"+os.Getenv("PATH"))
+}
+
 // command is what the reader types in. It is typed as root, where sudo changes nothing and may be missing.
 func (r *reader) command(text string) *exec.Cmd {
 	command := exec.Command("sh", "-euc", `sudo() { "$@"; }; `+text)
@@ -261,16 +267,24 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
 	}
 }
 
-// shopCluster is what kubectl writes of the cluster that the commands name.
-const shopCluster = `
+// The objects that the commands name, as kubectl takes and writes them: those of shopCluster are all that is read of a
+// cluster.
+const (
+	shopNamespace = `
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---`
+	shopNodes = `
 {apiVersion: v1, kind: Node, metadata: {name: node-1, labels: {kubernetes.io/hostname: node-1, topology.kubernetes.io/zone: zone-a}}}
 ---
 {apiVersion: v1, kind: Node, metadata: {name: node-2, labels: {kubernetes.io/hostname: node-2, topology.kubernetes.io/zone: zone-b}}}
----
+---`
+	shopWeb = `
 apiVersion: v1
 kind: Service
 metadata: {name: web, namespace: shop, annotations: {vicinity.dev/topology-keys: "topology.kubernetes.io/zone, *"}}
-spec: {clusterIP: 10.96.0.10, ports: [{port: 80, targetPort: 8080}]}
+spec: {clusterIP: 10.96.0.80, ports: [{port: 80, targetPort: 8080}]}
 ---
 apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
@@ -281,6 +295,8 @@ endpoints:
 - {addresses: [10.244.1.7], nodeName: node-1, zone: zone-a, conditions: {ready: true}}
 - {addresses: [10.244.3.7], nodeName: node-2, zone: zone-b, conditions: {ready: true}}
 `
+	shopCluster = shopNodes + shopWeb
+)
 
 // TestCommandsAboutAFolderOfManifests: first what is typed in on any machine, then what needs root, on a node.
 func TestCommandsAboutAFolderOfManifests(t *testing.T) {

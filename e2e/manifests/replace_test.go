@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 	"github.com/vicinity-proxy/vicinity/e2e/lab/controlplane"
 	"github.com/vicinity-proxy/vicinity/e2e/site"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
@@ -33,9 +32,8 @@ var realNodes = []string{"node-1", "node-2"}
 func startCluster(t *testing.T) *realCluster {
 	t.Helper()
 	lab := filepath.Join(t.TempDir(), "lab")
-	kubernetes := programs(t).Folder(binaries.Kubernetes)
 	c := &realCluster{
-		reader: newReader(t, "KUBECONFIG="+filepath.Join(lab, "kubeconfig"), "PATH="+kubernetes+":"+os.Getenv("PATH")),
+		reader: newClient(t, filepath.Join(lab, "kubeconfig")),
 		lab:    site.Program(t, "lab"),
 		labDir: lab,
 	}
@@ -58,10 +56,8 @@ func startCluster(t *testing.T) *realCluster {
 // run returns what a command prints.
 func (c *realCluster) run(t *testing.T, dir, name string, arguments ...string) string {
 	t.Helper()
-	if name == "kubectl" { // the one of the lab, whatever else this machine has
-		name = programs(t).Path(binaries.Kubernetes, name)
-	}
-	command := exec.Command(name, arguments...) // also when the test has ended
+	// The program env finds another by the user's PATH, which begins with the lab's kubectl. It runs also when the test has ended.
+	command := exec.Command("env", append([]string{name}, arguments...)...)
 	command.Dir, command.Env = dir, c.env
 	output, err := command.CombinedOutput()
 	if err != nil {
@@ -138,22 +134,8 @@ func (c *realCluster) exec(t *testing.T, node string, program ...string) string 
 	return c.run(t, c.dir, c.lab, append([]string{"exec", "--dir", c.labDir, node}, program...)...)
 }
 
-// shopObjects are what the documents name, but for the type NodeReadinessRule, of which only the name is here.
-const shopObjects = `
-{apiVersion: v1, kind: Namespace, metadata: {name: shop}}
----
-apiVersion: v1
-kind: Service
-metadata: {name: web, namespace: shop, annotations: {vicinity.dev/topology-keys: "topology.kubernetes.io/zone, *"}}
-spec: {ports: [{port: 80, targetPort: 8080}]}
----
-apiVersion: discovery.k8s.io/v1
-kind: EndpointSlice
-metadata: {name: web-1, namespace: shop, labels: {kubernetes.io/service-name: web}}
-addressType: IPv4
-ports: [{port: 8080}]
-endpoints: [{addresses: [10.244.0.77], nodeName: node-1, zone: zone-a, conditions: {ready: true}}]
----
+// readinessRules is the type NodeReadinessRule, of which only the name is here.
+const readinessRules = `---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata:
@@ -184,7 +166,7 @@ func (c *realCluster) apply(t *testing.T, text string) {
 func TestTheReadmeReplacesKubeProxy(t *testing.T) {
 	c := startCluster(t)
 	c.expectServedBy(t, "kube-proxy", "vicinity")
-	c.apply(t, shopObjects)
+	c.apply(t, shopNamespace+shopWeb+readinessRules)
 	c.readsTheCluster(t)
 	c.prepare(t)
 
@@ -196,7 +178,7 @@ func TestTheReadmeReplacesKubeProxy(t *testing.T) {
 	for _, text := range alone(inLab) {
 		c.types(t, text, 0)
 	}
-	if explained := c.follow(t, "Why did this connection go there?"); !strings.Contains(explained, "10.244.0.77") {
+	if explained := c.follow(t, "Why did this connection go there?"); !strings.Contains(explained, "10.244.1.7:8080") {
 		t.Errorf("explain does not name the endpoint of shop/web:\n%s", explained)
 	}
 

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"github.com/vicinity-proxy/vicinity/e2e/lab/binaries"
 	"github.com/vicinity-proxy/vicinity/e2e/site"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 )
@@ -30,7 +29,6 @@ const networking = "/apis/networking.k8s.io/v1"
 // ready without it. Discovery is by group, as servers did it before 1.26 and clients still take it.
 func withoutServiceCIDRs(t *testing.T, config *rest.Config) *httptest.Server {
 	t.Helper()
-	config = rest.CopyConfig(config)
 	transport, err := rest.TransportFor(config)
 	must.Succeed(t, err)
 	target, err := url.Parse(config.Host)
@@ -82,9 +80,8 @@ func TestTheReadmesCommandsNeedNoServiceCIDRs(t *testing.T) {
 contexts: [{name: old, context: {cluster: old, user: nobody}}],
 users: [{name: nobody, user: {}}],
 clusters: [{name: old, cluster: {server: %q}}]}`, old.URL), 0o600))
-	r := newReader(t, "KUBECONFIG="+kubeconfig, "PATH="+programs(t).Folder(binaries.Kubernetes)+":"+os.Getenv("PATH"))
-	must.Succeed(t, os.WriteFile(filepath.Join(r.dir, "cluster.yaml"),
-		[]byte("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}\n---"+shopCluster), 0o600))
+	r := newClient(t, kubeconfig)
+	must.Succeed(t, os.WriteFile(filepath.Join(r.dir, "cluster.yaml"), []byte(shopNamespace+shopCluster), 0o600))
 	r.types(t, "kubectl apply -f cluster.yaml", 0)
 	if _, stderr := r.types(t, "kubectl get servicecidrs", 1); !strings.Contains(stderr, `doesn't have a resource type "servicecidrs"`) {
 		t.Errorf("kubectl knows ServiceCIDRs: %s", stderr)

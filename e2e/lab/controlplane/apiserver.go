@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// readyPatience is for a machine that is busy with other things, such as compiling for other tests: 90 s were too few in CI.
+	// readyPatience is for a machine that is busy with other tests, where 90 s were too few; alone, the API server takes a
+	// few seconds.
 	readyPatience = 5 * time.Minute
 	// stopPatience is what an API server gets to end its watches.
 	stopPatience = 10 * time.Second

@@ -132,13 +132,9 @@ func isRefused(e *conntrack.Entry) bool {
 	return false
 }
 
-// isRemoved reports whether an entry that ended was removed while its connection lived: it had time left, and was not
+// isRemoved reports whether an entry that ended was removed before its time: it had time left, and its connection was not
 // over. Linux says how much time was left since 5.11. A UDP flow lives as long as its entry.
 func isRemoved(e *conntrack.Entry) bool {
-	return e.Status&conntrack.SeenReply != 0 && hasTimeLeft(e)
-}
-
-func hasTimeLeft(e *conntrack.Entry) bool {
 	return e.Protocol != model.UDP && e.Timeout > 0 && !IsOver(e)
 }
 
@@ -201,8 +197,8 @@ func (f *follower) end(e *conntrack.Entry, origin *owners.Origin, now time.Time)
 	default:
 		count.Unanswered = 1
 	}
-	// The server has nothing to say to a client's last packets, so an entry made of them alone has no reply.
-	if (isRemoved(e) || isLinked && hasTimeLeft(e)) && len(f.removed) < mostFollowed {
+	// The server has no answer to a client's last packets, so the entry that these alone have made has no reply.
+	if lived := isLinked || e.Status&conntrack.SeenReply != 0; lived && isRemoved(e) && len(f.removed) < mostFollowed {
 		f.removed[f.dialOf(e)] = uint32(now.Unix())
 	}
 	return flow.origin, count

@@ -162,6 +162,12 @@ func TestWhatIsCountedOfAConnection(t *testing.T) {
 				asNext(3, ends(1, 2)),
 			}, answered(1, 12, 22),
 		},
+		"likewise, though a dump hands that entry over when it is gone": {
+			[]step{
+				misses, asNext(1, removed(ends(10, 20))), begin, asNext(2, as(nobody, conntrack.TCPEstablished, removed(ends(1, 0)))),
+				asNext(2, as(nobody, conntrack.TCPEstablished, seen(1, 0))), finish, asNext(3, ends(1, 2)),
+			}, answered(1, 12, 22),
+		},
 		"likewise, if it is long, and removed again": {
 			[]step{
 				misses, looks(2*mib, 5), removed(ends(3*mib, 6)), asNext(2, looks(2*mib, 5)), asNext(2, looks(3*mib, 6)),

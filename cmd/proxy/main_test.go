@@ -46,6 +46,10 @@ func TestAWrongCommandLineIsReportedOnceWithItsUsage(t *testing.T) {
 		"an unknown command":   {words("frobnicate"), `unknown command "frobnicate"`, "proxy COMMAND"},
 		"a mistyped command":   {words("expain --manifests x"), `unknown command "expain"; did you mean "explain"?`, "proxy COMMAND"},
 		"an unknown flag":      {words("version --loud"), "unknown flag: --loud", "proxy version [-o json]"},
+		"a mistyped flag": {words("version --outptu json"), "unknown flag: --outptu; did you mean --output?", "proxy version [-o json]"},
+		"a flag that begins with another": {
+			words("run --account-keys zone"), "unknown flag: --account-keys; did you mean --account?", "proxy run [flags]",
+		},
 		"an unknown shorthand": {words("version -x"), "unknown shorthand flag: 'x' in -x", "proxy version [-o json]"},
 		"a flag without effect on it": {
 			words("explain --sync-period 1s"), "unknown flag: --sync-period",

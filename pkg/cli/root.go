@@ -7,6 +7,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
 // Root returns a program: its name, a sentence about it, what --help says, and its commands.
@@ -26,7 +29,7 @@ func Root(name, short, long string, commands ...*cobra.Command) *cobra.Command {
 		SuggestionsMinimumDistance: 2,
 	}
 	root.SetUsageTemplate(usageTemplate)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return UsageError{err} })
+	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
 	root.AddCommand(append(commands, newCompletion(name))...)
 	return root
@@ -56,6 +59,20 @@ func unknownCommand(root *cobra.Command, args []string) error {
 		message += fmt.Sprintf("; did you mean %q?", near[0])
 	}
 	return UsageError{errors.New(message)}
+}
+
+// flagError names the flag that was probably meant beside one that the command does not have.
+func flagError(command *cobra.Command, err error) error {
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if !ok {
+		return UsageError{err}
+	}
+	var names []string
+	command.Flags().VisitAll(func(flag *pflag.Flag) { names = append(names, flag.Name) })
+	if meant := policy.Suggest(unknown.GetSpecifiedName(), names...); meant != "" {
+		err = fmt.Errorf("%w; did you mean --%s?", err, meant)
+	}
+	return UsageError{err}
 }
 
 // newHelp is cobra's own help, except for a command that does not exist: that is a mistake here too.

@@ -1,9 +1,12 @@
 package policy
 
-import "strings"
+import (
+	"strings"
+	"unicode"
+)
 
 // Suggest returns which of the known words was probably meant: one that differs in case, spaces or punctuation, by a
-// slip, in number, or in what stands before its last slash. Empty if nothing comes near. The first of several wins.
+// slip, in number, or in what stands before its last slash, or one that it begins with. Empty if nothing comes near. The first of several wins.
 func Suggest(word string, known ...string) string {
 	if len(word) > maxQuoted {
 		return ""
@@ -17,6 +20,7 @@ func Suggest(word string, known ...string) string {
 			return lettersOf(nameOf(word)) != "" && lettersOf(nameOf(word)) == lettersOf(nameOf(other))
 		},
 		func(other string) bool { return IsSlip(lettersOf(nameOf(word)), lettersOf(nameOf(other))) },
+		func(other string) bool { return isFirstWordsOf(other, word) },
 	} {
 		for _, other := range known {
 			if other != word && isMeant(other) {
@@ -46,6 +50,12 @@ func singular(letters string) string {
 }
 
 func isSameOrSlip(a, b string) bool { return a != "" && a == b || IsSlip(a, b) }
+
+// isFirstWordsOf reports whether a longer name begins with all words of another: account-keys or accountKeys with account.
+func isFirstWordsOf(words, name string) bool {
+	rest, ok := strings.CutPrefix(name, words)
+	return ok && words != "" && rest != "" && (rest[0] == '-' || unicode.IsUpper(rune(rest[0])))
+}
 
 // nameOf is what follows the last slash.
 func nameOf(word string) string { return word[strings.LastIndexByte(word, '/')+1:] }

@@ -13,7 +13,7 @@ import (
 )
 
 // TestOwnershipDependsOnTheFinalSetAlone, and every Service that becomes an owner or stops being one on the way is
-// decided anew.
+// decided anew. If one Service changes, no other is.
 func TestOwnershipDependsOnTheFinalSetAlone(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -22,7 +22,11 @@ func TestOwnershipDependsOnTheFinalSetAlone(t *testing.T) {
 			before := owners(t, cluster)
 			change := randomClaims(random)
 			maps.Copy(final, change.Services)
+			concerned := concernedBy(cluster, change.Services)
 			dirty := cluster.Apply(change)
+			if len(change.Services) == 1 && !slices.Equal(dirty, concerned) {
+				t.Errorf("Services to decide anew: %v, want %v", dirty, concerned)
+			}
 			checkDirty(t, before, owners(t, cluster), dirty)
 			checkOwners(t, cluster)
 		}
@@ -94,9 +98,7 @@ func checkOwners(t *testing.T, cluster *Cluster) {
 		if len(wishes) > 1 {
 			contested++
 		}
-		owner := slices.MinFunc(wishes, func(a, b wish) int {
-			return cmp.Or(rank(a.Service, frontend)-rank(b.Service, frontend), a.Created.Compare(b.Created), cmp.Compare(a.Name.Name, b.Name.Name))
-		})
+		owner := slices.MinFunc(wishes, func(a, b wish) int { return precedence(a.Service, b.Service, frontend) })
 		for _, each := range wishes {
 			mine := PortFrontend{Frontend: frontend, Kind: each.kind}
 			owned, lost := cluster.Frontends(each.Service, each.Ports[0], FamilyOf(frontend.Addr))
@@ -114,6 +116,38 @@ func checkOwners(t *testing.T, cluster *Cluster) {
 	if cluster.Contested() != contested {
 		t.Errorf("%d frontends are contested, a recount finds %d", cluster.Contested(), contested)
 	}
+}
+
+// concernedBy are the Services to decide anew when one changes: itself, and the next one in line for each frontend that it
+// has or had before all others.
+func concernedBy(cluster *Cluster, changed map[ObjectName]*Service) []ObjectName {
+	concerned := map[ObjectName]bool{}
+	for name, now := range changed {
+		concerned[name] = true
+		for _, version := range []*Service{cluster.Service(name), now} {
+			if version == nil {
+				continue
+			}
+			for _, frontend := range allFrontends(version) {
+				line := []*Service{version}
+				for _, other := range cluster.services {
+					if other.Name != name && slices.ContainsFunc(allFrontends(other), func(f PortFrontend) bool { return f.Frontend == frontend.Frontend }) {
+						line = append(line, other)
+					}
+				}
+				slices.SortFunc(line, func(a, b *Service) int { return precedence(a, b, frontend.Frontend) })
+				if len(line) > 1 && line[0] == version {
+					concerned[line[1].Name] = true
+				}
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(concerned), ObjectName.Compare)
+}
+
+// precedence is negative if the first of two Services owns a frontend that both want.
+func precedence(a, b *Service, frontend Frontend) int {
+	return cmp.Or(rank(a, frontend)-rank(b, frontend), a.Created.Compare(b.Created), cmp.Compare(a.Name.Name, b.Name.Name))
 }
 
 // rank is 0 for a Service whose ClusterIP the frontend is, 1 for one whose load balancer or node port has it, and 2 for

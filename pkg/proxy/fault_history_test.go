@@ -31,13 +31,14 @@ type ordeal struct {
 	sabotaged, uncertain bool
 	failed               int
 	unrecalled           error // by the last sync
+	counted              counter
 }
 
 // newOrdeal returns an ordeal with tables in memory: inner itself, or tables that it keeps in parallel.
 func newOrdeal(t testing.TB, seed uint64, memory *memoryKernel, inner proxy.Kernel, sabotage bool) *ordeal {
-	o := &ordeal{t: t, kernel: memory, inner: inner, sabotage: sabotage}
+	o := &ordeal{t: t, kernel: memory, inner: inner, sabotage: sabotage, counted: counter{}}
 	o.faults = &faultInjector{Kernel: inner, random: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}}
-	o.story = newStory(seed, memory, o.faults)
+	o.story = newStory(seed, memory, o.faults, o.counted)
 	o.story.unrecalled = func(err error) { o.unrecalled = err }
 	o.restart()
 	o.versions = &versions{t: t, config: o.config, offered: map[offer]bool{}}
@@ -50,7 +51,8 @@ func newOrdeal(t testing.TB, seed uint64, memory *memoryKernel, inner proxy.Kern
 	return o
 }
 
-// step makes a change and lets everything fail for some syncs. Then the faults end, and everything must be mended.
+// step makes a change and lets everything fail for some syncs. Then the faults end, and everything must be mended: the
+// tables, and what a reader that only counts knows.
 func (o *ordeal) step() {
 	o.t.Helper()
 	o.goOn()
@@ -72,6 +74,19 @@ func (o *ordeal) step() {
 	o.mend()
 	o.sabotaged, o.uncertain = false, false
 	o.convergesLike(o.t)
+	fresh := counter{}
+	late := proxy.New(self, o.config, &memoryKernel{}, fresh)
+	late.Apply(o.everything)
+	mustSync(o.t, late)
+	if diff := cmp.Diff(fresh, o.counted); diff != "" {
+		o.t.Fatalf("endpoints counted (-fresh start +after the history):\n%s", diff)
+	}
+}
+
+// restart starts a new proxy, whose reader knows nothing yet.
+func (o *ordeal) restart() {
+	clear(o.counted)
+	o.story.restart()
 }
 
 // mend syncs without faults. The first sync must succeed. Objects that no Service uses any more may take a second sync,

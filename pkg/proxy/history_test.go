@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"math/rand/v2"
 	"net/netip"
 	"testing"
 
@@ -84,31 +83,6 @@ func TestAnyHistoryEndsLikeAFreshStart(t *testing.T) {
 			s.goOn()
 			mustSync(t, s.running)
 			s.convergesLike(t)
-		}
-	}
-}
-
-// TestHistoriesConvergeThoughCommitsFail: that holds even if commits fail at random, before or after they are done.
-func TestHistoriesConvergeThoughCommitsFail(t *testing.T) {
-	for seed := range uint64(18) {
-		kernel, chance, failed := &memoryKernel{}, rand.New(rand.NewPCG(seed, 0)), 0
-		failing := &faultyKernel{kernel, func() (bool, bool) { return chance.IntN(5) == 0, chance.IntN(5) == 0 }}
-		s := newStory(seed, kernel, failing)
-		for range 20 {
-			s.goOn()
-			for {
-				report, err := s.running.Sync(t.Context())
-				if err == nil && report.Unswept == nil {
-					break
-				}
-				if failed++; failed > 1000 {
-					t.Fatalf("seed %d: does not converge, last error: %v", seed, err)
-				}
-			}
-			s.convergesLike(t)
-		}
-		if failed == 0 {
-			t.Fatalf("seed %d: no commit failed, so nothing was tested", seed)
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -30,37 +29,6 @@ func (c counter) Accept(service model.ObjectName, digest any) {
 }
 
 func (counter) Synced(selection.Sync) {}
-
-// TestDecisionsHaveSeveralReaders: after any history, one that only counts knows what the rules know, restarts,
-// failures and refusals included.
-func TestDecisionsHaveSeveralReaders(t *testing.T) {
-	for seed := range uint64(6) {
-		kernel := &memoryKernel{}
-		chance := newHistory(seed + 100).random
-		failing := &faultyKernel{kernel, func() (bool, bool) { return chance.IntN(5) == 0, chance.IntN(5) == 0 }}
-		counted := counter{}
-		s := newStory(seed, kernel, failing, counted)
-		for range 40 {
-			s.goOn()
-			for tries := 0; ; tries++ {
-				report, err := s.running.Sync(t.Context())
-				if err == nil && report.Unswept == nil {
-					break
-				}
-				if tries == 1000 {
-					t.Fatalf("seed %d: does not converge, last error: %v", seed, err)
-				}
-			}
-			late := counter{}
-			fresh := proxy.New(self, s.config, &memoryKernel{}, late)
-			fresh.Apply(s.everything)
-			mustSync(t, fresh)
-			if diff := cmp.Diff(late, counted); diff != "" {
-				t.Fatalf("seed %d: endpoints counted (-fresh start +after the history):\n%s", seed, diff)
-			}
-		}
-	}
-}
 
 // TestTheRulesAndAReaderAgree: what is in the tables and what is counted are two readings of the same decisions.
 func TestTheRulesAndAReaderAgree(t *testing.T) {

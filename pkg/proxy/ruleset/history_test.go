@@ -136,19 +136,106 @@ func (h *history) step(t *testing.T) {
 	if h.oneIn(10) {
 		h.plan(wanted...)
 	}
+	before, numbers, wasSwept := cellsOf(t, &h.Tables), numbersOf(h.mirror), h.mirror.IsSwept()
+	plan := h.change(t, wanted...)
+	checkKept(t, numbers, numbersOf(h.mirror))
 	if h.oneIn(4) {
-		h.numbered(t, wanted...)
-	} else {
-		before := numbersOf(h.mirror)
-		h.change(t, wanted...)
-		checkKept(t, before, numbersOf(h.mirror))
+		checkNumbers(t, h.running)
 	}
-	if h.oneIn(4) {
-		h.sweep(t)
+	if wasSwept && len(wanted) < 2 { // frontends may move between two
+		checkWrites(t, before, cellsOf(t, &h.Tables), plan)
+	}
+	if again := planned(h.plan(wanted...)); again != nil {
+		t.Errorf("the same plan once more is not empty: %v", again)
+	}
+	if h.oneIn(3) {
+		for _, line := range h.sweep(t) {
+			set, _, isElements := strings.Cut(line, ":")
+			if isElements && !isLate(set) {
+				t.Errorf("an element outlives its plan: %s", line)
+			}
+		}
 	}
 	if h.oneIn(12) {
 		h.startsAgain(t)
 	}
+}
+
+// isLate reports whether a packet on its way may look for an element in a set after its plan: then the sweep deletes it.
+func isLate(set string) bool {
+	return strings.Contains(set, "endpoints") || strings.Contains(set, "dispatch") || strings.HasSuffix(set, " sources") || set == "sources"
+}
+
+// isAhead reports whether elements of other sets lead a packet to those of a set, which have to be there before them.
+func isAhead(set string) bool {
+	return strings.Contains(set, "dispatch") || strings.Contains(set, "numbered") || strings.Contains(set, "/") || set == "sources"
+}
+
+// cell is an element of a set; without one, a set or a chain in short.
+type cell struct {
+	family  model.Family
+	set     string
+	element ruleset.Element
+}
+
+func cellsOf(t *testing.T, tables *ruleset.Tables) map[cell]bool {
+	t.Helper()
+	cells := map[cell]bool{}
+	for _, family := range model.Families {
+		objects := tables.Objects(family)
+		for _, chain := range objects.Chains {
+			cells[cell{family: family, set: "chain " + chain}] = true
+		}
+		for _, set := range objects.Sets {
+			cells[cell{family: family, set: "set " + set}] = true
+			elements, err := tables.Elements(family, ruleset.Set{Name: set})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, element := range elements {
+				cells[cell{family, set, element}] = true
+			}
+		}
+	}
+	return cells
+}
+
+// checkWrites: a plan adds only what was not there, and deletes only what is not there afterwards.
+func checkWrites(t *testing.T, before, after map[cell]bool, plan *ruleset.Plan) {
+	t.Helper()
+	for number, op := range slices.Concat(plan.Prepare.Ops, plan.Batch.Ops) {
+		object, isElements := op.Object.(ruleset.ElementsObject)
+		if isPrepared := number < len(plan.Prepare.Ops); isElements && op.Verb == ruleset.Add && isAhead(object.Set.Name) != isPrepared {
+			t.Errorf("elements of %s are prepared: %t", object.Set.Name, isPrepared)
+		}
+		if !isElements {
+			name := objectInShort(op.Object)
+			isOnePorts := strings.Contains(name, "/") // such a chain changes with the number of slots
+			if op.Verb == ruleset.Add && !isOnePorts && before[cell{family: op.Family, set: name}] {
+				t.Errorf("%s was there before", name)
+			}
+			continue
+		}
+		for element := range object.Elements {
+			written := cell{op.Family, object.Set.Name, element}
+			if isNeeded := before[written] != after[written] && after[written] == (op.Verb == ruleset.Add); !isNeeded {
+				t.Errorf("%s: there before: %t, afterwards: %t", operations(ruleset.Batch{Ops: []ruleset.Op{op}}), before[written], after[written])
+			}
+			if isLate(object.Set.Name) && op.Verb == ruleset.Delete && !isReplaced(after, written) {
+				t.Errorf("%s is deleted before the sweep", operations(ruleset.Batch{Ops: []ruleset.Op{op}}))
+			}
+		}
+	}
+}
+
+// isReplaced reports whether another element has taken the place of one.
+func isReplaced(after map[cell]bool, old cell) bool {
+	for now := range after {
+		if now.family == old.family && now.set == old.set && now.element.Key == old.element.Key {
+			return true
+		}
+	}
+	return false
 }
 
 // startsAgain is a proxy that starts with the tables as they are. It has the numbers that the one before it had.

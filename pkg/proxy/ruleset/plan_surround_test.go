@@ -100,7 +100,7 @@ func TestAServiceAndItsSurroundingsChangeInOnePlan(t *testing.T) {
 	if diff := cmp.Diff([]string{"192.168.0.2"}, added["nodeport-ips"]); diff != "" {
 		t.Errorf("addresses for node ports (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{nodePort + " => class/1"}, added["nodeports"]); diff != "" {
+	if diff := cmp.Diff([]string{"30001 => class/1"}, added["nodeports"]); diff != "" {
 		t.Errorf("node ports (-want +got):\n%s", diff)
 	}
 }

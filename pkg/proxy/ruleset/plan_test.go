@@ -165,55 +165,6 @@ func TestPlansOfEndpoints(t *testing.T) {
 	})
 }
 
-func TestPlansOfWhatServicesShare(t *testing.T) {
-	web := func(clusterIP string, count int) ruleset.Service {
-		return serviceOf(local(portOf("web", clusterIP, first, second), count))
-	}
-	db := func(clusterIP string, count int) ruleset.Service {
-		return serviceOf(local(portOf("db", clusterIP, first, third), count))
-	}
-	const one, two = "10.96.0.1", "10.96.0.2"
-	twoPorts := func(ports ...uint16) ruleset.Service {
-		var list []ruleset.Port
-		for at, number := range ports {
-			port := portOf("web", one)
-			port.ID.Port, port.Frontends[0].Port = []string{"http", "https"}[at], number
-			list = append(list, port)
-		}
-		return serviceOf(list...)
-	}
-	checkPlans(t, map[string]planCase{
-		"a second Service with the same local endpoint does not add it again": {
-			have: services(web(one, 1), db(two, 0)), want: services(db(two, 1)),
-		},
-		"the first of two lets go of a local endpoint: it stays": {have: services(web(one, 1), db(two, 1)), want: services(web(one, 0))},
-		"the last lets go of it": {
-			have: services(web(one, 1), db(two, 0)), want: services(web(one, 0)), plan: []string{"- hairpin: 10.244.1.1 10.244.1.1 8080"},
-		},
-		"one lets go and another takes it up in the same plan": {
-			have: services(web(one, 1), db(two, 0)), want: services(web(one, 0), db(two, 1)),
-		},
-		"one of two ports on a ClusterIP leaves: the address stays": {
-			have: services(twoPorts(80, 443)), want: services(twoPorts(80)), plan: []string{"- services: 10.96.0.1 443 => refuse"},
-		},
-		"two Services swap their ClusterIPs: all deletions come first": {
-			have: services(web(one, 0), db(two, 0)), want: services(web(two, 0), db(one, 0)), plan: []string{
-				"- services: 10.96.0.1 80 => class/2, 10.96.0.2 80 => class/2",
-				"- endpoints: 10.96.0.1 80 slot/0 => 10.244.1.1 8080, 10.96.0.1 80 slot/1 => 10.244.2.2 8080, " +
-					"10.96.0.2 80 slot/0 => 10.244.1.1 8080, 10.96.0.2 80 slot/1 => 10.244.3.3 9090",
-				"+ services: 10.96.0.1 80 => class/2, 10.96.0.2 80 => class/2",
-				"+ endpoints: 10.96.0.1 80 slot/0 => 10.244.1.1 8080, 10.96.0.1 80 slot/1 => 10.244.3.3 9090, " +
-					"10.96.0.2 80 slot/0 => 10.244.1.1 8080, 10.96.0.2 80 slot/1 => 10.244.2.2 8080",
-			},
-		},
-		"one of two Services with one ClusterIP leaves: the address stays": {
-			have: services(serviceOf(portOf("web", one)), serviceOf(withoutFrontends(portOf("db", one)))),
-			want: services(nothing("web"), serviceOf(portOf("db", one))),
-			plan: []string{"- services: 10.96.0.1 80 => refuse", "+ services: 10.96.0.1 80 => refuse"},
-		},
-	})
-}
-
 func TestAPlanThatIsNotAcceptedChangesNothing(t *testing.T) {
 	have := services(
 		serviceOf(local(sticky(portOf("web", "10.96.0.1", first, second), time.Hour), 1), portOf("web", "fd00:96::1")),

@@ -3,6 +3,8 @@ package ruleset_test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
@@ -83,3 +85,18 @@ func programmed(service model.Service, pods ...pod) ruleset.Service {
 	}
 	return owned
 }
+
+// everyKindWith is what the Service everyKind owns in IPv4 after a change.
+func everyKindWith(pods []pod, changes ...func(*model.Service)) []ruleset.Service {
+	service := everyKind("web", 1)
+	service.ClusterIPs = service.ClusterIPs[:1]
+	service.Ports = slices.Clone(service.Ports)
+	for _, change := range changes {
+		change(&service)
+	}
+	return services(programmed(service, pods...))
+}
+
+func withoutNodePort(s *model.Service) { s.Ports[0].NodePort = 0 }
+func externalLocal(s *model.Service)   { s.ExternalTrafficLocal = true }
+func affinity(s *model.Service)        { s.AffinityTimeout = time.Hour }

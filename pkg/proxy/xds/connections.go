@@ -3,57 +3,36 @@ package xds
 import (
 	"context"
 	"net"
-	"net/netip"
 	"sync"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/peer"
-
-	"github.com/vicinity-proxy/vicinity/pkg/httpserve"
 )
 
 // admitting is a listener that at once closes connections that are not admitted: a client with too many keeps those
 // that it has.
 type admitting struct {
 	net.Listener
-	// admits decides about a connection of a client, given how many the client has open, and how many there are in all.
-	admits func(connection net.Conn, open, all int) bool
-
-	mutex sync.Mutex
-	open  map[netip.Addr]int
-	all   int
+	// admit returns what is called when the connection is closed; nil if it is not admitted.
+	admit func(net.Conn) (leave func())
 }
 
 // Accept returns the next connection that is admitted.
-func (l *admitting) Accept() (net.Conn, error) {
+func (l admitting) Accept() (net.Conn, error) {
 	for {
 		connection, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		client := httpserve.ClientOf(connection.RemoteAddr().String())
-		l.mutex.Lock()
-		open, all := l.open[client], l.all
-		l.mutex.Unlock()
-		if l.admits(connection, open, all) {
-			l.count(client, 1)
-			return &admitted{Conn: connection, leave: sync.OnceFunc(func() { l.count(client, -1) })}, nil
+		if leave := l.admit(connection); leave != nil {
+			return &admitted{Conn: connection, leave: sync.OnceFunc(leave)}, nil
 		}
 		_ = connection.Close() // it must learn nothing, not even why
 	}
 }
 
-func (l *admitting) count(client netip.Addr, more int) {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	l.all += more
-	if l.open[client] += more; l.open[client] == 0 {
-		delete(l.open, client)
-	}
-}
-
-// admitted is a connection that leaves its listener's count when it is closed.
+// admitted is a connection that gives its place back when it is closed.
 type admitted struct {
 	net.Conn
 	leave func()

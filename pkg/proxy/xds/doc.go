@@ -9,7 +9,7 @@
 //	table.go        the Services, and who waits for news of which: a selection.Reader
 //	session.go      one stream of a client
 //	server.go       gRPC
-//	admission.go    how much each client may have (pure)
+//	ledger.go       what each client holds, and may hold
 //	connections.go  a listener that closes what is not admitted
 //
 // It is aggregated discovery in the protocol's first form, the state of the world: listeners with their routes inline,

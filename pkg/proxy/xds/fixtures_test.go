@@ -22,8 +22,7 @@ type town struct {
 	cluster *model.Cluster
 	planner *selection.Planner
 	table   *Table
-
-	admission admission
+	ledger  ledger
 }
 
 func newTown() *town {
@@ -214,8 +213,8 @@ type client struct {
 
 // session returns the session of a client of the socket.
 func (t *town) session(only string) *session {
-	t.admission.enter(netip.Addr{})
-	return newSession(t.table, &t.admission, netip.Addr{}, only, func() {})
+	t.ledger.admit(netip.Addr{}, held{openStreams: 1})
+	return newSession(t.table, &t.ledger, netip.Addr{}, only, func() {})
 }
 
 func (t *town) client(test *testing.T) *client {

@@ -3,8 +3,8 @@ package xds
 import (
 	"crypto/rand"
 	"fmt"
+	"log/slog"
 	"net"
-	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -95,8 +95,10 @@ func TestFloodsHoldNobodyUp(t *testing.T) {
 func TestConnectionsAreCounted(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
-	counted := &admitting{Listener: listener, open: map[netip.Addr]int{}, admits: func(_ net.Conn, open, _ int) bool { return open < 2 }}
-	defer func() { _ = counted.Close() }()
+	defer func() { _ = listener.Close() }()
+	counts := &served{counts: map[string]int{}}
+	server := Server{IsOfNode: everybody, Observer: counts, Log: slog.New(slog.DiscardHandler)}
+	counted := admitting{Listener: listener, admit: server.admitConnection}
 	accepted := make(chan net.Conn, 10)
 	go func() {
 		for {
@@ -112,18 +114,22 @@ func TestConnectionsAreCounted(t *testing.T) {
 		must.Succeed(t, err)
 		return conn
 	}
-	dial()
-	dial()
-	first := wait.Receive(t, "a connection", accepted)
-	wait.Receive(t, "a connection", accepted)
-	if n, err := dial().Read(make([]byte, 1)); n > 0 || err == nil {
-		t.Error("a third is admitted")
+	var last net.Conn
+	for range maxPerClient {
+		dial()
+		last = wait.Receive(t, "a connection", accepted)
 	}
-	must.Succeed(t, first.Close())
-	_ = first.Close() // twice counts once
+	if n, err := dial().Read(make([]byte, 1)); n > 0 || err == nil {
+		t.Error("one more is admitted")
+	}
+	must.Succeed(t, last.Close())
+	_ = last.Close() // twice counts once
 	dial()
 	wait.Receive(t, "a connection in its place", accepted)
 	if n, err := dial().Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Error("another one is admitted")
+	}
+	if got := counts.count(string(TooManyConnections)); got != 2 {
+		t.Errorf("%d connections are counted as refused, want 2", got)
 	}
 }

@@ -35,8 +35,7 @@ type Server struct {
 	Observer Observer
 	Log      *slog.Logger
 
-	admission admission
-	record    record
+	ledger    ledger
 	serving   sync.WaitGroup
 	reporting sync.Mutex
 	// What was logged of each kind. One kind keeps no other out of the log.
@@ -120,7 +119,7 @@ func (s *Server) serve(ctx context.Context, address string) error {
 	server := s.newServer()
 	stop := context.AfterFunc(ctx, server.Stop) // clients keep the endpoints that they have
 	defer stop()
-	err = server.Serve(&admitting{Listener: listener, admits: s.admitsConnection, open: map[netip.Addr]int{}})
+	err = server.Serve(admitting{Listener: listener, admit: s.admitConnection})
 	server.Stop()
 	s.serving.Wait()
 	if ctx.Err() != nil {
@@ -161,22 +160,22 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	return listener, nil
 }
 
-// admitsConnection admits clients of this node, with as many connections as they may have streams: each channel of gRPC
-// has its own.
-func (s *Server) admitsConnection(connection net.Conn, open, all int) bool {
-	most, client := maxPerSocket, httpserve.ClientOf(connection.RemoteAddr().String())
+// admitConnection admits clients of this node, with a bounded number of connections.
+func (s *Server) admitConnection(connection net.Conn) (leave func()) {
+	client := httpserve.ClientOf(connection.RemoteAddr().String())
 	if connection.RemoteAddr().Network() != "unix" {
-		most = maxPerClient
 		if is, err := s.IsOfNode(client); !is {
 			_ = s.refuse(NotOfThisNode, client, whyNotOfNode(err))
-			return false
+			return nil
 		}
 	}
-	if open >= most || all >= maxStreams {
-		_ = s.refuse(TooManyConnections, client, fmt.Sprintf("it has %d, and all have %d", open, all))
-		return false
+	if !s.ledger.admit(client, held{openConnections: 1}) {
+		its, all := s.ledger.usage(client)
+		_ = s.refuse(TooManyConnections, client,
+			fmt.Sprintf("it has %d, and all have %d", its.held[openConnections], all[openConnections]))
+		return nil
 	}
-	return true
+	return func() { s.ledger.release(client, held{openConnections: 1}) }
 }
 
 func whyNotOfNode(err error) string {
@@ -236,19 +235,19 @@ func (s *Server) handle(stream grpc.ServerStream, only string) error {
 	if from, ok := peer.FromContext(stream.Context()); ok {
 		client = httpserve.ClientOf(from.Addr.String())
 	}
-	limiter := s.admission.enter(client)
-	if limiter == nil {
+	if !s.ledger.admit(client, held{openStreams: 1}) {
 		return s.refuse(TooManyStreams, client, fmt.Sprintf("a client may have %d, those of the socket %d, and all %d",
 			maxPerClient, maxPerSocket, maxStreams))
 	}
 	hangUp := func() { closeConnection(stream.Context()) }
-	session := newSession(s.Table, &s.admission, client, only, hangUp)
+	session := newSession(s.Table, &s.ledger, client, only, hangUp)
+	its, _ := s.ledger.usage(client)
 	s.serving.Add(1)
 	s.report()
 	ended := make(chan error, 1)
 	go func() {
 		defer s.serving.Done()
-		reader := requests{server: s, stream: stream, session: session, limiter: limiter}
+		reader := requests{server: s, stream: stream, session: session, limiter: its.limiter}
 		err := reader.run()
 		if isRead := session.end(); !isRead && stream.Context().Err() == nil {
 			hangUp() // the client has not cancelled it, and what it does not read would stay
@@ -315,7 +314,8 @@ func (s *Server) tell(stream grpc.ServerStream, session *session, ended <-chan e
 func (s *Server) report() {
 	s.reporting.Lock()
 	defer s.reporting.Unlock()
-	s.Observer.Clients(s.admission.counts())
+	_, all := s.ledger.usage(netip.Addr{})
+	s.Observer.Clients(all[openStreams], all[askedNames])
 }
 
 // requests reads the requests of one stream.

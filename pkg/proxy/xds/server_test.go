@@ -206,32 +206,33 @@ func testRefusals(t *testing.T, address string) {
 // TestABoundedNumberOfStreams: a client that opens ever more streams gets an error, and others are still served.
 func TestABoundedNumberOfStreams(t *testing.T) {
 	t.Run("of one client", func(t *testing.T) {
-		admission := admission{}
+		var ledger ledger
 		greedy, other := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 		admitted := 0
 		for range maxStreams {
-			if admission.enter(greedy) != nil {
+			if ledger.admit(greedy, held{openStreams: 1}) {
 				admitted++
 			}
 		}
-		if admitted != maxPerClient || admission.enter(other) == nil {
+		if admitted != maxPerClient || !ledger.admit(other, held{openStreams: 1}) {
 			t.Errorf("%d streams are admitted", admitted)
 		}
-		if admission.ask(greedy, 0, maxClientNames) != true || admission.ask(greedy, maxClientNames, maxClientNames+1) {
+		if !ledger.admit(greedy, held{askedNames: maxClientNames}) || ledger.admit(greedy, held{askedNames: 1}) {
 			t.Errorf("a client may ask for more than %d names", maxClientNames)
 		}
-		if !admission.ask(other, 0, 3) {
+		if !ledger.admit(other, held{askedNames: 3}) {
 			t.Error("another client may not ask")
 		}
-		admission.leave(greedy, maxClientNames+1, 0)
-		if admission.enter(greedy) == nil {
+		ledger.release(greedy, held{openStreams: 1})
+		if !ledger.admit(greedy, held{openStreams: 1}) {
 			t.Error("a client that left may not come back")
 		}
 	})
 	t.Run("in all", func(t *testing.T) {
-		admission, admitted := admission{}, 0
+		var ledger ledger
+		admitted := 0
 		for i := range 2 * maxStreams {
-			if admission.enter(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})) != nil {
+			if ledger.admit(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), held{openStreams: 1}) {
 				admitted++
 			}
 		}

@@ -11,10 +11,10 @@ import (
 
 // session is one stream of a client, between the goroutine that reads its requests and the one that writes responses.
 type session struct {
-	table     *Table
-	admission *admission
-	client    netip.Addr
-	hangUp    func() // closes the client's connection
+	table  *Table
+	ledger *ledger
+	client netip.Addr
+	hangUp func() // closes the client's connection
 	// news holds a signal that there may be something to tell. Changes share it: a client that does not read gets one
 	// response of each kind, and has no queue.
 	news wake.Signal
@@ -29,9 +29,9 @@ type session struct {
 }
 
 // newSession begins a session of a client that was admitted. The caller must end it.
-func newSession(table *Table, admission *admission, client netip.Addr, only string, hangUp func()) *session {
+func newSession(table *Table, ledger *ledger, client netip.Addr, only string, hangUp func()) *session {
 	s := &session{
-		table: table, admission: admission, client: client, news: wake.NewSignal(), waits: map[model.ObjectName]int{},
+		table: table, ledger: ledger, client: client, news: wake.NewSignal(), waits: map[model.ObjectName]int{},
 		stream: stream{domain: table.domain, only: only}, hangUp: hangUp,
 	}
 	table.enter(s)
@@ -55,10 +55,12 @@ func (s *session) take(r request) (effect, bool) {
 		}
 	}
 	result.wrong = append(result.wrong, s.table.missing(result.added)...)
-	before := s.names
-	s.names = s.stream.names()
-	hasRoom := s.admission.ask(s.client, before, s.names)
-	s.admission.read(s.client, result.read)
+	now := s.stream.names()
+	hasRoom := s.ledger.admit(s.client, held{askedNames: now - s.names})
+	if hasRoom {
+		s.names = now
+	}
+	s.ledger.release(s.client, held{unreadBytes: result.read})
 	s.news.Send()
 	return result, hasRoom
 }
@@ -71,11 +73,11 @@ func (s *session) next() (of kind, response []byte, hasRoom bool) {
 	if s.hasEnded {
 		return 0, nil, true
 	}
-	if !s.admission.reserve(s.client) {
+	if !s.ledger.admit(s.client, held{unreadBytes: maxResponse}) { // about as large as it becomes
 		return 0, nil, false
 	}
 	of, response = s.tell()
-	s.admission.settle(s.client, len(response))
+	s.ledger.release(s.client, held{unreadBytes: maxResponse - len(response)})
 	if response != nil {
 		s.sent[of] = time.Now()
 	}
@@ -109,6 +111,6 @@ func (s *session) end() (isRead bool) {
 	s.hasEnded = true
 	s.table.leave(s)
 	unread := s.stream.unread()
-	s.admission.leave(s.client, s.names, unread)
+	s.ledger.release(s.client, held{openStreams: 1, askedNames: s.names, unreadBytes: unread})
 	return unread == 0
 }

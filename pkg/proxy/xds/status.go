@@ -1,9 +1,7 @@
 package xds
 
 import (
-	"maps"
 	"net/netip"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -29,33 +27,12 @@ type Client struct {
 	Streams, Names, Unread int
 }
 
-// record is the part of a Status that is stored nowhere else.
-type record struct {
-	mutex             sync.Mutex
-	addresses         map[string]string
-	refused           map[Refusal]int
-	unknown, rejected int
-}
-
 // Status returns the present status.
-func (s *Server) Status() Status {
-	r := &s.record
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	return Status{
-		Addresses: maps.Clone(r.addresses), Clients: s.admission.connected(),
-		Refused: maps.Clone(r.refused), Unknown: r.unknown, Rejected: r.rejected,
-	}
-}
+func (s *Server) Status() Status { return s.ledger.status() }
 
 // notAnswering says why an address does not answer; empty if it does.
 func (s *Server) notAnswering(address, why string) {
-	s.record.mutex.Lock()
-	defer s.record.mutex.Unlock()
-	if s.record.addresses == nil {
-		s.record.addresses = map[string]string{}
-	}
-	s.record.addresses[address] = why
+	s.ledger.count(func(now *Status) { now.Addresses[address] = why })
 }
 
 // refuse counts a client that is not served, logs it once, and returns what the client is told.
@@ -68,12 +45,7 @@ func (s *Server) refuse(why Refusal, client netip.Addr, details string) error {
 	if s.loggedRefusals.isNew(time.Now(), client, string(why)) {
 		s.Log.Warn("a client of xDS is refused", "client", from, "reason", why, "details", details)
 	}
-	s.record.mutex.Lock()
-	defer s.record.mutex.Unlock()
-	if s.record.refused == nil {
-		s.record.refused = map[Refusal]int{}
-	}
-	s.record.refused[why]++
+	s.ledger.count(func(now *Status) { now.Refused[why]++ })
 	code := codes.ResourceExhausted
 	if why == MalformedRequest {
 		code = codes.InvalidArgument
@@ -84,15 +56,11 @@ func (s *Server) refuse(why Refusal, client netip.Addr, details string) error {
 // foundUnknown counts a name that means no Service port.
 func (s *Server) foundUnknown() {
 	s.Observer.Unknown()
-	s.record.mutex.Lock()
-	defer s.record.mutex.Unlock()
-	s.record.unknown++
+	s.ledger.count(func(now *Status) { now.Unknown++ })
 }
 
 // wasRejected counts a response that a client rejected.
 func (s *Server) wasRejected(of kind) {
 	s.Observer.Rejected(of.String())
-	s.record.mutex.Lock()
-	defer s.record.mutex.Unlock()
-	s.record.rejected++
+	s.ledger.count(func(now *Status) { now.Rejected++ })
 }

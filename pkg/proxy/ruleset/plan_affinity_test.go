@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
@@ -88,4 +90,53 @@ func TestAnEndpointThatLeavesIsOneDeletion(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestASlotThatComesBackBeforeTheSweepIsReplaced: the kernel still has the slot, with the endpoint it had.
+func TestASlotThatComesBackBeforeTheSweepIsReplaced(t *testing.T) {
+	r := start(t, serviceOf(portOf("web", "10.96.0.1", first, second)))
+	r.change(t, serviceOf(portOf("web", "10.96.0.1", first)))
+	plan := r.change(t, serviceOf(portOf("web", "10.96.0.1", first, third)))
+	want := []string{
+		"- services: 10.96.0.1 80 => class/1", "- endpoints: 10.96.0.1 80 slot/1 => 10.244.2.2 8080",
+		"+ services: 10.96.0.1 80 => class/2", "+ endpoints: 10.96.0.1 80 slot/1 => 10.244.3.3 9090",
+	}
+	if diff := cmp.Diff(want, planned(plan)); diff != "" {
+		t.Errorf("plan (-want +got):\n%s", diff)
+	}
+	if swept := r.sweep(t); swept != nil {
+		t.Errorf("the sweep removes %v", swept)
+	}
+}
+
+// TestALeftoverIsTakenUpAgain, emptied: what comes back before the sweep must not bring clients of another time along.
+func TestALeftoverIsTakenUpAgain(t *testing.T) {
+	plain := portOf("web", "10.96.0.1", first)
+	r := start(t, serviceOf(sticky(plain, time.Hour)))
+	r.change(t, serviceOf(portOf("web", "10.96.0.1")))
+	plan := r.change(t, serviceOf(sticky(plain, time.Hour)))
+	if diff := cmp.Diff([]string{"+ set affinity-0", "0 set affinity-0"}, planned(plan)[:2]); diff != "" {
+		t.Errorf("first operations (-want +got):\n%s", diff)
+	}
+	if swept := r.sweep(t); swept != nil { // all is in use again
+		t.Errorf("the sweep removes %v", swept)
+	}
+}
+
+// TestASlotThatComesBackWithAnotherNumberIsReplaced: the kernel still has the slot, with the number it had.
+func TestASlotThatComesBackWithAnotherNumberIsReplaced(t *testing.T) {
+	web := func(endpoints ...string) ruleset.Service {
+		return serviceOf(sticky(portOf("web", "10.96.0.1", endpoints...), time.Hour))
+	}
+	r := start(t, web(first, second))
+	r.numbered(t, web(first))
+	plan := r.numbered(t, web(first, third))
+	const slot = "sticky-endpoints: 10.96.0.1 80 slot/1 => "
+	for _, want := range []string{"- " + slot + endpointInShort(second), "+ " + slot + endpointInShort(third)} {
+		if !slices.Contains(planned(plan), want) {
+			t.Errorf("the plan does not say %q: %q", want, planned(plan))
+		}
+	}
+	r.sweep(t)
+	checkNumbers(t, r)
 }

@@ -33,14 +33,15 @@ const explainExamples = `  # every Service, as node-a1 sees it
   proxy explain --manifests state --node node-a1 --cluster-cidr 10.244.0.0/16,fd00:10:244::/56 shop/web:http
 
   # which nodes have no endpoint for a Service
-  proxy explain --manifests state --all-nodes -o json shop/web | jq -r '.[] | select(.outcome != "balance") | .node'
+  proxy explain --manifests state --all-nodes -o json shop/web | jq -r '.[] | select(.outcome != "balance") | .node, .alike.nodes[]?'
 
   # why does node-a1 not use this endpoint, pod or node? What would have to be different?
   proxy explain --manifests state --node node-a1 shop/web --why 10.244.3.7
 
   # which nodes do not answer clients from outside, and where
   proxy explain --manifests state --all-nodes -o json |
-    jq -r '.[] | .node as $node | .traffic[] | select(.from == "outside" and .outcome == "drop") | $node, .frontends[]'`
+    jq -r '.[] | [.node, .alike.nodes[]?] as $nodes | .traffic[] | select(.from == "outside" and .outcome == "drop") |
+      $nodes[], .frontends[]'`
 
 func newExplain(flags *explainFlags) *cobra.Command {
 	command := &cobra.Command{
@@ -68,7 +69,10 @@ With ADDRESS:PORT it prints what a connection there does: a ClusterIP, an extern
 the Node names, or a node port on loopback, such as 127.0.0.1:30080 or [::1]:30080; a port of a ClusterIP that its Service does
 not define is refused, and an address of a ServiceCIDR that is nobody's ClusterIP is dropped.
 
---all-nodes leaves out Nodes that do not run Linux, and explains at most a million ports; 'forecast' sums up all nodes.
+--all-nodes explains Service by Service, and nodes that decide alike once, as the first of them sees it: "on node-1, node-4
+and 331 more". In JSON 'alike' has their names, and says what is another one on each, such as the endpoints on the node
+itself. It leaves out Nodes that do not run Linux; JSON and YAML have at most a million ports, counting each on each node.
+'forecast' sums up all nodes.
 
 PORT is a port's name or its number. Without NAME all Services are explained, or those of the namespace of -n. NAME without
 NAMESPACE is in that of -n, or in the one of the kubeconfig's context.
@@ -121,7 +125,7 @@ func (f *explainFlags) register(flags *pflag.FlagSet) {
 	})
 	f.topology.register(flags)
 	f.namespaceFlags.register(flags)
-	flags.BoolVar(&f.allNodes, "all-nodes", false, "explain for every Node, one after the other")
+	flags.BoolVar(&f.allNodes, "all-nodes", false, "explain for every Node, once for those that decide alike")
 	flags.BoolVar(&f.all, "all", false, "list every endpoint that is left out; without it the text counts those with the same reason")
 	flags.StringVar(&f.why, "why", "", "an endpoint's address, a pod's name or a node: print why the node does not use this `TARGET`, or "+
 		"which share it has, and the smallest change after which it would")
@@ -204,7 +208,7 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	refused := flags.running.refusedByKernel(ctx)
 	flags.running.warnOfUnreachable(stderr, nodes...)
 	stream := explain.NewStream(stdout, flags.output)
-	for ports, err := range flags.explain(ctx, change, nodes, query) {
+	for ports, err := range flags.explain(ctx, change, nodes, query, refused) {
 		if err != nil {
 			return err
 		}
@@ -212,18 +216,25 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 			explain.MarkRefused(ports, flags.running.summary.Node, refused)
 		}
 		if flags.output == "text" && !flags.all {
-			explain.Condense(ports)
+			explain.Condense(ports, flags.allNodes)
 		}
 		if err := stream.Write(ports); err != nil {
 			return err
 		}
 	}
 	if err := stream.Close(); err != nil || stream.Written > 0 {
+		if err == nil && flags.output == "text" && flags.allNodes {
+			_, err = io.WriteString(stdout, onceForAlike)
+		}
 		return err
 	}
 	printable.Fprintf(stderr, "proxy: %s\n", cmp.Or(lack, fmt.Sprintf("no Service in %s leads to endpoints", flags.origin())))
 	return cli.Exit(exitUnread)
 }
+
+// onceForAlike ends the text about all nodes.
+const onceForAlike = "\nNodes that decide alike are explained once, as the first of them sees it. --node NAME explains one of them, and --all " +
+	"lists each endpoint.\n"
 
 // linuxNodes returns the nodes on which a proxy like this one can run, sorted, and prints which are left out.
 func linuxNodes(stderr io.Writer, all map[string]*model.Node) []string {
@@ -250,36 +261,46 @@ func warnOfSystem(stderr io.Writer, node string, labels map[string]string) {
 	}
 }
 
-// explain explains a state as each of some nodes sees it, one node after the other, because the views of all together
-// may not fit into memory. On the node of the running proxy that proxy's own observations count. What is dialled may meet a
-// rule on some of the nodes only.
+// explain explains a state as each of some nodes sees it; several nodes Service by Service, once to those that decide alike. On
+// the node of the running proxy that proxy's own observations count. What is dialled may meet a rule on some of the nodes only.
 func (f *explainFlags) explain(
-	ctx context.Context, change model.Change, nodes []string, query explain.Query,
+	ctx context.Context, change model.Change, names []string, query explain.Query, refused []explain.Refusal,
 ) iter.Seq2[[]explain.Port, error] {
 	return func(yield func([]explain.Port, error) bool) {
 		nodePorts := f.settings.Tables(model.Families).NodePorts
 		views, isFound := explain.NewViews(change, nodePorts, query), query == explain.Query{}
-		if err := tooMany(views.PortsOnEach(), len(nodes), query); err != nil {
-			yield(nil, err)
-			return
-		}
-		for _, name := range nodes {
-			of := views
-			if f.running.isOf(name) {
-				of = explain.NewViews(change.Then(f.running.avoids(name)), nodePorts, query)
+		if f.output != "text" {
+			if err := tooMany(views.PortsOnEach(), len(names), query); err != nil {
+				yield(nil, err)
+				return
 			}
-			node := cmp.Or(change.Nodes[name], &model.Node{Name: name})
+		}
+		var alike []*model.Node
+		for _, name := range names {
+			node, avoids := cmp.Or(change.Nodes[name], &model.Node{Name: name}), f.running.avoids(name)
+			isApart := len(avoids.Avoid) > 0 || len(refused) > 0 && f.running.isOf(name)
+			if len(names) > 1 && !isApart {
+				alike = append(alike, node)
+				continue
+			}
+			of := views
+			if isApart {
+				of = explain.NewViews(change.Then(avoids), nodePorts, query)
+			}
 			ports := of.Ports(f.clients(change.Nodes[name]), node)
 			isFound = isFound || len(ports) > 0
-			if !isFound && !query.Dialled.IsValid() {
-				break
+			if len(ports) > 0 && !yield(ports, nil) {
+				return
 			}
+		}
+		for ports := range views.All(alike, f.clients) {
+			isFound = true
 			if !yield(ports, nil) {
 				return
 			}
 		}
 		if !isFound {
-			yield(nil, f.notFound(ctx, views.From(&model.Node{Name: nodes[0]}), query))
+			yield(nil, f.notFound(ctx, views.From(&model.Node{Name: names[0]}), query))
 		}
 	}
 }
@@ -295,8 +316,8 @@ func tooMany(ports, nodes int, query explain.Query) error {
 	} else if query.Service.Namespace != "" {
 		ask = "one Service (NAMESPACE/NAME), or one node (--node)"
 	}
-	return fmt.Errorf("explain %d ports on each of %d nodes: that is more than %d explanations; ask about %s. 'forecast' sums up all nodes",
-		ports, nodes, explain.MostExplained, ask)
+	return fmt.Errorf("explain %d ports on each of %d nodes: that is more than %d explanations; ask about %s. The text (-o text) counts "+
+		"nodes that decide alike, and 'forecast' sums up all nodes", ports, nodes, explain.MostExplained, ask)
 }
 
 // notFound says what is missing, what was probably meant, or why the proxy does not serve the Service.

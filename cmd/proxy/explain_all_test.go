@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,11 +61,17 @@ items:
 func TestNodesWithoutLinuxAreNoClients(t *testing.T) {
 	folder := writeState(t, withWindows)
 	got := proxyCommand(t, words("explain --all-nodes shop/web --manifests "+folder)...)
-	if got.status != 0 || strings.Contains(got.stdout, "on win2") || !strings.Contains(got.stdout, " on unlabelled\n") ||
+	if got.status != 0 || strings.Contains(got.stdout, "on win2") || !strings.Contains(got.stdout, " on linux, unlabelled\n") ||
 		!strings.Contains(got.stdout, "60 % of this node's connections stay in its") ||
 		!strings.Contains(got.stdout, "for 2 of 2 of the demand") ||
 		!strings.Contains(got.stderr, "do not run Linux (label kubernetes.io/os) and this proxy does not run there: 1 Node (win2)") {
 		t.Errorf("explain --all-nodes: status %d\n%s%s", got.status, got.stdout, got.stderr)
+	}
+	got = proxyCommand(t, words("explain --all-nodes -o json shop/web --manifests "+folder)...)
+	var ports []explain.Port
+	if err := json.Unmarshal([]byte(got.stdout), &ports); err != nil || len(ports) != 1 || ports[0].Node != "linux" ||
+		!slices.Equal(ports[0].Alike.Nodes, []string{"unlabelled"}) {
+		t.Errorf("explain --all-nodes -o json: %v\n%s%s", err, got.stdout, got.stderr)
 	}
 	for _, command := range []string{"explain --node win2 shop/web", "explain --node win2 shop/web --why linux", "render --node win2"} {
 		got := proxyCommand(t, append(words(command), "--manifests", folder)...)
@@ -86,7 +94,8 @@ func TestNodesWithoutLinuxAreNoClients(t *testing.T) {
 func TestExplainSaysWhatToAskInsteadOfTooMuch(t *testing.T) {
 	for query, want := range map[explain.Query]string{
 		{}: "explain 2000 ports on each of 5000 nodes: that is more than 1000000 explanations; ask about one Service (NAMESPACE/NAME), " +
-			"the Services of one namespace (-n), or one node (--node). 'forecast' sums up all nodes",
+			"the Services of one namespace (-n), or one node (--node). The text (-o text) counts nodes that decide alike, and " +
+			"'forecast' sums up all nodes",
 		{Service: model.ObjectName{Namespace: "shop"}}:              "ask about one Service (NAMESPACE/NAME), or one node (--node)",
 		{Service: model.ObjectName{Namespace: "shop", Name: "web"}}: "ask about one of its ports (NAMESPACE/NAME:PORT), or one node (--node)",
 	} {

@@ -72,16 +72,18 @@ func heap() int {
 }
 
 // TestExplainKeepsNoNodeInMemory: what all nodes do may not fit, so each node is written before the next one is
-// decided.
+// decided. Each has another number of endpoints, so that no two decide alike.
 func TestExplainKeepsNoNodeInMemory(t *testing.T) {
-	const nodes, endpoints = 60, 400
+	const nodes = 40
 	var text strings.Builder
 	text.WriteString("apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop, " +
 		"annotations: {vicinity.dev/topology-keys: kubernetes.io/hostname}}, spec: {clusterIP: 10.96.0.1, ports: [{port: 80}]}}\n" +
 		"- {apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: web-1, namespace: shop, labels: " +
 		"{kubernetes.io/service-name: web}}, addressType: IPv4, ports: [{port: 80}], endpoints: [")
-	for i := range endpoints {
-		fmt.Fprintf(&text, "{addresses: [10.244.%d.%d], nodeName: node-%d}, ", i/250, i%250, i%nodes)
+	for i := range nodes {
+		for e := range i + 1 {
+			fmt.Fprintf(&text, "{addresses: [10.244.%d.%d], nodeName: node-%d}, ", i, e, i)
+		}
 	}
 	text.WriteString("]}\n")
 	for i := range nodes {

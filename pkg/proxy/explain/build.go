@@ -113,12 +113,15 @@ func slots(chosen selection.Choice) map[string]int {
 }
 
 func excluded(exclusions []selection.Exclusion) []Excluded {
-	list := make([]Excluded, 0, len(exclusions))
+	list, sentences := make([]Excluded, 0, len(exclusions)), map[selection.Reason]string{}
 	for _, exclusion := range exclusions {
+		sentence, isKnown := sentences[exclusion.Reason]
+		if !isKnown {
+			sentence = exclusion.Reason.Sentence()
+			sentences[exclusion.Reason] = sentence
+		}
 		list = append(list, Excluded{
-			Endpoint: EndpointName(exclusion.Endpoint),
-			Reason:   string(exclusion.Reason.Code),
-			Message:  exclusion.Reason.Sentence(),
+			Endpoint: EndpointName(exclusion.Endpoint), Reason: string(exclusion.Reason.Code), Message: sentence,
 		})
 	}
 	return list

@@ -36,25 +36,33 @@ func (c Clients) ports(cluster *model.Cluster, planner *selection.Planner, query
 		services = dialled.services
 	}
 	for _, name := range services {
-		decisions := planner.Decide(name, model.Families)
-		if len(decisions) == 0 {
-			continue
-		}
-		names, written := newNames(decisions), newSlicesOf(cluster, decisions[0].Service)
-		for _, decision := range decisions {
-			if !query.wants(decision, dialled) || names.isIdle(decision) {
-				continue
-			}
-			port := c.build(cluster, decision, dialled)
-			port.HealthCheck = healthCheck(decisions, decision.Family)
-			names.explain(&port, decision)
-			written.explain(&port, decision)
-			port.Load = loadOf(cluster, planner, decision)
-			ports = append(ports, port)
-		}
+		ports = append(ports, c.portsOf(cluster, planner, planner.Decide(name, model.Families), query, dialled)...)
 	}
 	if undefined := dialled.undefined(cluster, holders); undefined != nil {
 		ports = append(ports, *undefined)
+	}
+	return ports
+}
+
+// portsOf explains what a query asks for of one Service, given what was decided about it.
+func (c Clients) portsOf(
+	cluster *model.Cluster, planner *selection.Planner, decisions []selection.Decision, query Query, dialled dialled,
+) []Port {
+	if len(decisions) == 0 {
+		return nil
+	}
+	var ports []Port
+	names, written := newNames(decisions), newSlicesOf(cluster, decisions[0].Service)
+	for _, decision := range decisions {
+		if !query.wants(decision, dialled) || names.isIdle(decision) {
+			continue
+		}
+		port := c.build(cluster, decision, dialled)
+		port.HealthCheck = healthCheck(decisions, decision.Family)
+		names.explain(&port, decision)
+		written.explain(&port, decision)
+		port.Load = loadOf(cluster, planner, decision)
+		ports = append(ports, port)
 	}
 	return ports
 }

@@ -9,14 +9,31 @@ import (
 // few is how many endpoints, and sentences, of one reason are listed one by one.
 const few = 3
 
+// mostListed is how many endpoints in use are listed where all nodes are explained; of more, a few.
+const mostListed = 10
+
 // Condense makes the text of ports shorter: if more than a few endpoints are left out for the same reason with the same
-// sentence, it counts them. It is for people; the output for machines lists all.
-func Condense(ports []Port) {
+// sentence, it counts them; and also those in use, if many nodes are explained. It is for people; the output for machines lists
+// all.
+func Condense(ports []Port, ofManyNodes bool) {
 	for i := range ports {
 		port := &ports[i]
 		grouped := group(port.Excluded)
-		port.IsCondensed = len(grouped) < len(port.Excluded)
+		port.IsCondensed = !ofManyNodes && len(grouped) < len(port.Excluded)
 		port.Excluded = grouped
+		if ofManyNodes {
+			port.Cluster.list(few)
+			if port.Local != nil {
+				port.Local.list(few)
+			}
+		}
+	}
+}
+
+// list has the text list only some of the endpoints, if there are many.
+func (c *Choice) list(some int) {
+	if len(c.Endpoints) > mostListed {
+		c.Listed = some
 	}
 }
 

@@ -27,7 +27,7 @@ func TestManyLeftOutEndpointsAreCountedByReason(t *testing.T) {
 	for i := range 60 {
 		ports[2].Excluded = append(ports[2].Excluded, left(i, "Elsewhere", fmt.Sprintf("Its zone is \"site-%d\".", i/2)))
 	}
-	explain.Condense(ports)
+	explain.Condense(ports, false)
 	var got strings.Builder
 	if err := write("text")(&got, ports); err != nil {
 		t.Fatal(err)

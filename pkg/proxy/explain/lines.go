@@ -119,7 +119,10 @@ func choiceLines(choice Choice) []string {
 		sum, width = sum+choice.Slots[endpoint], max(width, len(endpoint))
 		isEven = isEven && choice.Slots[endpoint] == choice.Slots[choice.Endpoints[0]]
 	}
-	for _, endpoint := range choice.Endpoints {
+	for i, endpoint := range choice.Endpoints {
+		if choice.Listed > 0 && i == choice.Listed {
+			return append(lines, fmt.Sprintf("→ %d more", len(choice.Endpoints)-i))
+		}
 		if isEven {
 			lines = append(lines, "→ "+endpoint)
 			continue

@@ -6,7 +6,9 @@ import "time"
 //
 // Its JSON names are an interface: scripts read them.
 type Port struct {
-	Node     string `json:"node,omitempty"`
+	Node string `json:"node,omitempty"`
+	// Alike are the other nodes that decide the same; nil without any, and unless all nodes are explained.
+	Alike    *Alike `json:"alike,omitempty"`
 	Service  string `json:"service"`  // namespace/name; empty for an address of no Service
 	Port     string `json:"port"`     // the port's name, often empty
 	Number   int    `json:"number"`   // the port that clients dial, except for the node port
@@ -70,6 +72,14 @@ type Port struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
+// Alike are nodes that decide the same as the node that is explained.
+type Alike struct {
+	Nodes []string `json:"nodes"` // sorted, never empty
+	// But says in a sentence what is another one on each of these nodes, such as the endpoints on the node itself; empty if
+	// nothing is but the node's name.
+	But string `json:"but,omitempty"`
+}
+
 // Frontend is what a client dials.
 type Frontend struct {
 	Address string `json:"address"` // address:port, or *:port for a node port: the addresses differ from node to node
@@ -111,9 +121,11 @@ type Traffic struct {
 // Choice is a set of endpoints, the tier they form, and the reason.
 type Choice struct {
 	Endpoints []string `json:"endpoints"` // address:port, never null
-	Tier      string   `json:"tier"`      // the topology key that won, forNodes, forZones, node or all; empty without endpoints
-	Reason    string   `json:"reason"`    // a stable code
-	Message   string   `json:"message"`   // the reason as a sentence
+	// Listed is how many of the endpoints the text lists; 0: all.
+	Listed  int    `json:"-"`
+	Tier    string `json:"tier"`    // the topology key that won, forNodes, forZones, node or all; empty without endpoints
+	Reason  string `json:"reason"`  // a stable code
+	Message string `json:"message"` // the reason as a sentence
 	// Shares say how this node's connections are split, by topology key; one entry if they are not split; never null.
 	// Slots is how many of all draws lead to each endpoint; never null.
 	Shares []Share        `json:"shares"`

@@ -14,6 +14,9 @@ const column = 13
 
 func writePort(page *bytes.Buffer, port Port) {
 	printable.Fprintf(page, "%s\n", headline(port))
+	if port.Alike != nil && port.Alike.But != "" {
+		writeLines(page, "alike", []string{port.Alike.But})
+	}
 	writeLines(page, "refused", refusedLines(port.Refused))
 	if port.Address != "" {
 		writeLines(page, toAddress, []string{reasoned(port.Message, port.Outcome)})
@@ -63,8 +66,12 @@ func headline(port Port) string {
 		words = append(words, fmt.Sprintf("%d/%s", port.Number, port.Protocol))
 	}
 	words = append(words, port.Family)
-	if port.Node != "" {
-		words = append(words, "on", port.Node)
+	nodes := port.Node
+	if port.Alike != nil {
+		nodes = Counted(append([]string{port.Node}, port.Alike.Nodes...))
+	}
+	if nodes != "" {
+		words = append(words, "on", nodes)
 	}
 	return strings.Join(words, " ")
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// MostExplained is how many ports are explained in one run, counting each port once on each node. That many take about half a
-// minute, and a gigabyte of text.
+// MostExplained is how many ports are explained for machines in one run, counting each port once on each node. It bounds the
+// names of nodes in the output.
 const MostExplained = 1_000_000
 
 // Views explains one state of the cluster as several of its nodes see it. What does not depend on the node is computed

@@ -76,32 +76,46 @@ const (
 // Share returns a node's part of the plan. The labels are asked for the values of all keys but the hostname. A node
 // that is not in the plan uses the shares of nodes with the same values.
 func (p *Plan) Share(name string, labels map[string]string) Share {
-	share := Share{
-		Parts: make([]uint64, len(p.places.of)), Steps: make([]Step, len(p.places.keys)), Source: p.demand.Source(),
+	share, s, legs := p.outline(name, labels)
+	share.Parts = make([]uint64, len(p.places.of))
+	if s != nil {
+		share.spread(s, legs)
+		share.seat = p.seat(name, share.Rank)
 	}
+	return share
+}
+
+// Outline is a node's Share without its Parts, and without Slots. Its cost does not grow with the endpoints.
+func (p *Plan) Outline(name string, labels map[string]string) Share {
+	share, _, _ := p.outline(name, labels)
+	return share
+}
+
+// outline returns a node's Share without its Parts, with what they are made of; nil if the node refuses.
+func (p *Plan) outline(name string, labels map[string]string) (share Share, s *split, legs []Leg) {
+	share = Share{Steps: make([]Step, len(p.places.keys)), Source: p.demand.Source()}
 	for k, key := range p.places.keys {
 		value, known := NodeValue(key, name, labels)
 		share.Steps[k] = Step{Key: key, Value: value, Known: known}
 	}
 	groups := p.groupsOf(name, labels)
 	for rank := range p.splits {
-		s := &p.splits[rank]
-		if slices.ContainsFunc(groups, s.has) {
-			share.Rank = model.Rank(rank)
-			share.walk(s, groups)
+		if s = &p.splits[rank]; slices.ContainsFunc(groups, s.has) {
+			share.Rank, legs = model.Rank(rank), s.legs(groups)
+			for _, leg := range legs {
+				share.describe(leg.Key, s, leg.group, leg.Part)
+			}
 			share.judge(s, groups)
-			share.seat = p.seat(name, share.Rank)
-			break
+			return share, s, legs
 		}
 	}
-	return share
+	return share, nil, nil
 }
 
-// walk spreads ONE over the node's groups, key by key.
-func (h *Share) walk(s *split, groups []int32) {
+// spread spreads ONE over the node's groups, key by key.
+func (h *Share) spread(s *split, legs []Leg) {
 	byPlace, weights := make([]uint64, len(s.counts)), make([]uint64, len(s.counts))
-	for _, leg := range s.legs(groups) {
-		h.describe(leg.Key, s, leg.group, leg.Part)
+	for _, leg := range legs {
 		if leg.Part == 0 {
 			continue
 		}

@@ -1,0 +1,124 @@
+package explain
+
+import (
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// All explains to some nodes what the query asks for, Service by Service: once to those that decide alike, as the first of them
+// sees it. The cost is the sum of the nodes, the endpoints and what is told apart.
+func (v *Views) All(nodes []*model.Node, clientsOf func(*model.Node) Clients) iter.Seq[[]Port] {
+	return func(yield func([]Port) bool) {
+		for _, alike := range v.treatedAlike(nodes, clientsOf) {
+			if !v.all(alike, clientsOf(alike[0]), yield) {
+				return
+			}
+		}
+	}
+}
+
+// treatedAlike groups nodes by what the settings say about clients there. A node that has the address that is dialled is like no
+// other.
+func (v *Views) treatedAlike(nodes []*model.Node, clientsOf func(*model.Node) Clients) (groups [][]*model.Node) {
+	numbers := map[string]int{}
+	for _, node := range nodes {
+		treated := ""
+		for _, family := range model.Families {
+			treated += clientsOf(node).PodsUnknown[family] + "\n"
+		}
+		if slices.Contains(node.Addresses, v.query.Dialled.Addr()) {
+			treated += node.Name
+		}
+		number, known := numbers[treated]
+		if !known {
+			number = len(groups)
+			numbers[treated] = number
+			groups = append(groups, nil)
+		}
+		groups[number] = append(groups[number], node)
+	}
+	return groups
+}
+
+func (v *Views) all(nodes []*model.Node, clients Clients, yield func([]Port) bool) bool {
+	first, alike, services := v.From(nodes[0]), selection.NewAlike(nodes), v.names
+	dialled := v.query.dialledIn(first)
+	if dialled.addr.IsValid() {
+		services = dialled.services
+	}
+	for _, name := range services {
+		v.planner.SeeFrom(first)
+		decisions := v.planner.Decide(name, model.Families)
+		if len(decisions) == 0 {
+			continue
+		}
+		for i, group := range alike.Of(decisions) {
+			view := first
+			if i > 0 {
+				view = v.From(nodes[group.Nodes[0]])
+				v.planner.SeeFrom(view)
+				decisions = v.planner.Decide(name, model.Families)
+			}
+			ports := clients.portsOf(view, v.planner, decisions, v.query, dialled)
+			others := make([]string, 0, len(group.Nodes)-1)
+			for _, number := range group.Nodes[1:] {
+				others = append(others, nodes[number].Name)
+			}
+			for p := range ports {
+				ports[p].addAlike(others, group)
+			}
+			if len(ports) > 0 && !yield(ports) {
+				return false
+			}
+		}
+	}
+	undefined := dialled.undefined(first, v.names)
+	if undefined == nil {
+		return true
+	}
+	var others []string
+	for _, node := range nodes[1:] {
+		others = append(others, node.Name)
+	}
+	undefined.addAlike(others, selection.Group{})
+	return yield([]Port{*undefined})
+}
+
+// addAlike enters other nodes that decide alike, and what is another one on each of them.
+func (p *Port) addAlike(others []string, group selection.Group) {
+	if len(others) == 0 {
+		return
+	}
+	var but []string
+	for _, key := range group.Shared {
+		but = append(but, "by its own "+sharedBy(key, "as many"))
+	}
+	for _, key := range group.Unshared {
+		but = append(but, "by its own "+sharedBy(key, "no"))
+	}
+	if group.OnNode {
+		but = append(but, "by the endpoints on the node itself, of which each has as many")
+	}
+	p.Alike = &Alike{Nodes: others}
+	if len(but) > 0 {
+		p.Alike.But = "Each decides " + strings.Join(but, ", and ") + "."
+	}
+	if p.Load != nil && len(p.Cluster.Endpoints) > 1 {
+		p.Alike.But = strings.TrimSpace(p.Alike.But + " Each rounds the same parts to slots of its own.")
+	}
+}
+
+// sharedBy says how many endpoints share a value of a key, or have a hint with it.
+func sharedBy(key, count string) string {
+	switch key {
+	case selection.TierForZones:
+		return "zone: " + count + " endpoints have a hint for it"
+	case selection.TierForNodes:
+		return "name: " + count + " endpoints have a hint for it"
+	}
+	return key + ": " + count + " endpoints share it"
+}

@@ -1,0 +1,396 @@
+package selection
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
+)
+
+// Alike finds out which nodes decide alike about a Service, without deciding for each of them. Nodes decide alike if they have
+// the same values of the keys that the decision reads. Where a key has many values, and for what is on the node itself, it is
+// enough that as many endpoints of each kind share the node's value: what holds for the one node then holds for the other, with
+// its own value, and its own endpoints. So the cost is the sum of the nodes and the endpoints, and not their product.
+type Alike struct {
+	nodes     []*model.Node
+	columns   map[string]*column
+	addresses map[netip.Addr]bool // of all nodes
+	known     map[string][]Group  // by the keys, of Services whose endpoints make no difference
+}
+
+// Group is some nodes that decide alike.
+type Group struct {
+	Nodes []int32 // ascending, never empty
+	// Shared are the keys of which the nodes may have different values, each shared by as many endpoints; Unshared are those whose
+	// values no endpoint shares. TierForZones and TierForNodes stand for hints. OnNode: as many endpoints are on each node.
+	Shared, Unshared []string
+	OnNode           bool
+}
+
+// fewValues is how many values a key may have if nodes with different ones are to be told apart in any case. With more, nodes
+// differ only by how many endpoints share theirs.
+const fewValues = 16
+
+// NewAlike compares some nodes. Their order decides the order of groups.
+func NewAlike(nodes []*model.Node) *Alike {
+	a := &Alike{nodes: nodes, columns: map[string]*column{}, addresses: map[netip.Addr]bool{}, known: map[string][]Group{}}
+	for _, node := range nodes {
+		for _, addr := range node.Addresses {
+			a.addresses[addr] = true
+		}
+	}
+	return a
+}
+
+// column is the value that each node has of a key, as a number; 0: it has none.
+type column struct {
+	byNode []int32
+	values []string // by number
+}
+
+// dimension is a key, or another way in which endpoints may be meant for a node.
+type dimension struct {
+	name   string
+	of     func(node *model.Node) (value string, has bool)
+	values func(endpoint *model.PortEndpoint) []string
+	// isOwn: each node has a value of its own.
+	isOwn bool
+
+	*column
+	entries map[string][]int32 // by their values: see places
+}
+
+// isExact reports whether nodes with different values are told apart in any case.
+func (d *dimension) isExact() bool { return !d.isOwn && len(d.column.values) <= fewValues+1 }
+
+// onNode is the dimension of Local policies.
+const onNode = "onNode"
+
+// dimensionsOf returns what a decision may read of a node to compare it with endpoints; what is its own comes last.
+func (a *Alike) dimensionsOf(decisions []Decision) (list []dimension) {
+	service, viewpoint := decisions[0].Service, decisions[0].Viewpoint
+	nameOf := func(node *model.Node) (string, bool) { return node.Name, true }
+	own := service.InternalTrafficLocal || service.ExternalTrafficLocal
+	ownName := onNode
+	for _, key := range service.Topology.Keys {
+		switch key {
+		case policy.AnyNode:
+		case policy.Hostname:
+			own, ownName = true, string(key)
+		default:
+			list = append(list, dimension{
+				name: string(key),
+				of:   func(node *model.Node) (string, bool) { return balance.NodeValue(key, node.Name, node.Labels) },
+				values: func(endpoint *model.PortEndpoint) []string {
+					if value, known := viewpoint.ValueOf(endpoint, key); known {
+						return []string{value}
+					}
+					return nil
+				},
+			})
+		}
+	}
+	if len(service.Topology.Keys) == 0 {
+		zones, nodes := false, false
+		for i := range decisions {
+			for j := range decisions[i].Endpoints {
+				zones = zones || len(decisions[i].Endpoints[j].HintZones) > 0
+				nodes = nodes || len(decisions[i].Endpoints[j].HintNodes) > 0
+			}
+		}
+		if zones {
+			zoneOf := func(node *model.Node) (string, bool) { return node.Labels[string(policy.Zone)], true }
+			list = append(list, dimension{name: TierForZones, of: zoneOf, values: forZones})
+		}
+		if nodes {
+			list = append(list, dimension{name: TierForNodes, of: nameOf, values: forNodes, isOwn: true})
+		}
+	}
+	if own {
+		list = append(list, dimension{name: ownName, of: nameOf, isOwn: true, values: func(endpoint *model.PortEndpoint) []string {
+			if endpoint.Node == "" {
+				return nil
+			}
+			return []string{endpoint.Node}
+		}})
+	}
+	for i := range list {
+		list[i].column = a.columnOf(&list[i])
+	}
+	return list
+}
+
+func (a *Alike) columnOf(d *dimension) *column {
+	if known := a.columns[d.name]; known != nil {
+		return known
+	}
+	c := &column{byNode: make([]int32, len(a.nodes)), values: []string{""}}
+	numbers := map[string]int32{}
+	for i, node := range a.nodes {
+		value, has := d.of(node)
+		if !has {
+			continue
+		}
+		if numbers[value] == 0 {
+			numbers[value] = int32(len(c.values))
+			c.values = append(c.values, value)
+		}
+		c.byNode[i] = numbers[value]
+	}
+	a.columns[d.name] = c
+	return c
+}
+
+// mostDimensions is how many a Service can have: its keys, and that of its policies.
+const mostDimensions = policy.MaxKeys + 2
+
+// likeness is what nodes that decide alike have in common.
+type likeness struct {
+	states  [mostDimensions]int32
+	address int32 // see addressOf
+	outline int32 // of their part of a plan
+}
+
+// isShared reports whether endpoints share a value that is not compared itself.
+func (l *likeness) isShared(dimensions []dimension) bool {
+	for i := range dimensions {
+		if !dimensions[i].isExact() && l.states[i] >= firstShape {
+			return true
+		}
+	}
+	return false
+}
+
+// Of returns the groups of all nodes, given what one of them decided about a Service.
+func (a *Alike) Of(decisions []Decision) []Group {
+	service, dimensions := decisions[0].Service, a.dimensionsOf(decisions)
+	names, isExact := make([]string, len(dimensions)), true
+	for i := range dimensions {
+		names[i], isExact = dimensions[i].name, isExact && dimensions[i].isExact()
+	}
+	key := strings.Join(names, ",")
+	byAddress := len(service.SourceRanges) > 0 ||
+		slices.ContainsFunc(service.ExternalIPs, func(addr netip.Addr) bool { return a.addresses[addr] })
+	isExact = isExact && !byAddress
+	if known := a.known[key]; isExact && known != nil {
+		return known
+	}
+	var compared *shapes
+	if !isExact {
+		compared = newShapes(dimensions, decisions)
+	}
+	var groups []Group
+	numbers, outlines := map[likeness]int{}, map[string]int32{}
+	for n, node := range a.nodes {
+		var like likeness
+		compared.states(dimensions, n, &like.states)
+		if byAddress {
+			like.address = addressOf(service, node, n)
+		}
+		if service.Topology.MaxLoad > 0 && like.isShared(dimensions) {
+			like.outline = numberOf(outlines, outlineOf(decisions, node))
+		}
+		number, known := numbers[like]
+		if !known {
+			number = len(groups)
+			numbers[like] = number
+			groups = append(groups, newGroup(dimensions, &like))
+		}
+		groups[number].Nodes = append(groups[number].Nodes, int32(n))
+	}
+	if isExact {
+		a.known[key] = groups
+	}
+	return groups
+}
+
+func newGroup(dimensions []dimension, like *likeness) (g Group) {
+	for i := range dimensions {
+		switch d, state := &dimensions[i], like.states[i]; {
+		case d.isExact():
+		case state >= firstShape && d.name == onNode:
+			g.OnNode = true
+		case state >= firstShape:
+			g.Shared = append(g.Shared, d.name)
+		case state == unshared && !d.isOwn:
+			g.Unshared = append(g.Unshared, d.name)
+		}
+	}
+	return g
+}
+
+// addressOf is what a node's addresses mean for the frontends of a Service: whether clients there may dial the LoadBalancerIPs.
+// A node that has one of the external IPs is like no other.
+func addressOf(service *model.Service, node *model.Node, number int) (code int32) {
+	for _, addr := range node.Addresses {
+		if slices.Contains(service.ExternalIPs, addr) {
+			return int32(-1 - number)
+		}
+		if slices.ContainsFunc(service.SourceRanges, func(prefix netip.Prefix) bool { return prefix.Contains(addr) }) {
+			code |= 1 << model.FamilyOf(addr)
+		}
+	}
+	return code
+}
+
+// outlineOf writes a node's part of the plans behind decisions, without its values of the keys.
+func outlineOf(decisions []Decision, node *model.Node) string {
+	var text []byte
+	for i := range decisions {
+		if kept := decisions[i].Viewpoint.plan; kept != nil && kept.plan != nil {
+			outline := kept.plan.Outline(node.Name, node.Labels)
+			for k := range outline.Steps {
+				outline.Steps[k].Value = ""
+			}
+			text = fmt.Appendf(text, "%v\n", outline)
+		}
+	}
+	return string(text)
+}
+
+// The states of a node in a dimension whose values are not compared themselves.
+const (
+	noValue    = iota // it has none
+	emptyValue        // it has an empty one, and no endpoint has that
+	unshared          // no endpoint has its value
+	firstShape        // the first number of a shape: how many endpoints of each kind have its value
+)
+
+// shapes compares what the endpoints of a Service have in common with each node.
+type shapes struct {
+	places   []placed
+	prefixes map[[3]int32]int32 // numbers of the values of a node in the first dimensions
+	known    map[int32]int32    // states by prefix
+	numbers  map[string]int32   // of shapes
+	traits   map[traits]int32   // numbers of kinds
+	index    map[place]int32    // into places
+}
+
+// place is an address of an endpoint, and all that decides which nodes it is near to.
+type place struct {
+	addr                                 netip.Addr
+	node, zone, hintedNodes, hintedZones string
+}
+
+// placed is what the endpoints at a place are: one for each port.
+type placed struct {
+	endpoint *model.PortEndpoint
+	kind     int32 // the number of its traits
+}
+
+// traits are the kind of an endpoint beside those for earlier ports: all that decides about it except for where it is.
+type traits struct {
+	before, decision            int32
+	port                        uint16
+	ready, serving, terminating bool
+	avoid                       string
+}
+
+func newShapes(dimensions []dimension, decisions []Decision) *shapes {
+	s := &shapes{
+		prefixes: map[[3]int32]int32{}, known: map[int32]int32{}, numbers: map[string]int32{}, traits: map[traits]int32{},
+		index: map[place]int32{},
+	}
+	for i := range decisions {
+		for j := range decisions[i].Endpoints {
+			if endpoint := &decisions[i].Endpoints[j]; endpoint.Phase() != model.PhaseNever { // no node uses it, for the same reason
+				s.add(int32(i), endpoint)
+			}
+		}
+	}
+	for i := range dimensions {
+		if d := &dimensions[i]; !d.isExact() {
+			d.entries = map[string][]int32{}
+			for at := range s.places {
+				for _, value := range d.values(s.places[at].endpoint) {
+					d.entries[value] = append(d.entries[value], int32(at))
+				}
+			}
+		}
+	}
+	return s
+}
+
+func (s *shapes) add(decision int32, endpoint *model.PortEndpoint) {
+	at := place{
+		endpoint.Addr.Addr(), endpoint.Node, endpoint.Zone, strings.Join(endpoint.HintNodes, ","), strings.Join(endpoint.HintZones, ","),
+	}
+	number, known := s.index[at]
+	if !known {
+		number = int32(len(s.places))
+		s.index[at] = number
+		s.places = append(s.places, placed{endpoint: endpoint})
+	}
+	of := traits{
+		before: s.places[number].kind, decision: decision, port: endpoint.Addr.Port(),
+		ready: endpoint.Ready, serving: endpoint.Serving, terminating: endpoint.Terminating,
+	}
+	if avoid := endpoint.Avoid; avoid != nil {
+		of.avoid = fmt.Sprint(avoid.Why, avoid.End(), avoid.Since)
+	}
+	s.places[number].kind = numberOf(s.traits, of)
+}
+
+// states writes the states of a node.
+func (s *shapes) states(dimensions []dimension, node int, states *[mostDimensions]int32) {
+	prefix := int32(0)
+	for i := range dimensions {
+		d := &dimensions[i]
+		number := d.byNode[node]
+		if d.isExact() {
+			states[i] = number
+			continue
+		}
+		value := d.column.values[number]
+		entries := d.entries[value]
+		if len(entries) > 0 || i+1 < len(dimensions) {
+			prefix = numberOf(s.prefixes, [3]int32{prefix, int32(i), number})
+		}
+		switch {
+		case number == 0:
+			states[i] = noValue
+		case len(entries) == 0 && value == "":
+			states[i] = emptyValue
+		case len(entries) == 0:
+			states[i] = unshared
+		default:
+			if s.known[prefix] == 0 {
+				s.known[prefix] = firstShape + numberOf(s.numbers, s.shapeOf(dimensions[:i], entries, node))
+			}
+			states[i] = s.known[prefix]
+		}
+	}
+}
+
+// shapeOf writes how many endpoints there are of each kind, and whether they share the node's values in earlier dimensions.
+func (s *shapes) shapeOf(earlier []dimension, entries []int32, node int) string {
+	codes := make([]uint64, len(entries))
+	for at, entry := range entries {
+		codes[at] = uint64(s.places[entry].kind) << mostDimensions
+		for i := range earlier {
+			if d := &earlier[i]; d.byNode[node] > 0 &&
+				slices.Contains(d.values(s.places[entry].endpoint), d.column.values[d.byNode[node]]) {
+				codes[at] |= 1 << i
+			}
+		}
+	}
+	slices.Sort(codes)
+	text := make([]byte, 0, 8*len(codes))
+	for _, code := range codes {
+		text = binary.BigEndian.AppendUint64(text, code)
+	}
+	return string(text)
+}
+
+// numberOf numbers a thing, from 1.
+func numberOf[K comparable](numbers map[K]int32, of K) int32 {
+	if numbers[of] == 0 {
+		numbers[of] = int32(len(numbers) + 1)
+	}
+	return numbers[of]
+}

@@ -96,6 +96,9 @@ func (a *Accounting) listensTo(ends *conntrack.Ends) {
 	a.ends = ends
 }
 
+// Looks returns how many dumps there were of the whole table.
+func (a *Accounting) Looks() uint64 { return a.looks.Load() }
+
 // Run counts until ctx ends. It begins once the proxy has synced, because until then the owners of connections are
 // unknown. After a failure it logs and tries again: traffic does not depend on it. The error is always nil.
 func (a *Accounting) Run(ctx context.Context) error {

@@ -64,7 +64,7 @@ func newCounting(t *testing.T, adapt func(*Kernel)) *counting {
 func (c *counting) begin() {
 	c.t.Helper()
 	c.accounts.Owners.Synced(selection.Sync{})
-	wait.Until(c.t, "the first look", func() bool { return c.accounts.looks.Load() > 0 })
+	wait.Until(c.t, "the first look", func() bool { return c.accounts.Looks() > 0 })
 }
 
 func (c *counting) insert(number int) {
@@ -108,7 +108,7 @@ func TestABurstIsCountedOrSaidToBeLost(t *testing.T) {
 		kernel.Subscribe = func(int) (*conntrack.Ends, error) { return subscribe(64 << 10) }
 	})
 	c.begin()
-	looks := c.accounts.looks.Load()
+	looks := c.accounts.Looks()
 	c.insert(burst)
 	c.accounts.Ledger.mutex.Lock() // this stops the reader
 	go func() { <-release; c.accounts.Ledger.mutex.Unlock() }()
@@ -117,7 +117,7 @@ func TestABurstIsCountedOrSaidToBeLost(t *testing.T) {
 		t.Errorf("%s entries are left in the table", left)
 	}
 	close(release)
-	wait.Until(t, "lost ends, and a look", func() bool { return c.accounts.LostEnds() > 0 && c.accounts.looks.Load() > looks })
+	wait.Until(t, "lost ends, and a look", func() bool { return c.accounts.LostEnds() > 0 && c.accounts.Looks() > looks })
 	c.stop()
 	got, lost := sum(c.accounts.Ledger).Connections, c.accounts.LostEnds()
 	if ended != burst || got == 0 || got+lost != burst {

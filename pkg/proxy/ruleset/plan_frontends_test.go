@@ -36,7 +36,7 @@ func affinity(s *model.Service)      { s.AffinityTimeout = time.Hour }
 // The frontends of everyKind in IPv4, and its endpoints.
 const (
 	clusterIP, balancerIP, externalIP, nodePort = "10.96.1.1 80", "203.0.113.1 80", "198.51.100.1 80", "30001"
-	one, two, three                             = " => 10.244.9.1 8080", " => 10.244.9.2 8080", " => 10.244.9.3 8080"
+	one, two                                    = " => 10.244.9.1 8080", " => 10.244.9.2 8080"
 )
 
 func TestPlansOfFrontendsThatComeAndGo(t *testing.T) {
@@ -117,61 +117,6 @@ func TestPlansOfFrontendsThatComeAndGo(t *testing.T) {
 
 // everySource is what 192.0.2.0/25 and 192.0.2.200/32 are in the tables, sorted as text.
 var everySource = strings.Join(everySources[model.IPv4], ", ")
-
-func TestPlansOfAnExternalPolicy(t *testing.T) {
-	pods := slices.Concat(on1(1), on2(2))
-	const all, split = " => class/2", " => class/2-local/1"
-	classes := func(verb, class string) []string {
-		return []string{verb + " services: " + externalIP + class + ", " + balancerIP + class, verb + " nodeports: " + nodePort + class}
-	}
-	policy := func(verb, name string) []string {
-		return []string{verb + " external-" + name + ": " + externalIP + ", " + balancerIP, verb + " nodeport-" + name + ": " + nodePort}
-	}
-	checkPlans(t, map[string]planCase{
-		"from Cluster to Local: the ClusterIP is not touched, slots of all nodes stay for clients inside": {
-			have: everyKindWith(pods), want: everyKindWith(pods, externalLocal),
-			plan: slices.Concat(
-				[]string{
-					"+ chain lb-2-local-1", "0 chain lb-2-local-1", "+ rules of lb-2-local-1", "+ dispatch: class/2-local/1 => jump lb-2-local-1",
-				},
-				classes("-", all), policy("-", "cluster"), classes("+", split), []string{
-					"+ endpoints: " + externalIP + " local-slot/0" + one + ", " + balancerIP + " local-slot/0" + one,
-					"+ nodeport-endpoints: " + nodePort + " local-slot/0" + one,
-				}, policy("+", "local")),
-		},
-		"from Local to Cluster: local slots go with the sweep": {
-			have: everyKindWith(pods, externalLocal), want: everyKindWith(pods),
-			plan: slices.Concat(classes("-", split), policy("-", "local"), classes("+", all), policy("+", "cluster")),
-			sweep: []string{
-				"- dispatch: class/2-local/1 => jump lb-2-local-1",
-				"- endpoints: " + externalIP + " local-slot/0" + one + ", " + balancerIP + " local-slot/0" + one,
-				"- nodeport-endpoints: " + nodePort + " local-slot/0" + one,
-				"0 chain lb-2-local-1", "- chain lb-2-local-1",
-			},
-		},
-		"the last pod of this node leaves, another comes elsewhere: silence outside": {
-			have: everyKindWith(pods, externalLocal), want: everyKindWith(on2(2, 3), externalLocal),
-			plan: slices.Concat(
-				[]string{
-					"+ chain lb-2-local-0", "0 chain lb-2-local-0", "+ rules of lb-2-local-0", "+ dispatch: class/2-local/0 => jump lb-2-local-0",
-				},
-				classes("-", split), []string{
-					"- endpoints: " + clusterIP + " slot/0" + one + ", " + externalIP + " slot/0" + one + ", " + balancerIP + " slot/0" + one,
-					"- nodeport-endpoints: " + nodePort + " slot/0" + one,
-					"- hairpin: 10.244.9.1 10.244.9.1 8080",
-				}, classes("+", " => class/2-local/0"), []string{
-					"+ endpoints: " + clusterIP + " slot/0" + three + ", " + externalIP + " slot/0" + three + ", " + balancerIP + " slot/0" + three,
-					"+ nodeport-endpoints: " + nodePort + " slot/0" + three,
-				}),
-			sweep: []string{
-				"- dispatch: class/2-local/1 => jump lb-2-local-1",
-				"- endpoints: " + externalIP + " local-slot/0" + one + ", " + balancerIP + " local-slot/0" + one,
-				"- nodeport-endpoints: " + nodePort + " local-slot/0" + one,
-				"0 chain lb-2-local-1", "- chain lb-2-local-1",
-			},
-		},
-	})
-}
 
 // TestWhatAChangeOfEndpointsWrites, in elements, for a Service with a ClusterIP, a load balancer's address and a node
 // port: as much as it has frontends, whatever else there is. What the sweep deletes behind the two batches is not

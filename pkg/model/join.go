@@ -15,18 +15,6 @@ const (
 	MaxOffers        = 65_536
 )
 
-// Endpoints joins a Service's EndpointSlices into the endpoints of one of its ports in one family, sorted by address
-// and port. All slices must belong to the Service. If a Service has more than MaxPortEndpoints, it takes those of the
-// first slices.
-//
-// A slice's port belongs to the Service port of the same name and protocol. An address and port that several entries
-// claim is one endpoint: a pod's address may be used again while the slice of its predecessor still lists it as
-// terminating. The result does not depend on the order of slices, ports or entries.
-func Endpoints(port ServicePort, family Family, endpointSlices []*EndpointSlice) []PortEndpoint {
-	endpoints, _ := join(endpointSlices, 1).Endpoints(port, family)
-	return endpoints
-}
-
 // Joined are the EndpointSlices of a Service, ready to be asked for the endpoints of many ports.
 type Joined struct {
 	slices []*EndpointSlice
@@ -89,8 +77,12 @@ func Taken(endpointSlices []*EndpointSlice) (taken []*EndpointSlice, offers int)
 	return endpointSlices, offers
 }
 
-// Endpoints does the same as the function Endpoints, for one port after the other. It also returns how many are left
-// out.
+// Endpoints returns the endpoints of one of the Service's ports in one family, sorted by address and port. If the Service
+// has more than MaxPortEndpoints, it takes those of the first slices, and returns how many are left out.
+//
+// A slice's port belongs to the Service port of the same name and protocol. An address and port that several entries
+// claim is one endpoint: a pod's address may be used again while the slice of its predecessor still lists it as
+// terminating. The result does not depend on the order of slices, ports or entries.
 func (j Joined) Endpoints(port ServicePort, family Family) (endpoints []PortEndpoint, leftOut int) {
 	count := 0
 	for slice := range j.serving(port, family) {

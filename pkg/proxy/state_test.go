@@ -128,17 +128,17 @@ func likeFreshStartOf(t testing.TB, node string, config ruleset.Config, kernel *
 }
 
 // heldIn is what `proxy status` reads of a table.
-func heldIn(t testing.TB, kernel *memoryKernel, family model.Family) ruleset.Held {
+func heldIn(t testing.TB, kernel *memoryKernel, family model.Family) ruleset.Objects {
 	t.Helper()
 	there := kernel.Tables.Objects(family)
-	held := ruleset.Held{Table: there.Table, Chains: there.Chains, Sets: map[string][]ruleset.Element{}}
+	held := ruleset.Objects{Table: there.Table, Chains: there.Chains}
 	sets, _ := kernel.Sets(family)
 	for _, set := range sets {
 		elements, err := kernel.Tables.Elements(family, set)
 		if err != nil {
 			t.Fatal(err)
 		}
-		held.Sets[set.Name] = elements
+		held.Add(set.Name, elements)
 	}
 	return held
 }

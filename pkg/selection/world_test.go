@@ -17,7 +17,8 @@ type world struct {
 }
 
 func (w *world) endpoints() []model.PortEndpoint {
-	return model.Endpoints(w.port, model.IPv4, w.slices)
+	endpoints, _ := model.Join(&w.service, w.slices).Endpoints(w.port, model.IPv4)
+	return endpoints
 }
 
 func (w *world) choose(endpoints []model.PortEndpoint) Selection {

@@ -45,15 +45,15 @@ func TestWhatATableShouldHoldDiffersByWhatChanged(t *testing.T) {
 	if one.Services != 1 || one.DNSServices != 0 {
 		t.Errorf("%d Services, %d of DNS", one.Services, one.DNSServices)
 	}
-	held := func(of *Wanted) ruleset.Held {
-		held := ruleset.Held{Table: true, Sets: map[string][]ruleset.Element{}}
+	held := func(of *Wanted) ruleset.Objects {
+		held := ruleset.Objects{Table: true}
 		sets, _ := of.Tables.Sets(model.IPv4)
 		for _, set := range sets {
 			elements, err := of.Tables.Elements(model.IPv4, set)
 			if err != nil {
 				t.Fatal(err)
 			}
-			held.Sets[set.Name] = elements
+			held.Add(set.Name, elements)
 		}
 		for _, chain := range of.Tables.Chains(model.IPv4) {
 			held.Chains = append(held.Chains, chain.Name)

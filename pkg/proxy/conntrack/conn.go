@@ -178,6 +178,7 @@ const FewAnswerers = 4
 // itself: closing it is the only way to stop the kernel.
 func (c *Conn) Dump(ctx context.Context, filter Filter, each func(*Entry) bool) (took time.Duration, err error) {
 	began, isCutOff := time.Now(), false
+	filter.Status &= filter.Mask // the kernel would want the other bits, too
 	wanted := func(e *Entry) bool {
 		if filter.Matches(e) {
 			isCutOff = !each(e)

@@ -31,7 +31,7 @@ type Filter struct {
 	Family Families
 	// Protocol is 0 for all.
 	Protocol model.Protocol
-	// Mask are the bits of the status that must be as in Status.
+	// Mask are the bits of the status that must be as in Status. The others of Status do not count.
 	Status, Mask Status
 	// Answerers are the addresses whose answers belong to the connection; empty for any.
 	Answerers []netip.Addr
@@ -89,12 +89,13 @@ func containsAll(list, wanted []netip.Addr) bool {
 
 // request returns the attributes that make the kernel hand over what a filter wants, as far as it can filter. The
 // filter is for one family, or without protocol and answerer: the kernel compares only tuples of one family. Comparing
-// is faster than copying. A kernel ignores attributes that it does not know.
+// is faster than copying. A kernel ignores attributes that it does not know. No entry has a bit of the status that the
+// mask leaves out.
 func (f *Filter) request(answerer netip.Addr) ([]byte, error) {
 	attributes := netlink.NewAttributeEncoder()
 	attributes.ByteOrder = binary.BigEndian
 	if f.Mask != 0 {
-		attributes.Uint32(nl.CTA_STATUS, uint32(f.Status&f.Mask))
+		attributes.Uint32(nl.CTA_STATUS, uint32(f.Status))
 		attributes.Uint32(attrStatusMask, uint32(f.Mask))
 	}
 	if f.Protocol != 0 {

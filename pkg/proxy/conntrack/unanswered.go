@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"sync"
 
 	"github.com/mdlayher/netlink"
@@ -120,23 +121,8 @@ func (c *Conn) pick(e *Entry) (bool, error) {
 
 // flush has the kernel delete the entries of a kind that have a certain status.
 func (c *Conn) flush(of kind, status, mask Status) error {
-	attributes := netlink.NewAttributeEncoder()
-	attributes.ByteOrder = binary.BigEndian
-	attributes.Nested(nl.CTA_TUPLE_ORIG, func(tuple *netlink.AttributeEncoder) error {
-		tuple.Nested(nl.CTA_TUPLE_PROTO, func(protocol *netlink.AttributeEncoder) error {
-			protocol.Uint8(nl.CTA_PROTO_NUM, uint8(of.protocol))
-			return nil
-		})
-		return nil
-	})
-	attributes.Nested(attrFilter, func(filter *netlink.AttributeEncoder) error {
-		filter.ByteOrder = binary.NativeEndian
-		filter.Uint32(attrOriginalFlags, flagProtocol)
-		return nil
-	})
-	attributes.Uint32(nl.CTA_STATUS, uint32(status))
-	attributes.Uint32(attrStatusMask, uint32(mask))
-	encoded, err := attributes.Encode()
+	wanted := Filter{Protocol: of.protocol, Status: status, Mask: mask}
+	encoded, err := wanted.request(netip.Addr{})
 	if err != nil {
 		return err
 	}

@@ -41,9 +41,8 @@ func tellsEnds() bool {
 
 // exposeAccounts makes the counts available as metrics.
 func exposeAccounts(recorder *metrics.Recorder, accounts *accounting.Accounting) {
-	type add = func(value float64, labels ...string)
 	ledger := accounts.Ledger
-	recorder.AskFor(metrics.Connections, func(add add) {
+	recorder.AskFor(metrics.Connections, func(add metrics.Adder) {
 		ledger.Node(func(row accounting.Row) {
 			labels := slices.Clip([]string{row.Locality.String(), row.Tier})
 			add(float64(row.Connections), append(labels, metrics.OutcomeAnswered)...)
@@ -51,13 +50,13 @@ func exposeAccounts(recorder *metrics.Recorder, accounts *accounting.Accounting)
 			add(float64(row.Unanswered), append(labels, metrics.OutcomeUnanswered)...)
 		})
 	})
-	recorder.AskFor(metrics.Traffic, func(add add) {
+	recorder.AskFor(metrics.Traffic, func(add metrics.Adder) {
 		ledger.Node(func(row accounting.Row) { addTraffic(add, row.Traffic, row.Locality.String(), row.Tier) })
 	})
-	recorder.AskFor(metrics.ZoneTraffic, func(add add) {
+	recorder.AskFor(metrics.ZoneTraffic, func(add metrics.Adder) {
 		ledger.Zones(func(own, endpoint string, traffic accounting.Traffic) { addTraffic(add, traffic, own, endpoint) })
 	})
-	recorder.AskFor(metrics.ServiceConnections, func(add add) {
+	recorder.AskFor(metrics.ServiceConnections, func(add metrics.Adder) {
 		ledger.Services(func(row accounting.Row) {
 			labels := slices.Clip(serviceLabels(row))
 			add(float64(row.Connections), append(labels, metrics.OutcomeAnswered)...)
@@ -69,10 +68,10 @@ func exposeAccounts(recorder *metrics.Recorder, accounts *accounting.Accounting)
 			}
 		})
 	})
-	recorder.AskFor(metrics.ServiceTraffic, func(add add) {
+	recorder.AskFor(metrics.ServiceTraffic, func(add metrics.Adder) {
 		ledger.Services(func(row accounting.Row) { addTraffic(add, row.Traffic, serviceLabels(row)...) })
 	})
-	recorder.AskFor(metrics.NotCounted, func(add add) {
+	recorder.AskFor(metrics.NotCounted, func(add metrics.Adder) {
 		accounts.Missed(func(why accounting.Why, number uint64) { add(float64(number), string(why)) })
 	})
 }

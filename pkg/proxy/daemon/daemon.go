@@ -164,7 +164,7 @@ func (d *daemon) connect() error {
 	if err != nil {
 		return err
 	}
-	d.recorder.EventsDropped(c.recorder.Dropped)
+	d.recorder.AskFor(metrics.EventsDropped, func(add metrics.Adder) { add(float64(c.recorder.Dropped())) })
 	d.objects, d.dialled, d.ask, d.condition = c.cluster, c.dialled, c.ask, c.condition
 	if d.condition != nil {
 		d.condition.Failing = d.recorder.NodeConditionFailing

@@ -45,7 +45,7 @@ func (d *daemon) serveLocalhost(ctx context.Context) error {
 // countRejected makes each scrape ask the kernel how much it refused on loopback. Without kube-proxy's gate nothing is
 // counted there, and there is no series.
 func (d *daemon) countRejected(ctx context.Context) {
-	d.recorder.LocalhostRejected(func() (counts []metrics.Rejected) {
+	d.recorder.AskFor(metrics.LocalhostRejected, func(add metrics.Adder) {
 		for _, family := range d.config.Families {
 			for _, protocol := range ruleset.RejectedOnLocalhost(family, d.config) {
 				packets, isThere, err := d.conn.Packets(ctx, family, ruleset.RejectedCounter(protocol))
@@ -53,11 +53,10 @@ func (d *daemon) countRejected(ctx context.Context) {
 					d.log.Warn("a metric is left out", "error", err)
 				}
 				if isThere { // it comes with the first sync
-					counts = append(counts, metrics.Rejected{Family: family.String(), Protocol: protocol.String(), Packets: packets})
+					add(float64(packets), family.String(), protocol.String())
 				}
 			}
 		}
-		return counts
 	})
 }
 

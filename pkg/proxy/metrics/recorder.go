@@ -56,27 +56,8 @@ func (r *Recorder) Handler() http.Handler {
 	return mux
 }
 
-// PortReason is why Service ports have the endpoints that they have: the values of three labels.
-type PortReason struct{ Family, TrafficPolicy, Reason string }
-
-// ServicePortsByReason records how many Service ports have which reason now. A reason that is no longer named gets 0.
-func (r *Recorder) ServicePortsByReason(byReason map[PortReason]int) {
-	all := make(map[series]float64, len(byReason))
-	for reason, n := range byReason {
-		all[seriesOf(reason.Family, reason.TrafficPolicy, reason.Reason)] = float64(n)
-	}
-	servicePortsByReason.collector(r).set(all)
-}
-
-// ExpectedTraffic records the share of this node's new connections that goes to the endpoints of each key, over the
-// Service ports whose load is bounded. A key that is no longer named gets 0.
-func (r *Recorder) ExpectedTraffic(byKey map[string]float64) {
-	all := make(map[series]float64, len(byKey))
-	for key, ratio := range byKey {
-		all[seriesOf(key)] = ratio
-	}
-	expectedTraffic.collector(r).set(all)
-}
+// SetAll sets all series of a row at once: those that list adds. A series that is no longer among them gets 0.
+func (r *Recorder) SetAll(l Levels, list func(add Adder)) { l.collector(r).set(seriesIn(list)) }
 
 // WatchInterrupted records since when the watch of a resource has been interrupted. WatchResumed removes the series.
 func (r *Recorder) WatchInterrupted(resource string, since time.Time) {
@@ -102,45 +83,15 @@ func (r *Recorder) TopologyFrom(resource string) {
 // DemandRenewed records when measured demand was published last; zero if nobody publishes it, or no Service needs it.
 // Until it is called again, its age grows with every scrape.
 func (r *Recorder) DemandRenewed(at time.Time) {
-	r.AskFor(demandAge, func(add func(value float64, labels ...string)) {
+	r.AskFor(demandAge, func(add Adder) {
 		if !at.IsZero() {
 			add(max(0, time.Since(at).Seconds()))
 		}
 	})
 }
 
-// EventsDropped sets a function that every scrape asks how many Kubernetes Events were dropped so far. Without it the
-// count is zero.
-func (r *Recorder) EventsDropped(count func() int) {
-	eventsDropped.collector(r).askWith(func() map[series]float64 { return map[series]float64{seriesOf(): float64(count())} })
-}
-
-// Rejected is how many packets of a protocol to node ports on loopback were refused.
-type Rejected struct {
-	Family, Protocol string
-	Packets          uint64
-}
-
-// LocalhostRejected sets a function that every scrape asks how much was refused on loopback so far.
-func (r *Recorder) LocalhostRejected(count func() []Rejected) {
-	localhostRejected.collector(r).askWith(func() map[series]float64 {
-		all := map[series]float64{}
-		for _, one := range count() {
-			all[seriesOf(one.Family, one.Protocol)] = float64(one.Packets)
-		}
-		return all
-	})
-}
-
-// AskFor sets a function that every scrape asks for the series of a row: it adds each, with a value for each label in
-// the order of the row.
-func (r *Recorder) AskFor(c Counted, ask func(add func(value float64, labels ...string))) {
-	c.collector(r).askWith(func() map[series]float64 {
-		all := map[series]float64{}
-		ask(func(value float64, labels ...string) { all[seriesOf(labels...)] += value })
-		return all
-	})
-}
+// AskFor sets a function that every scrape asks for the series of a row.
+func (r *Recorder) AskFor(c Counted, ask func(add Adder)) { c.collector(r).ask.Store(&ask) }
 
 // NodeConditionFailing records whether the Node's condition is wrong because it cannot be written.
 func (r *Recorder) NodeConditionFailing(failing bool) {

@@ -39,6 +39,9 @@ type Counter = *Metric[*prometheus.CounterVec]
 // Gauge is a row that Recorder.Set observes.
 type Gauge = *Metric[*prometheus.GaugeVec]
 
+// Levels is a row that Recorder.SetAll sets.
+type Levels = *Metric[*levels]
+
 // Counted is a row that is counted elsewhere: see Recorder.AskFor.
 type Counted = *Metric[*counted]
 
@@ -88,7 +91,7 @@ func histogram(r row) Histogram {
 }
 
 // levelGauge declares a gauge whose series are all set at once.
-func levelGauge(r row) *Metric[*levels] {
+func levelGauge(r row) Levels {
 	return declare("gauge", r, func() *levels {
 		all := newLevels(r)
 		start := map[series]float64{}
@@ -115,10 +118,8 @@ type counted struct {
 	desc   *prometheus.Desc
 	labels int
 	kind   prometheus.ValueType
-	ask    atomic.Pointer[func() map[series]float64]
+	ask    atomic.Pointer[func(add Adder)]
 }
-
-func (c *counted) askWith(ask func() map[series]float64) { c.ask.Store(&ask) }
 
 // Describe is one half of prometheus.Collector.
 func (c *counted) Describe(descs chan<- *prometheus.Desc) { descs <- c.desc }
@@ -128,7 +129,7 @@ func (c *counted) Collect(metrics chan<- prometheus.Metric) {
 	counts := map[series]float64{}
 	switch ask := c.ask.Load(); {
 	case ask != nil:
-		counts = (*ask)()
+		counts = seriesIn(*ask)
 	case c.labels == 0:
 		counts[seriesOf()] = 0
 	}

@@ -17,16 +17,16 @@ import (
 var ErrNoTable = errors.New("the table is not there")
 
 // HasAsked reports whether a family has the table that counts what is asked.
-func (c *Conn) HasAsked(ctx context.Context, family model.Family) (bool, error) {
-	state, err := c.reader.tableNamed(ctx, family, ruleset.AskedTableName)
+func (r *Reader) HasAsked(ctx context.Context, family model.Family) (bool, error) {
+	state, err := r.tableNamed(ctx, family, ruleset.AskedTableName)
 	return state.exists, err
 }
 
 // Asked calls each with every frontend that is counted in a family, and with how often it was asked since its element
 // was added. A frontend may come twice, or be missing, if elements change meanwhile.
-func (c *Conn) Asked(ctx context.Context, family model.Family, each func(frontend model.Frontend, count uint64)) error {
+func (r *Reader) Asked(ctx context.Context, family model.Family, each func(frontend model.Frontend, count uint64)) error {
 	for _, set := range []ruleset.Set{ruleset.Asked, ruleset.AskedNodePorts} {
-		_, err := retried(func() (struct{}, error) { return struct{}{}, c.reader.asked(ctx, family, set, each) })
+		_, err := retried(func() (struct{}, error) { return struct{}{}, r.asked(ctx, family, set, each) })
 		switch {
 		case errors.Is(err, unix.ENOENT):
 			return fmt.Errorf("reading %s: %w", setText(askedText(family), set), ErrNoTable)
@@ -41,15 +41,11 @@ func askedText(family model.Family) string {
 	return ruleset.Keyword(family) + " " + ruleset.AskedTableName
 }
 
-func (r *reader) asked(
+func (r *Reader) asked(
 	ctx context.Context, family model.Family, set ruleset.Set, each func(frontend model.Frontend, count uint64),
 ) error {
 	return r.each(ctx, family, ruleset.AskedTableName, set, func(element ruleset.Element, attributes []byte) {
-		frontend := model.Frontend{Addr: element.Key.Addr, Protocol: element.Key.Proto, Port: element.Key.Port}
-		if !frontend.Addr.IsValid() {
-			frontend.Addr = model.AnyAddr(family)
-		}
 		counter := attribute(attribute(attributes, unix.NFTA_SET_ELEM_EXPR), unix.NFTA_EXPR_DATA)
-		each(frontend, longOf(counter, unix.NFTA_COUNTER_PACKETS))
+		each(ruleset.FrontendOf(family, element), longOf(counter, unix.NFTA_COUNTER_PACKETS))
 	})
 }

@@ -66,18 +66,23 @@ func familiesOf(writer *socket) ([]model.Family, error) {
 	return nil, fmt.Errorf("asking whether the kernel has IPv6 tables: %w", err)
 }
 
-// tryTable asks whether a table with these flags could be added, and leaves nothing behind: a batch without an end is
-// checked and thrown away, which is how `nft --check` works.
+// tryTable asks whether a table with these flags could be added.
 func tryTable(s *socket, family model.Family, flags uint32) error {
+	return try(s, func(e *encoder, table string) { e.addTable(number(family), table, flags) })
+}
+
+// try asks whether some operations on a table that nobody has could be done, and leaves nothing behind: a batch without
+// an end is checked and thrown away, which is how `nft --check` works.
+func try(s *socket, write func(e *encoder, table string)) error {
 	e := &encoder{}
 	e.frame(unix.NFNL_MSG_BATCH_BEGIN)
-	e.addTable(number(family), fmt.Sprintf("vicinity-probe-%d", s.conn.PID()), flags)
+	write(e, fmt.Sprintf("vicinity-probe-%d", s.conn.PID()))
 	e.addFlags(unix.NLM_F_ACK)
 	if err := s.send(e.b); err != nil {
 		return err
 	}
 	//nolint:forbidigo // no wait: the kernel has answered when send returns
-	outcome, err := s.outcome(context.Background(), 0, 1)
+	outcome, err := s.outcome(context.Background(), 0, e.sequence-1)
 	if err != nil {
 		return err
 	}

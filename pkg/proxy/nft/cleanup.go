@@ -37,7 +37,7 @@ func (c *Conn) deleteTables(ctx context.Context) ([]model.Family, error) {
 	var present []model.Family
 	var batch ruleset.Batch
 	for _, family := range model.Families {
-		state, err := c.reader.table(ctx, family)
+		state, err := c.table(ctx, family)
 		if err != nil {
 			return nil, err
 		}

@@ -47,10 +47,10 @@ func TestTablesWithoutCommentsGetThemWithTheNextCompleteSync(t *testing.T) {
 	found := map[model.Family]ruleset.Objects{}
 	for _, family := range model.Families {
 		found[family] = objects(t, c, family)
-		held := ruleset.Held{Table: true, Chains: found[family].Chains, Sets: map[string][]ruleset.Element{}}
+		held := ruleset.Objects{Table: true, Chains: found[family].Chains}
 		sets, _ := wanted.Sets(family)
 		for _, set := range sets {
-			held.Sets[set.Name] = elementsOf(t, c, family, set)
+			held.Add(set.Name, elementsOf(t, c, family, set))
 		}
 		if differences := wanted.Differences(family, held); len(differences) > 0 {
 			t.Errorf("a table without comments has differences: %v", differences)
@@ -112,7 +112,7 @@ func TestNamesThatNoObjectMayHaveDoNoHarmInComments(t *testing.T) {
 			services[0].Ports[0].ID = test.id
 			config := layout{}.config
 			config.Families = []model.Family{model.IPv4}
-			_, plan := ruleset.Resync(config, services, ruleset.Surroundings{}, nil)
+			plan := resync(config, services, ruleset.Surroundings{}, nil)
 			namespace := netns.New(t)
 			commit(t, dial(t, namespace, Options{}), plan.Batch)
 			checkListed(t, namespace, plan.Batch, model.IPv4)

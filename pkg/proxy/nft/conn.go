@@ -23,15 +23,14 @@ type Options struct {
 // Its sockets stay open until Close: closing one after a transaction that deleted something waits for the kernel's
 // grace period, 13 to 16 ms. Reading, writing and watching have one socket each, as a shared one deadlocks.
 type Conn struct {
-	owned    bool
+	*Reader  // nil until it is open
 	families []model.Family
 
 	writing  sync.Mutex // guards what follows
 	writer   *socket
-	sequence uint32
+	sequence uint32 // of the next batch
 	buffer   []byte
 
-	reader  *reader
 	watcher *watcher // nil if the tables are owned
 }
 
@@ -55,13 +54,13 @@ func (c *Conn) open(options Options) (err error) {
 	if c.families, err = familiesOf(c.writer); err != nil {
 		return err
 	}
+	if c.Reader, err = OpenReader(); err != nil {
+		return err
+	}
 	if options.Owned {
 		if c.owned, err = canOwn(c.writer); err != nil {
 			return err
 		}
-	}
-	if c.reader, err = openReader(); err != nil {
-		return err
 	}
 	if !c.owned {
 		c.watcher, err = openWatcher(c.writer.conn.PID())
@@ -91,8 +90,8 @@ func (c *Conn) Close() error {
 
 func (c *Conn) sockets() []*socket {
 	sockets := []*socket{c.writer}
-	if c.reader != nil {
-		sockets = append(sockets, c.reader.socket)
+	if c.Reader != nil {
+		sockets = append(sockets, c.socket)
 	}
 	if c.watcher != nil {
 		sockets = append(sockets, c.watcher.socket)

@@ -18,10 +18,10 @@ import (
 //
 // The kernel is asked for a handful of tables and chains by name. Nothing is listed: a dump has all chains of all
 // tables, and kube-proxy makes several for each Service.
-func (c *Conn) OtherProxies(ctx context.Context) ([]otherproxy.Finding, error) {
+func (r *Reader) OtherProxies(ctx context.Context) ([]otherproxy.Finding, error) {
 	tables := map[model.Family]otherproxy.Tables{}
 	for _, family := range model.Families {
-		held, err := c.reader.tablesOfProxies(ctx, family)
+		held, err := r.tablesOfProxies(ctx, family)
 		if err != nil {
 			return nil, fmt.Errorf("looking for other service proxies: %w", err)
 		}
@@ -31,17 +31,12 @@ func (c *Conn) OtherProxies(ctx context.Context) ([]otherproxy.Finding, error) {
 }
 
 // HasChain reports whether a table has a chain that is in use: rules lead to it, or it has some.
-func (c *Conn) HasChain(ctx context.Context, family model.Family, table, name string) (bool, error) {
-	chain, err := c.reader.chain(ctx, family, table, name)
+func (r *Reader) HasChain(ctx context.Context, family model.Family, table, name string) (bool, error) {
+	chain, err := r.chain(ctx, family, table, name)
 	return chain.Uses > 0, err
 }
 
-// OtherProxies returns the other service proxies, as Conn.OtherProxies does.
-func (r *Reader) OtherProxies(ctx context.Context) ([]otherproxy.Finding, error) {
-	return r.conn.OtherProxies(ctx)
-}
-
-func (r *reader) tablesOfProxies(ctx context.Context, family model.Family) (otherproxy.Tables, error) {
+func (r *Reader) tablesOfProxies(ctx context.Context, family model.Family) (otherproxy.Tables, error) {
 	ours, err := r.table(ctx, family)
 	if err != nil {
 		return otherproxy.Tables{}, err
@@ -57,7 +52,7 @@ func (r *reader) tablesOfProxies(ctx context.Context, family model.Family) (othe
 	return tables, nil
 }
 
-func (r *reader) heldBy(ctx context.Context, family model.Family, by *otherproxy.Program) (otherproxy.Held, error) {
+func (r *Reader) heldBy(ctx context.Context, family model.Family, by *otherproxy.Program) (otherproxy.Held, error) {
 	table, err := r.tableNamed(ctx, family, by.Table)
 	if err != nil || !table.exists {
 		return otherproxy.Held{}, err
@@ -71,7 +66,7 @@ func (r *reader) heldBy(ctx context.Context, family model.Family, by *otherproxy
 }
 
 // chain asks for one chain of any table.
-func (r *reader) chain(ctx context.Context, family model.Family, table, name string) (otherproxy.Chain, error) {
+func (r *Reader) chain(ctx context.Context, family model.Family, table, name string) (otherproxy.Chain, error) {
 	var chain otherproxy.Chain
 	err := r.ask(ctx, func(m *messages) {
 		m.table(unix.NFT_MSG_GETCHAIN, unix.NLM_F_ACK, number(family))

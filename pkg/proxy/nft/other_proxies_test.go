@@ -247,7 +247,7 @@ func BenchmarkOtherProxies(b *testing.B) {
 			if want := min(services, len(otherproxy.Programs)); len(findings) != want {
 				b.Errorf("%d other proxies are found, want %d", len(findings), want)
 			}
-			b.ReportMetric(float64(reader.conn.reader.sequence)/float64(b.N), "questions/op")
+			b.ReportMetric(float64(reader.sequence)/float64(b.N), "questions/op")
 		})
 	}
 }

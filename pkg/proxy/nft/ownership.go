@@ -60,11 +60,11 @@ func (s tableState) becomes(owned bool) bool {
 }
 
 // table asks for our table of a family.
-func (r *reader) table(ctx context.Context, family model.Family) (tableState, error) {
+func (r *Reader) table(ctx context.Context, family model.Family) (tableState, error) {
 	return r.tableNamed(ctx, family, ruleset.TableName)
 }
 
-func (r *reader) tableNamed(ctx context.Context, family model.Family, name string) (tableState, error) {
+func (r *Reader) tableNamed(ctx context.Context, family model.Family, name string) (tableState, error) {
 	var state tableState
 	err := r.ask(ctx, func(m *messages) {
 		m.table(unix.NFT_MSG_GETTABLE, unix.NLM_F_ACK, number(family))
@@ -86,7 +86,7 @@ func (r *reader) tableNamed(ctx context.Context, family model.Family, name strin
 
 // ownedByOther returns an error if a living socket other than ours is known to own the table of a family.
 func (c *Conn) ownedByOther(ctx context.Context, family model.Family) error {
-	if state, err := c.reader.table(ctx, family); err == nil && state.owner != 0 && state.owner != c.writer.conn.PID() {
+	if state, err := c.table(ctx, family); err == nil && state.owner != 0 && state.owner != c.writer.conn.PID() {
 		return &OwnedError{Family: family, Port: state.owner, Process: processName(state.owner)}
 	}
 	return nil

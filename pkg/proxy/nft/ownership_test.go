@@ -39,13 +39,13 @@ func objects(t *testing.T, c *Conn, family model.Family) ruleset.Objects {
 func TestDiallingLeavesNothingBehind(t *testing.T) {
 	namespace := netns.New(t)
 	before := dialOwned(t, namespace)
-	generation, err := before.reader.generation(t.Context())
+	generation, err := before.generation(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	dialOwned(t, namespace)
 	dial(t, namespace, Options{})
-	if after, err := before.reader.generation(t.Context()); err != nil || after != generation {
+	if after, err := before.generation(t.Context()); err != nil || after != generation {
 		t.Errorf("the ruleset's generation went from %d to %d, %v", generation, after, err)
 	}
 	if got := namespace.NFT("list", "ruleset"); got != "" {

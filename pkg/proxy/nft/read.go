@@ -17,19 +17,31 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// reader asks the kernel questions.
-type reader struct {
+// Reader reads our tables in the network namespace in which it was opened, and changes nothing. It can read them
+// whichever process owns them. It may be used by several goroutines.
+type Reader struct {
+	owned bool // the tables should be, as those of the Conn that it is part of
+
 	asking   sync.Mutex // guards what follows
 	socket   *socket
 	sequence uint32
 }
 
-func openReader() (*reader, error) {
+// OpenReader connects to nf_tables for reading alone. It needs CAP_NET_ADMIN, as writing does.
+func OpenReader() (*Reader, error) {
 	s, err := openAskingSocket()
 	if err != nil {
 		return nil, err
 	}
-	return &reader{socket: s}, nil
+	return &Reader{socket: s}, nil
+}
+
+// Close closes the connection.
+func (r *Reader) Close() error {
+	if err := r.socket.conn.Close(); err != nil {
+		return fmt.Errorf("closing the connection to nf_tables: %w", err)
+	}
+	return nil
 }
 
 // errInterrupted says that a dump is useless, because what it dumped changed meanwhile.
@@ -69,7 +81,7 @@ func (r *reply) take(m message) (ended bool) {
 }
 
 // ask sends the one request that write appends, and passes every message of the answer to each.
-func (r *reader) ask(ctx context.Context, write func(*messages), each func(message) error) error {
+func (r *Reader) ask(ctx context.Context, write func(*messages), each func(message) error) error {
 	r.asking.Lock()
 	defer r.asking.Unlock()
 	if err := ctx.Err(); err != nil {
@@ -111,7 +123,7 @@ func errnoOf(m message) error {
 }
 
 // generation returns the number of the kernel's ruleset, which every transaction that changes something raises by one.
-func (r *reader) generation(ctx context.Context) (generation uint32, err error) {
+func (r *Reader) generation(ctx context.Context) (generation uint32, err error) {
 	err = r.ask(ctx, func(m *messages) {
 		m.table(unix.NFT_MSG_GETGEN, unix.NLM_F_ACK, unix.AF_UNSPEC)
 		m.end()
@@ -128,21 +140,21 @@ func (r *reader) generation(ctx context.Context) (generation uint32, err error) 
 
 // Objects returns what our table of a family holds: the names of its chains, sets and counters, sorted, and what those
 // sets hold that ruleset.Recalled names.
-func (c *Conn) Objects(ctx context.Context, family model.Family) (ruleset.Objects, error) {
-	state, err := c.reader.table(ctx, family)
+func (r *Reader) Objects(ctx context.Context, family model.Family) (ruleset.Objects, error) {
+	state, err := r.table(ctx, family)
 	if err != nil || !state.exists {
 		return ruleset.Objects{}, err
 	}
-	objects := ruleset.Objects{Table: true, Rebuild: !state.becomes(c.owned)}
-	objects.Chains, err = c.reader.names(ctx, family, unix.NFT_MSG_GETCHAIN, unix.NFTA_CHAIN_TABLE, unix.NFTA_CHAIN_NAME)
+	objects := ruleset.Objects{Table: true, Rebuild: !state.becomes(r.owned)}
+	objects.Chains, err = r.names(ctx, family, unix.NFT_MSG_GETCHAIN, unix.NFTA_CHAIN_TABLE, unix.NFTA_CHAIN_NAME)
 	if err != nil {
 		return ruleset.Objects{}, fmt.Errorf("listing the chains of table %s: %w", tableText(family), err)
 	}
-	objects.Sets, err = c.reader.names(ctx, family, unix.NFT_MSG_GETSET, unix.NFTA_SET_TABLE, unix.NFTA_SET_NAME)
+	objects.Sets, err = r.names(ctx, family, unix.NFT_MSG_GETSET, unix.NFTA_SET_TABLE, unix.NFTA_SET_NAME)
 	if err != nil {
 		return ruleset.Objects{}, fmt.Errorf("listing the sets of table %s: %w", tableText(family), err)
 	}
-	objects.Counters, err = c.reader.names(ctx, family, unix.NFT_MSG_GETOBJ, unix.NFTA_OBJ_TABLE, unix.NFTA_OBJ_NAME)
+	objects.Counters, err = r.names(ctx, family, unix.NFT_MSG_GETOBJ, unix.NFTA_OBJ_TABLE, unix.NFTA_OBJ_NAME)
 	if err != nil {
 		return ruleset.Objects{}, fmt.Errorf("listing the counters of table %s: %w", tableText(family), err)
 	}
@@ -151,7 +163,7 @@ func (c *Conn) Objects(ctx context.Context, family model.Family) (ruleset.Object
 		if !recalled {
 			continue
 		}
-		elements, err := c.Elements(ctx, family, set)
+		elements, err := r.Elements(ctx, family, set)
 		if errors.Is(err, errUnreadable) {
 			continue // the kernel will refuse to turn it into ours, and then the table is made anew
 		}
@@ -170,7 +182,7 @@ func (c *Conn) Objects(ctx context.Context, family model.Family) (ruleset.Object
 // Any transaction interrupts a dump, even one on another table. Beside a busy and large ruleset no dump ends
 // uninterrupted: then we merge what all attempts saw. Our own tables do not change meanwhile, so that is nearly always
 // everything; what it lacks stays in the kernel, and the next complete sync finds it.
-func (r *reader) names(ctx context.Context, family model.Family, kind, table, name uint16) ([]string, error) {
+func (r *Reader) names(ctx context.Context, family model.Family, kind, table, name uint16) ([]string, error) {
 	var seen []string
 	names, err := retried(func() ([]string, error) {
 		var names []string

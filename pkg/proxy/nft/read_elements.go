@@ -40,8 +40,8 @@ func retried[T any](read func() (T, error)) (value T, err error) {
 // with the square of the number.
 //
 // Elements that packets add or that expire while the set is being read may or may not be among them.
-func (c *Conn) Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
-	elements, err := retried(func() ([]ruleset.Element, error) { return c.reader.elements(ctx, family, set) })
+func (r *Reader) Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
+	elements, err := retried(func() ([]ruleset.Element, error) { return r.elements(ctx, family, set) })
 	if err != nil {
 		err = fmt.Errorf("reading %s: %w", setText(tableText(family), set), err)
 	}
@@ -52,7 +52,7 @@ func (c *Conn) Elements(ctx context.Context, family model.Family, set ruleset.Se
 // while a hash table is growing: elements are then missing or there twice. So the number must be what the kernel says.
 // Where it does not say so, nothing at all may have changed meanwhile, in any table. A set that packets fill is different
 // a moment later anyway.
-func (r *reader) elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
+func (r *Reader) elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
 	before, err := r.generation(ctx)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (r *reader) elements(ctx context.Context, family model.Family, set ruleset.
 	return elements, nil
 }
 
-func (r *reader) dump(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
+func (r *Reader) dump(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
 	var elements []ruleset.Element
 	seen := map[ruleset.Element]bool{}
 	err := r.each(ctx, family, ruleset.TableName, set, func(element ruleset.Element, _ []byte) {
@@ -89,7 +89,7 @@ func (r *reader) dump(ctx context.Context, family model.Family, set ruleset.Set)
 }
 
 // each calls found with every element of a set in a table, and with the attributes that it was read from.
-func (r *reader) each(
+func (r *Reader) each(
 	ctx context.Context, family model.Family, table string, set ruleset.Set, found func(element ruleset.Element, attributes []byte),
 ) error {
 	return r.ask(ctx, func(m *messages) {
@@ -111,7 +111,7 @@ func (r *reader) each(
 }
 
 // count returns how many elements the kernel says that a set has, and a negative number if it does not say.
-func (r *reader) count(ctx context.Context, family model.Family, set ruleset.Set) (count int, err error) {
+func (r *Reader) count(ctx context.Context, family model.Family, set ruleset.Set) (count int, err error) {
 	count = -1
 	err = r.ask(ctx, func(m *messages) {
 		m.table(unix.NFT_MSG_GETSET, unix.NLM_F_ACK, number(family))

@@ -16,65 +16,39 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
-// Reader reads our tables in the network namespace in which it was opened, and changes nothing. Its connection is not
-// the one that writes, and it can read the tables whichever process owns them.
-type Reader struct{ conn Conn }
-
-// OpenReader connects to nf_tables for reading alone. It needs CAP_NET_ADMIN, as writing does.
-func OpenReader() (*Reader, error) {
-	reader, err := openReader()
-	if err != nil {
-		return nil, err
-	}
-	return &Reader{Conn{reader: reader}}, nil
-}
-
-// Close closes the connection.
-func (r *Reader) Close() error {
-	if err := r.conn.reader.socket.conn.Close(); err != nil {
-		return fmt.Errorf("closing the connection to nf_tables: %w", err)
-	}
-	return nil
-}
-
-// Elements returns the elements of a set, as Conn.Elements does.
-func (r *Reader) Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
-	return r.conn.Elements(ctx, family, set)
-}
-
 // Table is what the kernel holds of our table of a family.
 type Table struct {
+	// Found are its objects, with the contents of all sets.
 	Found ruleset.Objects
 	// Read is how many elements were read.
 	Read int
 
 	family model.Family
-	sets   map[string][]ruleset.Element
 	rules  map[string][][]byte // by chain
 }
 
 // Table reads all of our table of a family, except for what packets put into it.
 func (r *Reader) Table(ctx context.Context, family model.Family) (*Table, error) {
-	found, err := r.conn.Objects(ctx, family)
+	found, err := r.Objects(ctx, family)
 	if err != nil || !found.Table {
 		return &Table{family: family}, err
 	}
-	t := &Table{Found: found, family: family, sets: map[string][]ruleset.Element{}}
+	t := &Table{Found: found, family: family}
 	for _, name := range found.Sets {
-		t.sets[name] = nil
+		t.Found.Add(name, nil)
 		set, known := ruleset.SetNamed(name)
 		if !known {
 			continue
 		}
 		elements, err := r.Elements(ctx, family, set)
 		if errors.Is(err, errUnreadable) || errors.Is(err, unix.ENOENT) {
-			delete(t.sets, name) // it is a foreign set of the same name, or was deleted meanwhile
+			delete(t.Found.Contents, name) // it is a foreign set of the same name, or was deleted meanwhile
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		t.sets[name] = elements
+		t.Found.Add(name, elements)
 		t.Read += len(elements)
 	}
 	t.rules, err = r.rules(ctx, family)
@@ -83,9 +57,7 @@ func (r *Reader) Table(ctx context.Context, family model.Family) (*Table, error)
 
 // Differences compares the table with what it should hold: sets, elements, chains and rules.
 func (t *Table) Differences(wanted *ruleset.Tables) ([]ruleset.Difference, error) {
-	differences := wanted.Differences(t.family, ruleset.Held{
-		Table: t.Found.Table, Chains: t.Found.Chains, Counters: t.Found.Counters, Sets: t.sets,
-	})
+	differences := wanted.Differences(t.family, t.Found)
 	if !t.Found.Table {
 		return differences, nil
 	}
@@ -107,7 +79,7 @@ func (t *Table) Differences(wanted *ruleset.Tables) ([]ruleset.Difference, error
 func (r *Reader) rules(ctx context.Context, family model.Family) (map[string][][]byte, error) {
 	rules, err := retried(func() (map[string][][]byte, error) {
 		byChain := map[string][][]byte{}
-		err := r.conn.reader.ask(ctx, func(m *messages) {
+		err := r.ask(ctx, func(m *messages) {
 			m.table(unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, number(family))
 			m.text(unix.NFTA_RULE_TABLE, ruleset.TableName)
 			m.end()

@@ -96,8 +96,17 @@ func (l layout) batchOf(shapes func(model.Family) []shape, found map[model.Famil
 	for _, family := range model.Families {
 		services = append(services, servicesOf(family, shapes(family))...)
 	}
-	_, plan := ruleset.Resync(config, services, l.around, found)
-	return plan.Batch
+	return resync(config, services, l.around, found).Batch
+}
+
+// resync is the plan of a complete sync.
+func resync(
+	config ruleset.Config, services []ruleset.Service, around ruleset.Surroundings, found map[model.Family]ruleset.Objects,
+) *ruleset.Plan {
+	complete := ruleset.NewComplete(config, found)
+	complete.Add(services)
+	_, plan := complete.Finish(around)
+	return plan
 }
 
 // TestWritingTheSameAgainChangesNothing: a resync finds the tables as the one before left them.

@@ -135,7 +135,7 @@ func (w *watcher) missed() {
 // sendQuietly sends a large batch without listening meanwhile. The generation shows whether another process changed
 // something in the gap: it must be one higher if the kernel took our batch, and else unchanged.
 func (c *Conn) sendQuietly(ctx context.Context, send func() error) error {
-	before, err := c.reader.generation(ctx)
+	before, err := c.generation(ctx)
 	if err != nil {
 		return fmt.Errorf("committing a batch: %w", err)
 	}
@@ -147,7 +147,7 @@ func (c *Conn) sendQuietly(ctx context.Context, send func() error) error {
 		broken := fmt.Errorf("resuming the notifications of nftables: %w", err)
 		c.watcher.broken.Store(&broken)
 	}
-	after, err := c.reader.generation(context.WithoutCancel(ctx))
+	after, err := c.generation(context.WithoutCancel(ctx))
 	if err != nil || after != nextGeneration(before, outcome == nil) || c.watcher.broken.Load() != nil {
 		c.watcher.missed()
 	}

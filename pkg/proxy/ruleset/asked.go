@@ -45,9 +45,9 @@ func AskedChains(family model.Family) []Chain {
 // AskedKey returns the set that a frontend is counted in, and its key there.
 func AskedKey(f model.Frontend) (Set, Tuple) {
 	if f.IsNodePort() {
-		return AskedNodePorts, Tuple{Proto: f.Protocol, Port: f.Port}
+		return AskedNodePorts, frontendTuple(f)
 	}
-	return Asked, Tuple{Addr: f.Addr, Proto: f.Protocol, Port: f.Port}
+	return Asked, frontendTuple(f)
 }
 
 // AddAsked makes the table in a family, without elements.
@@ -84,9 +84,7 @@ func ChangeAsked(family model.Family, have, want map[model.Frontend]bool) Batch 
 			}
 		}
 		for _, set := range []Set{Asked, AskedNodePorts} {
-			if elements := bySet[set.Name]; len(elements) > 0 {
-				batch.add(verb, family, ElementsObject{Set: set, Elements: slices.Values(elements)})
-			}
+			batch.addElements(verb, family, set, bySet[set.Name])
 		}
 	}
 	change(Delete, have, want)

@@ -11,14 +11,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Held is what a table of the kernel holds.
-type Held struct {
-	Table            bool // it is there
-	Chains, Counters []string
-	// Sets are the contents of sets by name.
-	Sets map[string][]Element
-}
-
 // Difference is what a table should hold and does not, or the other way round.
 //
 // Its JSON names are an interface: scripts read them.
@@ -70,10 +62,10 @@ func (t *Tables) Chains(family model.Family) []Chain {
 	return chains
 }
 
-// Differences compares a family's table with what the kernel holds, except for the rules. Which slots of a port an
+// Differences compares a family's table with what the kernel holds, except for the rules: Contents has its sets. Which slots of a port an
 // endpoint has depends on history and does not matter: only their number is compared. Elements that packets add to a
 // set are no difference.
-func (t *Tables) Differences(family model.Family, held Held) []Difference {
+func (t *Tables) Differences(family model.Family, held Objects) []Difference {
 	name := Keyword(family) + " " + TableName
 	wanted, exists := t.tables[family]
 	switch {
@@ -87,7 +79,7 @@ func (t *Tables) Differences(family model.Family, held Held) []Difference {
 	var differences []Difference
 	for _, filled := range wanted.sortedSets() {
 		in := kindOfSet(filled.Set) + " " + filled.Name
-		elements, isThere := held.Sets[filled.Name]
+		elements, isThere := held.Contents[filled.Name]
 		if !isThere {
 			differences = append(differences, Difference{Table: name, In: in, Kind: Missing})
 			continue
@@ -100,7 +92,7 @@ func (t *Tables) Differences(family model.Family, held Held) []Difference {
 			differences = append(differences, one)
 		}
 	}
-	for set := range held.Sets {
+	for set := range held.Contents {
 		if wanted.sets[set] == nil {
 			differences = append(differences, Difference{Table: name, In: "set " + set, Kind: Stray})
 		}

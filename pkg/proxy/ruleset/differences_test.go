@@ -47,8 +47,8 @@ func TestWhichSlotAnEndpointHasIsNoDifferenceAndHowManyIs(t *testing.T) {
 		"one more of one": {append(slices.Clone(elements), endpointIn(3, "10.0.0.1:80")), []string{at + "10.0.0.1 . 80 is stray"}},
 	} {
 		var got []string
-		for _, difference := range wanted.Differences(model.IPv4, ruleset.Held{
-			Table: true, Sets: map[string][]ruleset.Element{ruleset.Endpoints.Name: test.held},
+		for _, difference := range wanted.Differences(model.IPv4, ruleset.Objects{
+			Table: true, Contents: map[string][]ruleset.Element{ruleset.Endpoints.Name: test.held},
 		}) {
 			got = append(got, difference.String())
 		}

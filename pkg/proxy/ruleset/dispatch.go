@@ -40,7 +40,7 @@ func (d *draft) ownStanding() {
 		for _, class := range standingClasses() {
 			d.countOne(Element{Key: Tuple{Number: uint32(class)}, Verdict: dispatchOf(class)})
 			if class.isBalanced() {
-				d.own(family, drawChain(family, d.mirror.config, class), +1)
+				d.ownChain(family, drawChain(family, d.mirror.config, class), +1)
 			}
 		}
 	}

@@ -141,7 +141,8 @@ func frontendTuple(frontend model.Frontend) Tuple {
 	return tuple
 }
 
-// FrontendOf returns the frontend that is the key of an element of the maps services or nodeports.
+// FrontendOf returns the frontend that is the key of an element of the maps services or nodeports, or of Asked or
+// AskedNodePorts.
 func FrontendOf(family model.Family, element Element) model.Frontend {
 	frontend := model.Frontend{Addr: element.Key.Addr, Protocol: element.Key.Proto, Port: element.Key.Port}
 	if !frontend.Addr.IsValid() {

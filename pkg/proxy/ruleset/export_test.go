@@ -16,6 +16,13 @@ import (
 
 // For tests only.
 
+// Resync returns what a Complete does that takes all Services at once.
+func Resync(config Config, wanted []Service, surroundings Surroundings, found map[model.Family]Objects) (*Mirror, *Plan) {
+	complete := NewComplete(config, found)
+	complete.Add(wanted)
+	return complete.Finish(surroundings)
+}
+
 // FirstClass, LastClass and LastSlot bound the two ranges of numbers that a packet's priority carries.
 const (
 	FirstClass = uint32(splitClass)
@@ -168,10 +175,10 @@ func (m *Mirror) withoutHistory() any {
 		key Tuple
 	}
 	type timeless struct {
-		elements  map[elementKey]sharedElement
-		chains    map[objectKey]ownedChain
-		sets      map[objectKey]ownedSet
-		lists     map[listKey]ownedList
+		elements  map[elementKey]owned[Verdict]
+		chains    map[objectKey]owned[Chain]
+		sets      map[objectKey]owned[Set]
+		lists     map[listKey]owned[sourceList]
 		lengths   map[lengthKey]int
 		timeouts  map[time.Duration]int
 		late      map[late]Element
@@ -180,25 +187,25 @@ func (m *Mirror) withoutHistory() any {
 		numbers, sharing int
 	}
 	now := timeless{
-		map[elementKey]sharedElement{}, map[objectKey]ownedChain{}, map[objectKey]ownedSet{}, m.lists, m.lengths, m.timeouts, map[late]Element{},
+		map[elementKey]owned[Verdict]{}, map[objectKey]owned[Chain]{}, map[objectKey]owned[Set]{}, m.lists, m.lengths, m.timeouts, map[late]Element{},
 		map[objectKey]int{}, len(m.numbers), 0,
 	}
 	for key, shared := range m.elements {
 		key.key.Number = withoutShard(key.key.Number)
-		shared.verdict.Chain = shardless(shared.verdict.Chain)
+		shared.value.Chain = shardless(shared.value.Chain)
 		shared.owners += now.elements[key].owners
 		now.elements[key] = shared
 	}
 	for key, owned := range m.chains {
 		if anyShard := shardless(key.name); anyShard != key.name { // its rules say the shard and the tier
-			key.name, owned.chain = anyShard, Chain{}
+			key.name, owned.value = anyShard, Chain{}
 		}
 		owned.owners += now.chains[key].owners
 		now.chains[key] = owned
 	}
 	for key, owned := range m.sets {
 		key.name = shardless(key.name)
-		owned.set.Name = key.name
+		owned.value.Name = key.name
 		owned.owners += now.sets[key].owners
 		now.sets[key] = owned
 	}
@@ -282,13 +289,7 @@ func FirstPortNumber(port Port, tier int, shard uint32, view int) uint32 {
 }
 
 // Sets returns the sets that the port needs beside the static ones.
-func (p *Port) Sets() []Set {
-	var sets []Set
-	for _, owned := range p.sets() {
-		sets = append(sets, owned.set)
-	}
-	return sets
-}
+func (p *Port) Sets() []Set { return p.sets() }
 
 // SetOf returns a static set, or the map of a wide port, by its name; a set of another kind if it has no such name.
 func SetOf(name string) Set {

@@ -33,11 +33,13 @@ type Mirror struct {
 // touches, as they will be.
 type holdings struct {
 	surroundings Surroundings
-	elements     map[elementKey]sharedElement
-	chains       map[objectKey]ownedChain
-	sets         map[objectKey]ownedSet
+	// elements are those of the shared sets. They have no value but a verdict, which their key decides.
+	elements map[elementKey]owned[Verdict]
+	chains   map[objectKey]owned[Chain]
+	// sets are those that ports need beside the static ones.
+	sets map[objectKey]owned[Set]
 	// lists are the lists of source ranges; lengths are the lengths of their prefixes, each with how many lists have it.
-	lists   map[listKey]ownedList
+	lists   map[listKey]owned[sourceList]
 	lengths map[lengthKey]int
 	// numbers, shards and timeouts are those of the ports that remember their clients, each with how many ports have it.
 	numbers  map[numberKey]int
@@ -49,10 +51,10 @@ type holdings struct {
 
 func newHoldings() holdings {
 	return holdings{
-		elements: map[elementKey]sharedElement{},
-		chains:   map[objectKey]ownedChain{},
-		sets:     map[objectKey]ownedSet{},
-		lists:    map[listKey]ownedList{},
+		elements: map[elementKey]owned[Verdict]{},
+		chains:   map[objectKey]owned[Chain]{},
+		sets:     map[objectKey]owned[Set]{},
+		lists:    map[listKey]owned[sourceList]{},
 		lengths:  map[lengthKey]int{},
 		numbers:  map[numberKey]int{},
 		shards:   map[shardKey]int{},
@@ -73,26 +75,25 @@ type elementKey struct {
 	key    Tuple
 }
 
-// sharedElement is an element of a shared set. It has no value but a verdict, which its key decides.
-type sharedElement struct {
-	verdict Verdict
-	owners  int
-}
-
 type objectKey struct {
 	family model.Family
 	name   string
 }
 
-type ownedChain struct {
-	chain  Chain
+// owned is what is there as long as it has an owner.
+type owned[V any] struct {
+	value  V
 	owners int
 }
 
-// ownedSet is a set that ports need beside the static ones.
-type ownedSet struct {
-	set    Set
-	owners int
+// own adds to the number of owners in a plan, which begins with the mirror's. A new owner says what it owns.
+func own[K comparable, V any](plan, mirror map[K]owned[V], key K, value V, delta int) {
+	now := planned(plan, mirror, key)
+	if delta > 0 {
+		now.value = value
+	}
+	now.owners += delta
+	plan[key] = now
 }
 
 // newMirror returns the mirror of a kernel that holds nothing of ours.
@@ -154,18 +155,8 @@ func (m *Mirror) Accept(plan *Plan) {
 		}
 		maps.Copy(m.late[key], late)
 	}
-	for key, owned := range plan.chains {
-		if owned.owners > 0 {
-			m.chains[key] = owned
-			delete(m.leftoverChains, key)
-			continue
-		}
-		if _, had := m.chains[key]; had {
-			delete(m.chains, key)
-			m.leftoverChains[key] = true
-		}
-	}
-	m.acceptSets(plan)
+	acceptObjects(m.chains, plan.chains, m.leftoverChains)
+	acceptObjects(m.sets, plan.sets, m.leftoverSets)
 	m.acceptLists(plan)
 	take(m.numbers, plan.numbers)
 	take(m.shards, plan.shards)
@@ -175,9 +166,7 @@ func (m *Mirror) Accept(plan *Plan) {
 // adopt is Accept for a mirror that holds nothing yet and a plan that is not used again: it takes the plan's maps as
 // they are.
 func (m *Mirror) adopt(plan *Plan) {
-	m.surroundings, m.elements, m.chains = plan.surroundings, plan.elements, plan.chains
-	m.numbers, m.shards, m.timeouts = plan.numbers, plan.shards, plan.timeouts
-	m.lists, m.lengths = plan.lists, plan.lengths
+	m.holdings = plan.holdings
 	m.services = make(map[model.ObjectName]Service, len(plan.services))
 	for _, service := range plan.services {
 		m.countPorts(service, +1)
@@ -185,7 +174,6 @@ func (m *Mirror) adopt(plan *Plan) {
 			m.services[service.Name] = service
 		}
 	}
-	m.acceptSets(plan)
 }
 
 func (m *Mirror) countPorts(service Service, delta int) {
@@ -194,16 +182,17 @@ func (m *Mirror) countPorts(service Service, delta int) {
 	}
 }
 
-func (m *Mirror) acceptSets(plan *Plan) {
-	for key, owned := range plan.sets {
-		if owned.owners > 0 {
-			m.sets[key] = owned
-			delete(m.leftoverSets, key)
+// acceptObjects takes over chains or sets. One that lost its last owner is left over until the sweep.
+func acceptObjects[V any](have, planned map[objectKey]owned[V], leftover map[objectKey]bool) {
+	for key, now := range planned {
+		if now.owners > 0 {
+			have[key] = now
+			delete(leftover, key)
 			continue
 		}
-		if _, had := m.sets[key]; had {
-			delete(m.sets, key)
-			m.leftoverSets[key] = true
+		if _, had := have[key]; had {
+			delete(have, key)
+			leftover[key] = true
 		}
 	}
 }

@@ -2,7 +2,6 @@ package ruleset
 
 import (
 	"reflect"
-	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
@@ -34,8 +33,8 @@ func (d *draft) addElements(batch *Batch, verb Verb, wanted func(Set) bool) {
 	}
 	for _, family := range model.Families {
 		for index, set := range StaticSets {
-			if list := elements[elementsKey{family, index}]; len(list) > 0 && wanted(set) {
-				batch.add(verb, family, ElementsObject{Set: set, Elements: slices.Values(list)})
+			if wanted(set) {
+				batch.addElements(verb, family, set, elements[elementsKey{family, index}])
 			}
 		}
 	}
@@ -80,8 +79,8 @@ func (d *draft) addObjects(batch *Batch) {
 		if want.owners == 0 || d.mirror.sets[key].owners > 0 {
 			continue
 		}
-		batch.add(Add, key.family, SetObject{want.set})
-		batch.add(Flush, key.family, SetObject{want.set}) // it may be a leftover that still holds old elements
+		batch.add(Add, key.family, SetObject{want.value})
+		batch.add(Flush, key.family, SetObject{want.value}) // it may be a leftover that still holds old elements
 		d.plan.emptied = append(d.plan.emptied, key)
 	}
 	for _, wide := range d.fill {
@@ -90,14 +89,14 @@ func (d *draft) addObjects(batch *Batch) {
 	var chains []objectKey
 	for _, key := range sortedKeys(d.plan.chains) {
 		want, have := d.plan.chains[key], d.mirror.chains[key]
-		if want.owners == 0 || have.owners > 0 && reflect.DeepEqual(want.chain, have.chain) {
+		if want.owners == 0 || have.owners > 0 && reflect.DeepEqual(want.value, have.value) {
 			continue
 		}
 		chains = append(chains, key)
-		batch.add(Add, key.family, ChainObject{want.chain})
-		batch.add(Flush, key.family, ChainObject{want.chain})
+		batch.add(Add, key.family, ChainObject{want.value})
+		batch.add(Flush, key.family, ChainObject{want.value})
 	}
 	for _, key := range chains { // their rules lead to other chains
-		batch.add(Add, key.family, RulesObject{d.plan.chains[key].chain})
+		batch.add(Add, key.family, RulesObject{d.plan.chains[key].value})
 	}
 }

@@ -144,7 +144,8 @@ func (d *draft) replaceOwner(have, want Service) {
 			}
 		}
 	}
-	d.replaceObjects(have, want)
+	d.ownObjects(have, -1)
+	d.ownObjects(want, +1)
 	d.plan.services = append(d.plan.services, want)
 }
 
@@ -156,60 +157,32 @@ func (d *draft) count(family model.Family, set Set, service Service, delta int) 
 
 func (d *draft) countOne(element Element) bool {
 	key := elementKey{family: d.counting.family, set: d.counting.set, key: element.Key}
-	shared := planned(d.plan.elements, d.mirror.elements, key)
-	shared.verdict, shared.owners = element.Verdict, shared.owners+d.counting.delta
-	d.plan.elements[key] = shared
+	own(d.plan.elements, d.mirror.elements, key, element.Verdict, d.counting.delta)
 	return true
 }
 
-// replaceObjects notes which chains and sets get or lose an owner.
-func (d *draft) replaceObjects(have, want Service) {
-	for i := range have.Ports {
-		port := &have.Ports[i]
+// ownObjects notes that chains, sets and lists get or lose a Service as an owner.
+func (d *draft) ownObjects(service Service, delta int) {
+	for i := range service.Ports {
+		port := &service.Ports[i]
 		for _, chain := range port.Chains(d.mirror.config) {
-			d.own(port.ID.Family, chain, -1)
+			d.ownChain(port.ID.Family, chain, delta)
 		}
 		for _, set := range port.sets() {
-			d.ownSet(port.ID.Family, set, -1)
+			own(d.plan.sets, d.mirror.sets, objectKey{port.ID.Family, set.Name}, set, delta)
 		}
-		d.ownList(port, -1)
-	}
-	for i := range want.Ports {
-		port := &want.Ports[i]
-		for _, chain := range port.Chains(d.mirror.config) {
-			d.own(port.ID.Family, chain, +1)
-		}
-		for _, set := range port.sets() {
-			d.ownSet(port.ID.Family, set, +1)
-		}
-		d.ownList(port, +1)
+		d.ownList(port, delta)
 	}
 }
 
-func (d *draft) own(family model.Family, chain Chain, delta int) {
-	key := objectKey{family, chain.Name}
-	owned := planned(d.plan.chains, d.mirror.chains, key)
-	if delta > 0 {
-		owned.chain = chain
-	}
-	owned.owners += delta
-	d.plan.chains[key] = owned
-}
-
-func (d *draft) ownSet(family model.Family, set ownedSet, delta int) {
-	key := objectKey{family, set.set.Name}
-	owned := planned(d.plan.sets, d.mirror.sets, key)
-	if delta > 0 {
-		owned.set = set.set
-	}
-	owned.owners += delta
-	d.plan.sets[key] = owned
+func (d *draft) ownChain(family model.Family, chain Chain, delta int) {
+	own(d.plan.chains, d.mirror.chains, objectKey{family, chain.Name}, chain, delta)
 }
 
 // settleShared turns the counts of owners into elements to add and to delete.
 func (d *draft) settleShared() {
 	for key, shared := range d.plan.elements {
-		where, element := elementsKey{key.family, staticRank(key.set)}, Element{Key: key.key, Verdict: shared.verdict}
+		where, element := elementsKey{key.family, staticRank(key.set)}, Element{Key: key.key, Verdict: shared.value}
 		switch had := d.mirror.elements[key].owners > 0; {
 		case had && shared.owners == 0:
 			d.deletes[where] = append(d.deletes[where], element)

@@ -204,13 +204,13 @@ func (p *Port) isRestricted() bool {
 }
 
 // sets returns the sets that the port needs beside the static ones.
-func (p *Port) sets() []ownedSet {
-	var sets []ownedSet
+func (p *Port) sets() []Set {
+	var sets []Set
 	if p.isWide() {
-		sets = append(sets, ownedSet{set: p.wideSlots()})
+		sets = append(sets, p.wideSlots())
 	}
 	if p.memory != nil {
-		sets = append(sets, ownedSet{set: p.memory.affinityMap()})
+		sets = append(sets, p.memory.affinityMap())
 	}
 	return sets
 }

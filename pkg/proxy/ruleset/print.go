@@ -76,11 +76,7 @@ func slotsInName(chain string) int {
 }
 
 func (s *filledSet) print(w *bufio.Writer, family model.Family) {
-	kind := "set"
-	if s.IsMap() {
-		kind = "map"
-	}
-	fmt.Fprintf(w, "\t%s %s {\n\t\t%s\n", kind, s.Name, typeText(family, s.Set))
+	fmt.Fprintf(w, "\t%s %s {\n\t\t%s\n", kindOfSet(s.Set), s.Name, typeText(family, s.Set))
 	if s.Dynamic {
 		fmt.Fprint(w, "\t\tflags dynamic,timeout\n")
 	}

@@ -121,13 +121,13 @@ func (s Service) eachKey(sets map[objectKey]bool, config Config, yield func(refu
 		for _, chain := range port.Chains(config) {
 			yield(refusedKey{family: port.ID.Family, name: chain.Name})
 		}
-		for _, owned := range port.sets() {
-			yield(refusedKey{family: port.ID.Family, name: owned.set.Name})
-			if !sets[objectKey{port.ID.Family, owned.set.Name}] {
+		for _, set := range port.sets() {
+			yield(refusedKey{family: port.ID.Family, name: set.Name})
+			if !sets[objectKey{port.ID.Family, set.Name}] {
 				continue
 			}
 			for element := range port.eachWideSlot() {
-				yield(refusedKey{port.ID.Family, owned.set.Name, element.Key})
+				yield(refusedKey{port.ID.Family, set.Name, element.Key})
 			}
 		}
 	}

@@ -9,18 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// Resync returns a mirror that holds exactly the given Services and surroundings, and the plan that makes the kernel
-// agree with it whatever it holds now, in its one Batch: traffic sees the old rules or the new ones. Clients keep
-// their affinity where the maps and the numbers are still there.
-//
-// found is what the kernel has in each family. The mirror counts as accepted only after the plan's batch is.
-func Resync(config Config, wanted []Service, surroundings Surroundings, found map[model.Family]Objects) (*Mirror, *Plan) {
-	complete := NewComplete(config, found)
-	complete.Add(wanted)
-	return complete.Finish(surroundings)
-}
-
-// Complete is a Resync in the making, which takes the Services in parts: by Add or by AddEarly, and never by both.
+// Complete makes a plan that brings the kernel to exactly the given Services and surroundings, whatever it holds now. It
+// takes the Services in parts: by Add or by AddEarly, and never by both.
 type Complete struct {
 	mirror *Mirror
 	draft  *draft
@@ -29,7 +19,7 @@ type Complete struct {
 	early bool
 }
 
-// NewComplete begins a Resync without Services.
+// NewComplete begins without Services. found is what the kernel has in each family.
 func NewComplete(config Config, found map[model.Family]Objects) *Complete {
 	mirror := newMirror(config)
 	draft := mirror.draft()
@@ -92,12 +82,14 @@ func (c *Complete) Undo() Batch {
 	return batch
 }
 
-// Finish returns what Resync does.
+// Finish returns a mirror that holds exactly the Services and surroundings, and the plan that makes the kernel agree with
+// it in its one Batch: traffic sees the old rules or the new ones. Clients keep their affinity where the maps and the
+// numbers are still there. The mirror counts as accepted only after the plan's batch is.
 func (c *Complete) Finish(surroundings Surroundings) (*Mirror, *Plan) {
 	plan := c.draft.plan
 	plan.surroundings = surroundings
 	for key, list := range plan.lists {
-		c.draft.countLengths(key.family, list, +1)
+		c.draft.countLengths(key.family, list.value, +1)
 	}
 	c.mirror.adopt(plan)
 	if !c.early {
@@ -157,7 +149,7 @@ func (c *Complete) refillSets(family model.Family) {
 		if key.family != family {
 			continue
 		}
-		plan.Batch.add(Add, family, SetObject{c.mirror.sets[key].set})
+		plan.Batch.add(Add, family, SetObject{c.mirror.sets[key].value})
 	}
 	c.mirror.refillWide(plan, family)
 }
@@ -167,7 +159,7 @@ func (m *Mirror) refillChains(batch *Batch, family model.Family) []Chain {
 	chains := append(StaticChains(family, m.config, m.surroundings), SourceRangesChain(lengthsOf(family, m.lengths)))
 	for _, key := range sortedKeys(m.chains) {
 		if key.family == family {
-			chains = append(chains, m.chains[key].chain)
+			chains = append(chains, m.chains[key].value)
 		}
 	}
 	// The order in which they are printed: nft lists chains in the order in which they were made.
@@ -209,7 +201,7 @@ func (m *Mirror) allElements(plan *Plan, family model.Family, set Set) iter.Seq[
 	if isShared(set) {
 		return func(yield func(Element) bool) {
 			for key, shared := range m.elements {
-				if key.family == family && key.set == set.Name && !yield(Element{Key: key.key, Verdict: shared.verdict}) {
+				if key.family == family && key.set == set.Name && !yield(Element{Key: key.key, Verdict: shared.value}) {
 					return
 				}
 			}
@@ -238,7 +230,7 @@ func sortedKeys[V any](objects map[objectKey]V) []objectKey {
 	})
 }
 
-// Objects are what a family's table holds in the kernel, as far as resynchronising needs to know.
+// Objects are what a family's table holds in the kernel, as far as its reader needs to know.
 type Objects struct {
 	// Table reports whether the table is there.
 	Table bool
@@ -248,7 +240,8 @@ type Objects struct {
 	Chains   []string
 	Sets     []string
 	Counters []string
-	// Contents are the elements of the sets that Recalled knows, by the set's name.
+	// Contents are the elements of sets, by the set's name: to resynchronise, of those that Recalled knows; to compare, of
+	// all.
 	Contents map[string][]Element
 }
 

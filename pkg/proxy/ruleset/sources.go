@@ -42,11 +42,10 @@ type lengthKey struct {
 	bits   int
 }
 
-// ownedList is a list of source ranges and how many ports have it.
-type ownedList struct {
+// sourceList is a list of source ranges. Its owners are the ports that have it.
+type sourceList struct {
 	id     string // the same for the same ranges, and for no others
 	ranges []netip.Prefix
-	owners int
 }
 
 // listID returns the id of a list: the same for the same prefixes in the same order.
@@ -142,7 +141,7 @@ func (d *draft) restrict(port *Port) {
 	}
 	id := d.listID(port.Sources)
 	port.list = numberedClass(sourcesClass, id, func(class Class) string {
-		return planned(d.plan.lists, d.mirror.lists, listKey{port.ID.Family, class}).id
+		return planned(d.plan.lists, d.mirror.lists, listKey{port.ID.Family, class}).value.id
 	})
 }
 
@@ -164,13 +163,11 @@ func (d *draft) ownList(port *Port, delta int) {
 	if !port.isRestricted() {
 		return
 	}
-	key := listKey{port.ID.Family, port.list}
-	owned := planned(d.plan.lists, d.mirror.lists, key)
+	var list sourceList
 	if delta > 0 {
-		owned.id, owned.ranges = d.listID(port.Sources), port.Sources
+		list = sourceList{d.listID(port.Sources), port.Sources}
 	}
-	owned.owners += delta
-	d.plan.lists[key] = owned
+	own(d.plan.lists, d.mirror.lists, listKey{port.ID.Family, port.list}, list, delta)
 }
 
 // settleLists turns the counts of owners into elements to add and to delete.
@@ -179,24 +176,23 @@ func (d *draft) settleLists() {
 		list, where := d.plan.lists[key], elementsKey{key.family, staticRank(Sources.Name)}
 		switch had := d.mirror.lists[key].owners > 0; {
 		case had && list.owners == 0:
-			d.countLengths(key.family, list, -1)
-			d.deletes[where] = slices.AppendSeq(d.deletes[where], key.elements(list.ranges))
+			d.countLengths(key.family, list.value, -1)
+			d.deletes[where] = slices.AppendSeq(d.deletes[where], key.elements(list.value.ranges))
 		case !had && list.owners > 0:
-			d.countLengths(key.family, list, +1)
-			d.adds[where] = slices.AppendSeq(d.adds[where], key.elements(list.ranges))
+			d.countLengths(key.family, list.value, +1)
+			d.adds[where] = slices.AppendSeq(d.adds[where], key.elements(list.value.ranges))
 		}
 	}
 }
 
 // countLengths counts a list for each length that it has.
-func (d *draft) countLengths(family model.Family, list ownedList, delta int) {
+func (d *draft) countLengths(family model.Family, list sourceList, delta int) {
 	seen := map[int]bool{}
 	for _, prefix := range list.ranges {
 		seen[storedBits(prefix)] = true
 	}
 	for length := range seen {
-		key := lengthKey{family, length}
-		d.plan.lengths[key] = planned(d.plan.lengths, d.mirror.lengths, key) + delta
+		addTo(d.plan.lengths, d.mirror.lengths, lengthKey{family, length}, delta)
 	}
 }
 
@@ -227,7 +223,7 @@ func (m *Mirror) allSources(family model.Family) iter.Seq[Element] {
 			if key.family != family {
 				continue
 			}
-			for element := range key.elements(list.ranges) {
+			for element := range key.elements(list.value.ranges) {
 				if !yield(element) {
 					return
 				}
@@ -238,10 +234,10 @@ func (m *Mirror) allSources(family model.Family) iter.Seq[Element] {
 
 // acceptLists takes over the lists of a plan. An unused one keeps its number until its ranges are swept.
 func (m *Mirror) acceptLists(plan *Plan) {
-	for key, owned := range plan.lists {
-		m.lists[key] = owned
+	for key, list := range plan.lists {
+		m.lists[key] = list
 		delete(m.leftoverLists, key)
-		if owned.owners == 0 {
+		if list.owners == 0 {
 			m.leftoverLists[key] = true
 		}
 	}

@@ -181,10 +181,10 @@ func (d *draft) classOf(family model.Family, dispatch Set, first Class, chain st
 func (d *draft) dispatched(family model.Family, dispatch Set, class Class) string {
 	key := elementKey{family, dispatch.Name, Tuple{Number: uint32(class)}}
 	if shared, ok := d.plan.elements[key]; ok {
-		return shared.verdict.Chain
+		return shared.value.Chain
 	}
 	if shared, ok := d.mirror.elements[key]; ok {
-		return shared.verdict.Chain
+		return shared.value.Chain
 	}
 	return d.mirror.late[objectKey{family, dispatch.Name}][key.key].Verdict.Chain
 }

@@ -40,7 +40,9 @@ func inList(err policy.EntryError, text, key string) Violation {
 func parseKeys(text string, wasThere bool) (keys []policy.Key, errs policy.EntryErrors) {
 	keys, err := policy.ParseKeys(text)
 	if errors.As(err, &errs) && wasThere {
-		errs = append(errs, inLongList(text)...)
+		if countEntries(text) > policy.MaxKeys {
+			errs = append(errs, inLongList(text, wrongKey)...)
+		}
 	}
 	return keys, errs
 }
@@ -78,26 +80,33 @@ func countEntries(text string) int { return strings.Count(text, ",") + 1 }
 const maxExamined = 512
 
 // inLongList is what is wrong with the entries of a list that is too long. The parser does not look at them; but a
-// change that only makes such a list shorter has not brought in what is wrong with them.
-func inLongList(text string) (errs policy.EntryErrors) {
-	if countEntries(text) <= policy.MaxKeys {
-		return nil
-	}
+// change that only makes such a list shorter has not brought in what is wrong with them. wrong returns the rule that an
+// entry may break by itself; empty if there is none.
+func inLongList(text string, wrong func(entry string) policy.Rule) (errs policy.EntryErrors) {
 	seen := map[string]bool{}
 	for _, entry := range strings.SplitN(text, ",", maxExamined+1) {
 		entry = strings.TrimSpace(entry)
+		if entry == "" {
+			errs = append(errs, policy.EntryError{Rule: policy.NotEmpty})
+			continue
+		}
 		if seen[entry] {
 			errs = append(errs, policy.EntryError{Rule: policy.Unique, Entry: entry})
 		}
 		seen[entry] = true
-		switch _, err := policy.ParseKeys(entry); {
-		case entry == string(policy.AnyNode):
-			errs = append(errs, policy.EntryError{Rule: policy.AnyNodeLast, Entry: entry})
-		case entry == "":
-			errs = append(errs, policy.EntryError{Rule: policy.NotEmpty})
-		case err != nil:
-			errs = append(errs, policy.EntryError{Rule: policy.LabelKey, Entry: entry})
+		if rule := wrong(entry); rule != "" {
+			errs = append(errs, policy.EntryError{Rule: rule, Entry: entry})
 		}
 	}
 	return errs
+}
+
+func wrongKey(entry string) policy.Rule {
+	switch _, err := policy.ParseKeys(entry); {
+	case entry == string(policy.AnyNode):
+		return policy.AnyNodeLast
+	case err != nil:
+		return policy.LabelKey
+	}
+	return ""
 }

@@ -94,8 +94,8 @@ func wrongClients(s *subject) (violations []Violation) {
 	if !errors.As(err, &faults) {
 		return nil
 	}
-	if s.wasThere() {
-		faults = append(faults, inLongListOfClients(text, s.Metadata.Namespace)...)
+	if s.wasThere() && policy.CountClients(text) > policy.MaxClients {
+		faults = append(faults, inLongList(text, wrongClient)...)
 	}
 	for _, fault := range faults {
 		violations = append(violations, inList(fault, text, policy.ClientsAnnotation))
@@ -103,29 +103,14 @@ func wrongClients(s *subject) (violations []Violation) {
 	return violations
 }
 
-// inLongListOfClients is what is wrong with the entries of a list that is too long, as inLongList.
-func inLongListOfClients(text, namespace string) (faults policy.EntryErrors) {
-	if policy.CountClients(text) <= policy.MaxClients {
-		return nil
+func wrongClient(entry string) policy.Rule {
+	switch _, _, err := policy.ParseClients(entry, ""); { // the namespace matters to remedies alone
+	case entry == policy.Measured:
+		return policy.MeasuredLast
+	case err != nil:
+		return policy.ServiceName
 	}
-	seen := map[string]bool{}
-	for _, entry := range strings.SplitN(text, ",", maxExamined+1) {
-		entry = strings.TrimSpace(entry)
-		if seen[entry] && entry != "" {
-			faults = append(faults, policy.EntryError{Rule: policy.Unique, Entry: entry})
-		}
-		seen[entry] = true
-		var wrong policy.EntryErrors
-		switch _, _, err := policy.ParseClients(entry, namespace); {
-		case entry == policy.Measured:
-			faults = append(faults, policy.EntryError{Rule: policy.MeasuredLast, Entry: entry})
-		case entry == "":
-			faults = append(faults, policy.EntryError{Rule: policy.NotEmpty})
-		case errors.As(err, &wrong):
-			faults = append(faults, policy.EntryError{Rule: policy.ServiceName, Entry: entry})
-		}
-	}
-	return faults
+	return ""
 }
 
 // clientsWithoutBound: clients of a Service that has something to bound, but no bound of its own.

@@ -124,15 +124,6 @@ func TestAWrongWayToDistinguishPodsIsRefused(t *testing.T) {
 	}
 }
 
-func TestMasqueradeAllIsOffUnlessGiven(t *testing.T) {
-	for args, want := range map[string]bool{"": false, "--masquerade-all": true, "--masquerade-all=false": false} {
-		flags, err := parseTableFlags(t, words(args)...)
-		if got := flags.settings.Tables(nil).MasqueradeAll; err != nil || got != want {
-			t.Errorf("%q: %v, error %v; want %v", args, got, err, want)
-		}
-	}
-}
-
 func TestTheHelpSaysHowPodsAreDistinguished(t *testing.T) {
 	clients := []string{
 		"--detect-local-mode MODE", "(default \"ClusterCIDR\")", "pods count as clients outside", "--pod-bridge-interface NAME",

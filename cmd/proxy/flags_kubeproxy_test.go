@@ -141,15 +141,6 @@ func sameDuration(a, b string) bool {
 	return err == nil && err2 == nil && first == second
 }
 
-func TestAnUnknownFlagIsAnError(t *testing.T) {
-	for _, flag := range []string{"--udp-timeout=1s", "--health-address=:1"} {
-		got := proxyCommand(t, "run", flag)
-		if name, _, _ := strings.Cut(flag, "="); got.status != 2 || !strings.HasPrefix(got.stderr, "proxy: unknown flag: "+name+"\n") {
-			t.Errorf("%s: %+v", flag, got)
-		}
-	}
-}
-
 func TestFlagsWithoutMeaningAreNotShown(t *testing.T) {
 	help := proxyCommand(t, "run", "--help").stdout
 	for _, setting := range config.WithoutMeaning() {

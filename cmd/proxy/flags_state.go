@@ -20,10 +20,8 @@ import (
 type stateFlags struct {
 	settingFlags
 	manifestsFlag
-	master           string
-	serviceProxyName string
-	defaultMaxLoad   string
-	defaultClients   string
+	viewFlags
+	master string
 
 	// asKubectl: the cluster is found as kubectl finds it, in context if that is not empty.
 	asKubectl bool
@@ -50,10 +48,6 @@ type stateFlags struct {
 	isLikeRunning bool
 	// node is the name of the node to act for, after Validate.
 	node string
-	// maxLoad is the bound that --default-max-load sets, in percent, after Validate; 0 without.
-	maxLoad uint64
-	// measured: --default-clients asks for measured demand; after Validate.
-	measured bool
 }
 
 // connectionSettings say how the cluster is reached, and as which node.
@@ -89,17 +83,48 @@ func (f *stateFlags) register(flags *pflag.FlagSet, once string, settings ...[]s
 		flags.StringVar(&f.context, "context", "", "`NAME` of the context in the kubeconfig (default: the current one)")
 	}
 	flags.StringVar(&f.master, "master", "", "`URL` of the API server, instead of the one in the kubeconfig")
-	flags.StringVar(&f.serviceProxyName, "service-proxy-name", "",
+	f.viewFlags.register(flags,
 		"`NAME` that Services must carry in the label service.kubernetes.io/service-proxy-name. Without it those that carry the label are "+
-			"left to others, as kube-proxy does")
-	flags.StringVar(&f.defaultMaxLoad, "default-max-load", "",
+			"left to others, as kube-proxy does",
 		"`PERCENT` of the mean load, 100% to 1000%, that no endpoint may expect to exceed: for Services with topology keys or "+
 			"trafficDistribution that have no "+policy.MaxLoadAnnotation+" of their own, and no topology-mode Auto. Without it they have no "+
-			"bound; with it the proxies follow where all nodes are. Give all proxies the same value")
-	flags.StringVar(&f.defaultClients, "default-clients", "",
+			"bound; with it the proxies follow where all nodes are. Give all proxies the same value",
 		"`WHO` asks Services with a bound on the load that have no "+policy.ClientsAnnotation+" of their own: "+policy.Measured+", which is "+
 			"the demand that the webhook measures and publishes. Without it, and until something is measured, all nodes ask alike, or as "+
 			"their labels say. Give all proxies the same value")
+}
+
+// viewFlags say which Services there are, and what holds for those without settings of their own.
+type viewFlags struct {
+	serviceProxyName, defaultMaxLoad, defaultClients string
+
+	// maxLoad is the bound in percent, 0 for none, and measured: demand is to be measured; both after Validate.
+	maxLoad  uint64
+	measured bool
+}
+
+func (f *viewFlags) register(flags *pflag.FlagSet, name, maxLoad, clients string) {
+	flags.StringVar(&f.serviceProxyName, "service-proxy-name", "", name)
+	flags.StringVar(&f.defaultMaxLoad, "default-max-load", "", maxLoad)
+	flags.StringVar(&f.defaultClients, "default-clients", "", clients)
+}
+
+func (f *viewFlags) Validate() error {
+	var errs []error
+	if err := config.CheckProxyName(f.serviceProxyName); err != nil {
+		errs = append(errs, fmt.Errorf("--service-proxy-name: %w", err))
+	}
+	if f.maxLoad = 0; f.defaultMaxLoad != "" {
+		var err error
+		if f.maxLoad, err = policy.ParseMaxLoad(f.defaultMaxLoad); err != nil {
+			errs = append(errs, fmt.Errorf("--default-max-load: %w", err))
+		}
+	}
+	if f.measured = f.defaultClients == policy.Measured; !f.measured && f.defaultClients != "" {
+		errs = append(errs, fmt.Errorf("--default-clients %q: the only value is %q; a Service names its clients with %s",
+			f.defaultClients, policy.Measured, policy.ClientsAnnotation))
+	}
+	return errors.Join(errs...)
 }
 
 // Validate checks the flags, fills in the node's name, and reports every mistake at once. read comes before it.
@@ -107,36 +132,10 @@ func (f *stateFlags) Validate() error { return errors.Join(f.validateStateless()
 
 // validateStateless is Validate for commands that do not need the state of a cluster.
 func (f *stateFlags) validateStateless() error {
-	errs := []error{f.resolve()}
-	if err := config.CheckProxyName(f.serviceProxyName); err != nil {
-		errs = append(errs, fmt.Errorf("--service-proxy-name: %w", err))
-	}
-	var load, clients, node error
-	f.maxLoad, load = readMaxLoad(f.defaultMaxLoad)
-	f.measured, clients = readDefaultClients(f.defaultClients)
-	f.node, node = nodeName(f.settings.Node)
-	return errors.Join(append(errs, load, clients, node)...)
-}
-
-// readMaxLoad reads --default-max-load; 0 without.
-func readMaxLoad(text string) (uint64, error) {
-	if text == "" {
-		return 0, nil
-	}
-	percent, err := policy.ParseMaxLoad(text)
-	if err != nil {
-		return 0, fmt.Errorf("--default-max-load: %w", err)
-	}
-	return percent, nil
-}
-
-// readDefaultClients reads --default-clients: whether demand is measured.
-func readDefaultClients(text string) (measured bool, err error) {
-	if text != "" && text != policy.Measured {
-		return false, fmt.Errorf("--default-clients %q: the only value is %q; a Service names its clients with %s",
-			text, policy.Measured, policy.ClientsAnnotation)
-	}
-	return text != "", nil
+	unresolved := f.resolve()
+	var nameless error
+	f.node, nameless = nodeName(f.settings.Node)
+	return errors.Join(unresolved, f.viewFlags.Validate(), nameless)
 }
 
 // inCluster is the environment variable that every pod has, and without which client-go finds no API server by itself.

@@ -1,6 +1,52 @@
 package main
 
-import "github.com/spf13/pflag"
+import (
+	"github.com/spf13/pflag"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+)
+
+// clientSettings say who the clients are and which of them are masqueraded. All commands that show what happens to
+// connections have them.
+var clientSettings = []settingFlag{
+	{
+		"detect-local-mode", "detectLocalMode",
+		"`MODE` of recognizing pods among clients: ClusterCIDR, by the addresses in --cluster-cidr; NodeCIDR, by those in this node's " +
+			"podCIDRs; BridgeInterface or InterfaceNamePrefix, by the link that their packets come in by. Connections to a ClusterIP that do " +
+			"not come from pods are masqueraded, and pods that dial an address whose externalTrafficPolicy is Local reach endpoints on all nodes",
+	},
+	{
+		"cluster-cidr", "clusterCIDR",
+		"`CIDR` of the pods, at most one per family, comma-separated, for mode ClusterCIDR alone. A family without one does not recognize " +
+			"pods: nothing to a ClusterIP is masqueraded, and pods count as clients outside",
+	},
+	{
+		"pod-bridge-interface", "detectLocal.bridgeInterface",
+		"`NAME` of the bridge that pods are attached to, such as cni0, for mode BridgeInterface",
+	},
+	{
+		"pod-interface-name-prefix", "detectLocal.interfaceNamePrefix",
+		"`PREFIX` of the names of all links to pods, such as veth or cali, for mode InterfaceNamePrefix",
+	},
+	{
+		"masquerade-all", "nftables.masqueradeAll",
+		"masquerade every connection to a ClusterIP, those of pods too; endpoints then see this node as the client",
+	},
+}
+
+// clients returns the same settings in explain's form, for a node. The node is nil while it is unknown.
+func (f *stateFlags) clients(node *model.Node) explain.Clients {
+	clients := explain.Clients{PodsUnknown: map[model.Family]string{}, MasqueradeAll: f.settings.MasqueradeAll, NodesFrom: f.nodesFrom}
+	clients.NodePorts = f.settings.NodePorts
+	for _, family := range model.Families {
+		if why := config.PodsUnknown(f.settings.LocalTraffic, family, node); why != "" {
+			clients.PodsUnknown[family] = why
+		}
+	}
+	return clients
+}
 
 // tableFlags say what the tables are made from: the state, who the clients are, and where node ports are served.
 // Their names and defaults are kube-proxy's.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
 // expectError wants an error that contains some text, or none if the text is empty.
@@ -99,21 +101,11 @@ func TestRunFlags(t *testing.T) {
 	}
 }
 
-func TestTheLogLevelIsRead(t *testing.T) {
-	for text, want := range map[string]slog.Level{
-		"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
-	} {
-		flags, err := parseRunFlags(t, "--manifests x --log-level "+text)
-		if err != nil || flags.level != want {
-			t.Errorf("--log-level %s: level %v, error %v; want %v", text, flags.level, err, want)
-		}
-	}
-}
-
-func TestAVerbosityThatLogsEverythingIsDebug(t *testing.T) {
+func TestTheLogLevelIsReadAndAVerbosityThatLogsEverythingIsDebug(t *testing.T) {
 	for args, want := range map[string]slog.Level{
 		"": slog.LevelInfo, "-v 3": slog.LevelInfo, "-v 4": slog.LevelDebug, "--v=5": slog.LevelDebug, "-v4": slog.LevelDebug,
-		"-v 4 --log-level warn": slog.LevelWarn,
+		"-v 4 --log-level warn": slog.LevelWarn, "--log-level debug": slog.LevelDebug, "-v 4 --log-level info": slog.LevelInfo,
+		"--log-level error": slog.LevelError,
 	} {
 		flags, err := parseRunFlags(t, "--manifests x "+args)
 		if err != nil || flags.level != want {
@@ -134,23 +126,17 @@ func TestAllMistakesInRunFlagsAreReported(t *testing.T) {
 	}
 }
 
-func TestTheDefaultBoundReachesWhoReadsServices(t *testing.T) {
-	for args, want := range map[string]uint64{"": 0, "--default-max-load=": 0, "--default-max-load 150%": 150} {
+func TestTheDefaultsReachWhoReadsServices(t *testing.T) {
+	for args, want := range map[string]convert.View{
+		"": {}, "--default-max-load= --default-clients=": {}, "--default-max-load 150%": {DefaultMaxLoad: 150},
+		"--default-clients measured": {DefaultMeasured: true},
+	} {
 		flags, err := parseRunFlags(t, "--manifests x "+args)
 		expectError(t, err, "")
-		if flags.view().DefaultMaxLoad != want || flags.options().View.DefaultMaxLoad != want {
-			t.Errorf("%q: %d for commands, %d for the daemon; want %d", args, flags.view().DefaultMaxLoad, flags.options().View.DefaultMaxLoad, want)
-		}
-	}
-}
-
-func TestTheDefaultClientsReachWhoReadsServices(t *testing.T) {
-	for args, want := range map[string]bool{"": false, "--default-clients=": false, "--default-clients measured": true} {
-		flags, err := parseRunFlags(t, "--manifests x "+args)
-		expectError(t, err, "")
-		if flags.view().DefaultMeasured != want || flags.options().View.DefaultMeasured != want {
-			t.Errorf("%q: %v for commands, %v for the daemon; want %v", args, flags.view().DefaultMeasured,
-				flags.options().View.DefaultMeasured, want)
+		for who, view := range map[string]convert.View{"commands": flags.view(), "the daemon": flags.options().View} {
+			if view.DefaultMaxLoad != want.DefaultMaxLoad || view.DefaultMeasured != want.DefaultMeasured {
+				t.Errorf("%q: %+v for %s, want %+v", args, view, who, want)
+			}
 		}
 	}
 }

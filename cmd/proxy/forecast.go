@@ -18,7 +18,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
@@ -124,29 +123,26 @@ type forecastFlags struct {
 	kubectlFlags
 	gateFlags
 	namespaceFlags
-	serviceProxyName, defaultMaxLoad, defaultClients string
-	publisher                                        string // the namespace of what publishes ServiceDemands
-	bounds                                           []string
-	demand, clients, price, output                   string
-	top                                              int
+	viewFlags
+	publisher                      string // the namespace of what publishes ServiceDemands
+	bounds                         []string
+	demand, clients, price, output string
+	top                            int
 
 	withoutNodes, evacuate, annotate, scale []string
 
 	// After Validate:
-	bound        []uint64
-	usualMaxLoad uint64
-	measured     bool             // by default
-	perGB        float64          // 0 without a price
-	traffic      forecast.Traffic // after readDemand, with a price
-	changes      []forecast.Change
+	bound   []uint64
+	perGB   float64          // 0 without a price
+	traffic forecast.Traffic // after readDemand, with a price
+	changes []forecast.Change
 }
 
 func (f *forecastFlags) register(flags *pflag.FlagSet) {
 	f.kubectlFlags.register(flags)
 	f.namespaceFlags.register(flags)
-	flags.StringVar(&f.serviceProxyName, "service-proxy-name", "", "`NAME` that Services must carry, as with 'run'")
-	flags.StringVar(&f.defaultMaxLoad, "default-max-load", "", "`PERCENT`, as with 'run': the bound of Services that have none")
-	flags.StringVar(&f.defaultClients, "default-clients", "",
+	f.viewFlags.register(flags, "`NAME` that Services must carry, as with 'run'",
+		"`PERCENT`, as with 'run': the bound of Services that have none",
 		"`WHO`, as with 'run': "+policy.Measured+", for Services with a bound that name no clients")
 	registerPublisher(flags, &f.publisher)
 	flags.StringSliceVar(&f.bounds, "bound", []string{policy.FormatMaxLoad(policy.UsualMaxLoad)},
@@ -177,18 +173,9 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 // Validate checks all flags and reports every mistake at once.
 func (f *forecastFlags) Validate() error {
 	errs := []error{f.kubectlFlags.Validate(), f.gateFlags.Validate(), cli.OneOf("output", f.output, "text", "json", "yaml", "html"),
-		cli.OneOf("clients", f.clients, clientsMeasured, clientsAssumed)}
-	if err := config.CheckProxyName(f.serviceProxyName); err != nil {
-		errs = append(errs, fmt.Errorf("--service-proxy-name: %w", err))
-	}
-	var err error
-	if f.usualMaxLoad, err = readMaxLoad(f.defaultMaxLoad); err != nil {
-		errs = append(errs, err)
-	}
-	if f.measured, err = readDefaultClients(f.defaultClients); err != nil {
-		errs = append(errs, err)
-	}
+		cli.OneOf("clients", f.clients, clientsMeasured, clientsAssumed), f.viewFlags.Validate()}
 	if f.perGB = 0; f.price != "" {
+		var err error
 		if f.perGB, err = forecast.ParsePrice(f.price); err != nil {
 			errs = append(errs, fmt.Errorf("--price: %w", err))
 		}
@@ -321,7 +308,7 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 // state is a cluster of some objects, with the clients that are asked about.
 func (f *forecastFlags) state(objects convert.Objects) forecast.Cluster {
 	state := forecast.NewCluster(objects, convert.View{
-		ServiceProxyName: f.serviceProxyName, DefaultMaxLoad: f.usualMaxLoad, DefaultMeasured: f.measured,
+		ServiceProxyName: f.serviceProxyName, DefaultMaxLoad: f.viewFlags.maxLoad, DefaultMeasured: f.measured,
 	})
 	if f.clients == clientsAssumed {
 		return state.AsAssumed()

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"math"
 	"strings"
 	"testing"
-
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
 )
 
 // three is a cluster of three Nodes in as many zones, and one Service with an endpoint on each.
@@ -156,14 +153,7 @@ func TestForecastSaysTheCauseBeforeAnyAdvice(t *testing.T) {
 		},
 	} {
 		got := proxyCommand(t, "forecast", "--manifests", threeWith(t, test.replace...))
-		rest := got.stdout
-		for _, want := range test.want {
-			_, after, found := strings.Cut(rest, want)
-			if !found {
-				t.Errorf("%s: there is no %q, or before what is wanted first:\n%s", name, want, got.stdout)
-			}
-			rest = after
-		}
+		expectInOrder(t, name, got.stdout, test.want)
 		if got.status != 0 || strings.Contains(got.stdout, test.lacks) {
 			t.Errorf("%s: status %d, or there is %q:\n%s%s", name, got.status, test.lacks, got.stdout, got.stderr)
 		}
@@ -270,15 +260,8 @@ func TestForecastComparesByTheMeanBefore(t *testing.T) {
 		keys + clients + load:                    {1, 1.5},  // three of four clients are in za
 		keys + clients + load + " --evacuate zc": {1, 2.25}, // the bound is one and a half of the mean after
 	} {
-		command := []string{"forecast", "shop/web", "-o", "json", "--manifests", folder}
-		for _, word := range words(args) {
-			command = append(command, strings.Replace(word, "_", " ", 1))
-		}
-		got := proxyCommand(t, command...)
-		var compared struct{ Before, After forecast.Report }
-		if err := json.Unmarshal([]byte(got.stdout), &compared); err != nil || got.status != 0 {
-			t.Fatalf("%s: status %d, %v: %s", args, got.status, err, got.stderr)
-		}
+		var compared beforeAndAfter
+		readForecast(t, &compared, folder, spaced("shop/web "+args)...)
 		before, after := compared.Before.Services[0].Outlooks[0].Busiest.Load, compared.After.Services[0].Outlooks[0].Busiest.Load
 		if math.Abs(before-want.before) > 1e-6 || math.Abs(after-want.after) > 1e-6 {
 			t.Errorf("%s: the busiest expects %v, then %v times the mean before, want %v", args, before, after, want)

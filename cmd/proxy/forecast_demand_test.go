@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/forecast"
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
@@ -65,10 +64,9 @@ func TestADumpIsForecastWithWhatWasMeasured(t *testing.T) {
 		"of zones without Nodes": {strings.ReplaceAll(demandOfWeb, "zone-", "site-"), false},
 	} {
 		state := writeState(t, measuredState(wantsMeasured, c.more))
-		got := proxyCommand(t, "forecast", "--manifests", state, "-o", "json")
-		var report forecast.Report
-		if err := json.Unmarshal([]byte(got.stdout), &report); err != nil || got.status != 0 || len(report.Services) != 1 {
-			t.Fatalf("%s: %v: %+v", name, err, got)
+		report := forecastOf(t, state)
+		if len(report.Services) != 1 {
+			t.Fatalf("%s: %+v", name, report)
 		}
 		want, busiest := "labels", 1.2
 		if c.isMeasured {
@@ -87,10 +85,9 @@ func TestADumpIsForecastWithWhatWasMeasured(t *testing.T) {
 		if page := proxyCommand(t, "forecast", "--manifests", state).stdout; strings.Contains(page, "ask as ServiceDemands say") != c.isMeasured {
 			t.Errorf("%s: the heading is not about what is planned with: %s", name, page)
 		}
-		got = proxyCommand(t, "explain", "--manifests", state, "--node", "node-a", "shop/web", "-o", "json")
-		var ports []explain.Port
-		if err := json.Unmarshal([]byte(got.stdout), &ports); err != nil || got.status != 0 || ports[0].Load.DemandSource != want {
-			t.Errorf("%s: explain says %+v, %v", name, got, err)
+		ports := explained(t, "--manifests", state, "--node", "node-a", "shop/web")
+		if ports[0].Load.DemandSource != want {
+			t.Errorf("%s: explain says %+v", name, ports)
 		}
 		why := proxyCommand(t, "explain", "--manifests", state, "--node", "node-a", "shop/web", "--why", "10.244.1.1", "-o", "json")
 		share := 0.0
@@ -156,11 +153,7 @@ func TestEachNumberSaysWhatItIsPlannedWith(t *testing.T) {
 		"neither": {[]string{"--clients", "assumed"}, map[string]string{"now": "labels", "120%": "labels"}, "labels",
 			"Each Node counts as one client"},
 	} {
-		got := proxyCommand(t, append([]string{"forecast", "--manifests", state, "-o", "json"}, c.args...)...)
-		var report forecast.Report
-		if err := json.Unmarshal([]byte(got.stdout), &report); err != nil || got.status != 0 {
-			t.Fatalf("%s: %v: %+v", name, err, got)
-		}
+		report := forecastOf(t, state, c.args...)
 		planned := map[string]string{}
 		for _, outlook := range report.Services[0].Outlooks {
 			if outlook.PlannedWith != "" {

@@ -33,15 +33,23 @@ func TestForecastComparesBeforeAndAfter(t *testing.T) {
 	golden.File(t, "testdata/forecast-changed.txt", got.stdout)
 }
 
-// forecastOf runs a forecast for machines.
-func forecastOf(t *testing.T, args ...string) forecast.Report {
+// forecastOf runs a forecast of a folder for machines.
+func forecastOf(t *testing.T, folder string, args ...string) (report forecast.Report) {
 	t.Helper()
-	got := proxyCommand(t, append([]string{"forecast", "--manifests", shop, "-o", "json"}, args...)...)
-	var report forecast.Report
-	if err := json.Unmarshal([]byte(got.stdout), &report); err != nil || got.status != 0 {
-		t.Fatalf("status %d, %v: %s", got.status, err, got.stderr)
-	}
+	readForecast(t, &report, folder, args...)
 	return report
+}
+
+// beforeAndAfter are two forecasts.
+type beforeAndAfter struct{ Before, After forecast.Report }
+
+// readForecast is forecastOf, with the type that the arguments make of it.
+func readForecast(t *testing.T, into any, folder string, args ...string) {
+	t.Helper()
+	got := proxyCommand(t, append([]string{"forecast", "--manifests", folder, "-o", "json"}, args...)...)
+	if err := json.Unmarshal([]byte(got.stdout), into); err != nil || got.status != 0 {
+		t.Fatalf("%q: status %d, %v: %s", args, got.status, err, got.stderr)
+	}
 }
 
 // TestForecastSaysWhoHasNothingElse than evacuated endpoints: by keys, because there are no others, and from outside.
@@ -66,11 +74,8 @@ func TestForecastSaysWhoHasNothingElse(t *testing.T) {
 		text += strings.NewReplacer("NAME", name, "KEYS", words[0], "SPEC", words[1], "PODS", words[2]).Replace(service)
 	}
 	folder := writeState(t, text)
-	got := proxyCommand(t, "forecast", "--manifests", folder, "--evacuate", "za", "-o", "json")
-	var compared map[string]forecast.Report
-	if err := json.Unmarshal([]byte(got.stdout), &compared); err != nil || got.status != 0 {
-		t.Fatalf("status %d, %v: %s", got.status, err, got.stderr)
-	}
+	var compared beforeAndAfter
+	readForecast(t, &compared, folder, "--evacuate", "za")
 	want := []forecast.OnlyEvacuated{
 		{Service: "shop/alone", Share: 1, Clients: 2, On: []string{"a", "b"}, Outside: []string{}},
 		{Service: "shop/hard", Share: 0.5, Clients: 1, On: []string{"a"}, Outside: []string{}},
@@ -81,13 +86,13 @@ func TestForecastSaysWhoHasNothingElse(t *testing.T) {
 		{Node: "a", Count: 3, Services: []string{"shop/alone", "shop/hard", "shop/inside"}},
 		{Node: "b", Count: 1, Services: []string{"shop/alone"}},
 	}
-	if diff := cmp.Diff(wantOn, compared["after"].OnlyEvacuatedOn); diff != "" {
+	if diff := cmp.Diff(wantOn, compared.After.OnlyEvacuatedOn); diff != "" {
 		t.Errorf("where they have nothing else (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(want, compared["after"].OnlyEvacuated); diff != "" {
+	if diff := cmp.Diff(want, compared.After.OnlyEvacuated); diff != "" {
 		t.Errorf("who has nothing else (-want +got):\n%s", diff)
 	}
-	if before := compared["before"]; before.EvacuatedNodes != 0 || before.OnlyEvacuated == nil || len(before.OnlyEvacuated) != 0 {
+	if before := compared.Before; before.EvacuatedNodes != 0 || before.OnlyEvacuated == nil || len(before.OnlyEvacuated) != 0 {
 		t.Errorf("before: %d Nodes, %v", before.EvacuatedNodes, before.OnlyEvacuated)
 	}
 	for args, want := range map[string]string{
@@ -105,11 +110,7 @@ shop/outside  0 %                 -                a
 		"--evacuate zb shop/outside":     "\nshop/outside  0 %                 -                b\n",
 		"--annotate shop/free_a.b/c=yes": "\nNothing is different for any Service.\n",
 	} {
-		line := []string{"forecast", "--manifests", folder}
-		for _, word := range words(args) {
-			line = append(line, strings.Replace(word, "_", " ", 1))
-		}
-		if got := proxyCommand(t, line...); got.status != 0 || !strings.Contains(got.stdout, want) {
+		if got := proxyCommand(t, spaced("forecast --manifests "+folder+" "+args)...); got.status != 0 || !strings.Contains(got.stdout, want) {
 			t.Errorf("%s: status %d, %s; want %q in\n%s", args, got.status, got.stderr, want, got.stdout)
 		}
 	}
@@ -125,7 +126,7 @@ func TestForecastKnowsTheTableOfShapes(t *testing.T) {
 		"shop/cart":   {"none": {1. / 3, 1}, "PreferSameZone": {1, 8. / 3}, "Auto": {1. / 3, 1}, "120%": {0.63333, 1.2}},
 	}
 	got := map[string]map[string]cell{}
-	for _, service := range forecastOf(t).Services {
+	for _, service := range forecastOf(t, shop).Services {
 		if want[service.Service] == nil {
 			continue
 		}
@@ -228,26 +229,9 @@ func TestForecastJudgesInAPipeline(t *testing.T) {
 		"nothing to judge":     {"--max-load 2 ops/billing", 2, `there is no Service whose connections could be forecast`},
 		"nothing to forecast":  {"ops/billing", 0, `^$`},
 	} {
-		args := []string{"forecast"}
-		for _, word := range words("--manifests " + shop + " --top 1 " + test.args) {
-			args = append(args, strings.Replace(word, "_", " ", 1))
-		}
-		got := proxyCommand(t, args...)
+		got := proxyCommand(t, spaced("forecast --manifests "+shop+" --top 1 "+test.args)...)
 		if got.status != test.status || !regexp.MustCompile(test.stderr).MatchString(got.stderr) {
 			t.Errorf("%s: status %d, want %d; stderr %q, want %s", name, got.status, test.status, got.stderr, test.stderr)
-		}
-	}
-}
-
-// TestForecastTakesAMeasuredDemand: a bound that is planned without the measured demand does not protect against it.
-func TestForecastTakesAMeasuredDemand(t *testing.T) {
-	file := writeQuery(t, "zone=zone-b - 1")
-	for _, service := range forecastOf(t, "--demand", file, "shop/cart").Services {
-		for _, outlook := range service.Outlooks {
-			want := map[string]float64{"now": 8, "none": 1, "120%": 3.6}[outlook.Setting]
-			if load := outlook.Busiest.Load; want > 0 && (load < want-1e-6 || load > want+1e-6) {
-				t.Errorf("%s: %v times the mean, want %v", outlook.Setting, load, want)
-			}
 		}
 	}
 }

@@ -33,6 +33,28 @@ func proxyCommandOn(t *testing.T, stdin io.Reader, args ...string) outcome {
 
 func words(line string) []string { return strings.Fields(line) }
 
+// spaced are the words of a line, each with a space instead of its first underscore.
+func spaced(line string) []string {
+	list := words(line)
+	for i, word := range list {
+		list[i] = strings.Replace(word, "_", " ", 1)
+	}
+	return list
+}
+
+// expectInOrder wants parts of a text, one after the other.
+func expectInOrder(t *testing.T, name, text string, parts []string) {
+	t.Helper()
+	rest := text
+	for _, part := range parts {
+		_, after, found := strings.Cut(rest, part)
+		if !found {
+			t.Errorf("%s: there is no %q, or before what is wanted first:\n%s", name, part, text)
+		}
+		rest = after
+	}
+}
+
 func TestAWrongCommandLineIsReportedOnceWithItsUsage(t *testing.T) {
 	t.Setenv(inCluster, "")
 	tests := map[string]struct {

@@ -167,10 +167,15 @@ func runCheck(stdin io.Reader, stdout, stderr io.Writer, flags *checkFlags) erro
 	if err != nil {
 		return unchecked(stderr, err)
 	}
-	files := check.Files{Exclude: flags.exclude}
+	files := check.New(flags.exclude)
 	files.ReadAll(flags.files, stdin)
 	found := files.Judge(settings)
-	if err := reportWriters[flags.output](stdout, stderr, &found, flags.verbose); err != nil {
+	if flags.output == "json" {
+		err = writeJSON(stdout, found)
+	} else {
+		err = found.WriteText(stdout, stderr, flags.verbose)
+	}
+	if err != nil {
 		return unchecked(stderr, fmt.Errorf("writing the findings: %w", err))
 	}
 	switch {
@@ -180,12 +185,4 @@ func runCheck(stdin io.Reader, stdout, stderr io.Writer, flags *checkFlags) erro
 		return cli.Exit(exitDenied)
 	}
 	return nil
-}
-
-// reportWriters are the formats of check -o.
-var reportWriters = map[string]func(stdout, stderr io.Writer, found *check.Report, verbose bool) error{
-	"text": func(stdout, stderr io.Writer, found *check.Report, verbose bool) error {
-		return found.WriteText(stdout, stderr, verbose)
-	},
-	"json": func(stdout, _ io.Writer, found *check.Report, _ bool) error { return writeJSON(stdout, found) },
 }

@@ -105,9 +105,7 @@ func (p *printer) onlyEvacuated(report *Report, most int) {
 			line(one.Service, percent(one.Share), namedOf(one.On, one.Clients), outside)
 		}
 	})
-	if most > 0 && len(list) > most {
-		p.f("and %d more; --top 0 prints all\n", len(list)-most)
-	}
+	p.more(len(list), most)
 }
 
 // namedOf names a few of many.

@@ -78,9 +78,22 @@ type printer struct {
 
 func (p *printer) f(format string, args ...any) {
 	if p.err == nil {
-		if _, err := printable.Fprintf(p.w, format, args...); err != nil {
-			p.err = fmt.Errorf("write the forecast: %w", err)
-		}
+		_, err := printable.Fprintf(p.w, format, args...)
+		p.fail(err)
+	}
+}
+
+// more says how many of a list are left out.
+func (p *printer) more(all, most int) {
+	if most > 0 && all > most {
+		p.f("and %d more; --top 0 prints all\n", all-most)
+	}
+}
+
+// fail keeps the first error.
+func (p *printer) fail(err error) {
+	if err != nil && p.err == nil {
+		p.err = fmt.Errorf("write the forecast: %w", err)
 	}
 }
 
@@ -90,13 +103,10 @@ func (p *printer) table(rows func(line func(cells ...string))) {
 		for i := range cells {
 			cells[i] = printable.Text(cells[i])
 		}
-		if _, err := io.WriteString(table, strings.Join(cells, "\t")+"\n"); err != nil && p.err == nil {
-			p.err = fmt.Errorf("write the forecast: %w", err)
-		}
+		_, err := io.WriteString(table, strings.Join(cells, "\t")+"\n")
+		p.fail(err)
 	})
-	if err := table.Flush(); err != nil && p.err == nil {
-		p.err = fmt.Errorf("write the forecast: %w", err)
-	}
+	p.fail(table.Flush())
 }
 
 func settingsIn(report *Report) []string {
@@ -202,9 +212,7 @@ func (p *printer) services(report *Report, most int) {
 			line(append(cells, better)...)
 		}
 	})
-	if most > 0 && len(services) > most {
-		p.f("and %d more; --top 0 prints all\n", len(services)-most)
-	}
+	p.more(len(services), most)
 }
 
 func cell(o *Outlook) string {
@@ -261,9 +269,7 @@ func (p *printer) advice(report *Report, most int) {
 		for i := range alike {
 			names[i] = alike[i].Service
 		}
-		for _, cause := range first.Causes {
-			p.f("%s: %s\n", strings.Join(names, ", "), cause.Sentence)
-		}
+		p.causes(strings.Join(names, ", "), first.Causes)
 		if first.Advice == nil {
 			continue
 		}
@@ -305,9 +311,9 @@ func alikeIn(services []Service) [][]Service {
 	return groups
 }
 
-func (p *printer) causes(service *Service) {
-	for _, cause := range service.Causes {
-		p.f("%s: %s\n", service.Service, cause.Sentence)
+func (p *printer) causes(of string, causes []Cause) {
+	for _, cause := range causes {
+		p.f("%s: %s\n", of, cause.Sentence)
 	}
 }
 
@@ -380,9 +386,7 @@ func Comparison(w io.Writer, changes string, before, after *Report, most int) er
 				cmp.Or(before.Busiest.Endpoint, "-"), times(before.Busiest.Load), cmp.Or(after.Busiest.Endpoint, "-"), times(after.Busiest.Load))
 		}
 	})
-	if most > 0 && len(differences) > most {
-		p.f("and %d more; --top 0 prints all\n", len(differences)-most)
-	}
+	p.more(len(differences), most)
 	same := len(after.Services)
 	for _, d := range differences {
 		if d.After != nil {
@@ -405,7 +409,7 @@ func (p *printer) newlyRefused(differences []Difference, after *Report, most int
 		at := slices.IndexFunc(after.Services, func(s Service) bool { return s.Service == differences[i].Service })
 		if at >= 0 {
 			p.f("\n")
-			p.causes(&after.Services[at])
+			p.causes(after.Services[at].Service, after.Services[at].Causes)
 		}
 	}
 }

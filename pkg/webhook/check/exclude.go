@@ -7,7 +7,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// ValidGlob reports whether a pattern is valid for Files.Exclude.
+// ValidGlob reports whether a pattern is valid for New.
 func ValidGlob(pattern string) bool { return pattern != "" && doublestar.ValidatePattern(pattern) }
 
 // excludedBy returns the first pattern that matches a file, or a folder that it is in; empty if none does. A pattern

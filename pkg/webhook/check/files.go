@@ -41,7 +41,7 @@ func (c *Files) ReadAll(names []string, stdin io.Reader) {
 
 // isExcluded reports whether a file is excluded, and if so records it as passed over.
 func (c *Files) isExcluded(file string) bool {
-	pattern := excludedBy(c.Exclude, file)
+	pattern := excludedBy(c.exclude, file)
 	if pattern != "" {
 		c.passOver(file, meaning{excludedFile, "excluded by " + pattern})
 	}

@@ -19,9 +19,7 @@ var (
 
 // Files is what the files hold. Nothing is judged before all of them are read: a Node or a Namespace may come last.
 type Files struct {
-	// Exclude are the patterns of files to skip; see ValidGlob.
-	Exclude []string
-
+	exclude    []string // see New
 	objects    []object
 	findings   []finding      // what could not be read
 	files      map[string]int // numbers them in the order in which they were read
@@ -32,6 +30,14 @@ type Files struct {
 	services   serviceNames
 	slices     map[string][]*rules.EndpointSlice // by their Services, as namespace/name
 	optedOut   map[string]bool                   // the Namespaces whose Services are not judged
+}
+
+// New returns no files yet. Those that match a pattern will be skipped; see ValidGlob.
+func New(exclude []string) *Files {
+	return &Files{
+		exclude: exclude, findings: []finding{}, files: map[string]int{}, notRead: []passedOver{}, isNotRead: map[string]bool{},
+		services: serviceNames{}, slices: map[string][]*rules.EndpointSlice{}, optedOut: map[string]bool{},
+	}
 }
 
 // object is a Service or a Namespace, or what a patch changes of one.
@@ -114,7 +120,9 @@ func (c *Files) readService(at place) {
 		return
 	}
 	fillIn(&service.Spec)
-	c.services.add(&service.Metadata)
+	if metadata := &service.Metadata; metadata.Name != "" {
+		c.services[metadata.Namespace] = append(c.services[metadata.Namespace], metadata.Name)
+	}
 	c.objects = append(c.objects, object{place: at, service: service})
 }
 
@@ -158,9 +166,6 @@ func (c *Files) readNamespace(at place) {
 		return
 	}
 	if isOptedOut(&namespace.Metadata) {
-		if c.optedOut == nil {
-			c.optedOut = map[string]bool{}
-		}
 		c.optedOut[namespace.Metadata.Name] = true
 	}
 	c.objects = append(c.objects, object{place: at, namespace: &namespace})
@@ -169,15 +174,6 @@ func (c *Files) readNamespace(at place) {
 // serviceNames are the names of the Services in the files, by Namespace. Nothing is known about a Namespace without
 // any.
 type serviceNames map[string][]string
-
-func (s *serviceNames) add(metadata *rules.Metadata) {
-	if *s == nil {
-		*s = serviceNames{}
-	}
-	if metadata.Name != "" {
-		(*s)[metadata.Namespace] = append((*s)[metadata.Namespace], metadata.Name)
-	}
-}
 
 // besides is what the files say about Services other than one: if it is the only one of its Namespace, they say nothing
 // about others there.
@@ -246,9 +242,6 @@ func (c *Files) isNamed(at place, metadata *rules.Metadata) bool {
 
 // number counts a file, unless it has been counted.
 func (c *Files) number(file string) {
-	if c.files == nil {
-		c.files = map[string]int{}
-	}
 	if _, counted := c.files[file]; !counted {
 		c.files[file] = len(c.files)
 	}

@@ -19,8 +19,8 @@ const actionError rules.Action = "error"
 
 // Report is what is wrong with all files. Its JSON is what scripts read.
 type Report struct {
-	Findings   []finding    `json:"findings"`
-	PassedOver []passedOver `json:"passedOver"`
+	Findings   []finding    `json:"findings"`   // never null
+	PassedOver []passedOver `json:"passedOver"` // never null
 	Summary    summary      `json:"summary"`
 }
 
@@ -144,9 +144,6 @@ func (c *Files) passOver(file string, means meaning) {
 	if c.isNotRead[clean] {
 		return
 	}
-	if c.isNotRead == nil {
-		c.isNotRead = map[string]bool{}
-	}
 	c.isNotRead[clean] = true
 	c.notRead = append(c.notRead, passedOver{File: file, Role: means.role, Reason: means.reason})
 }
@@ -181,12 +178,6 @@ func (r *Report) sort(files map[string]int) {
 	slices.SortStableFunc(r.Findings, func(a, b finding) int {
 		return cmp.Or(cmp.Compare(files[a.File], files[b.File]), cmp.Compare(a.Line, b.Line))
 	})
-	if r.Findings == nil {
-		r.Findings = []finding{} // "[]" in JSON, and not null
-	}
-	if r.PassedOver == nil {
-		r.PassedOver = []passedOver{}
-	}
 }
 
 // WriteText writes a line for each finding, as editors read the messages of compilers, then, if asked for, the files

@@ -11,9 +11,6 @@ func (c *Files) readSlice(at place) {
 	if !c.decode(at, &slice, nil) {
 		return
 	}
-	if c.slices == nil {
-		c.slices = map[string][]*rules.EndpointSlice{}
-	}
 	service := slice.Metadata.Namespace + "/" + slice.Metadata.Labels[sliceServiceLabel]
 	c.slices[service] = append(c.slices[service], &slice)
 	c.passedOver++

@@ -35,7 +35,6 @@ func Objects(
 	var objects convert.Objects
 	lists := map[*convert.Kind][]listOf{
 		convert.Nodes:          {{convert.Nodes.Resource, all.allNodes}},
-		convert.ServiceCIDRs:   {{convert.ServiceCIDRs.Resource, all.byKind[convert.ServiceCIDRs]}},
 		convert.Services:       {{convert.Services.Resource, all.byKind[convert.Services]}},
 		convert.ServiceDemands: {{convert.ServiceDemands.Resource, all.byKind[convert.ServiceDemands]}},
 		convert.EndpointSlices: {

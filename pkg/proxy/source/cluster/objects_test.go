@@ -18,8 +18,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// TestObjectsWithoutOptionalKinds: a cluster may have no ServiceCIDRs and no ServiceDemands, and a user who may list
-// Services may lack the permission to list them. A missing kind that proxies need is an error.
+// TestObjectsWithoutOptionalKinds: a cluster may have no ServiceDemands, and a user who may list Services may lack the
+// permission to list them. A missing kind that proxies need is an error.
 func TestObjectsWithoutOptionalKinds(t *testing.T) {
 	for _, test := range []struct {
 		resource string
@@ -27,11 +27,9 @@ func TestObjectsWithoutOptionalKinds(t *testing.T) {
 		objects  int
 		fails    string
 	}{
-		{"", 0, 5, ""},
-		{"servicecidrs", http.StatusNotFound, 4, ""},
-		{"servicecidrs", http.StatusForbidden, 4, ""},
-		{"servicedemands", http.StatusNotFound, 4, ""},
-		{"servicedemands", http.StatusForbidden, 4, ""},
+		{"", 0, 4, ""},
+		{"servicedemands", http.StatusNotFound, 3, ""},
+		{"servicedemands", http.StatusForbidden, 3, ""},
 		{"services", http.StatusForbidden, 0, "listing services"},
 	} {
 		t.Run(fmt.Sprint(test.resource, test.status), func(t *testing.T) {
@@ -124,7 +122,6 @@ func listOfOne(resource, selector string) string {
 	kinds := map[string]string{
 		"nodes": `"kind":"NodeList","apiVersion":"v1"`, "services": `"kind":"ServiceList","apiVersion":"v1"`,
 		"endpointslices": `"kind":"EndpointSliceList","apiVersion":"discovery.k8s.io/v1"`,
-		"servicecidrs":   `"kind":"ServiceCIDRList","apiVersion":"networking.k8s.io/v1"`,
 		"servicedemands": `"kind":"ServiceDemandList","apiVersion":"vicinity.dev/v1alpha1"`,
 	}
 	item := `{"metadata":{"name":"one"}}`

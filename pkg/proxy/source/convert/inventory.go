@@ -37,7 +37,7 @@ func (i Inventory) String() string {
 	}
 	isOld := func(of Type) bool { return of == endpoints || slices.Contains(oldSlices, of) }
 	isRead := func(of Type) bool {
-		return slices.ContainsFunc(WholeKinds, func(kind *Kind) bool { return of == Type{kind.Group.String(), kind.Name} })
+		return slices.ContainsFunc(Kinds, func(kind *Kind) bool { return of == Type{kind.Group.String(), kind.Name} })
 	}
 	rank := func(of Type) int {
 		switch {

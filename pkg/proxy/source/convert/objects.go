@@ -3,7 +3,6 @@ package convert
 import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -16,8 +15,6 @@ type Objects struct {
 	Nodes    []*corev1.Node
 	Services []*corev1.Service
 	Slices   []*discoveryv1.EndpointSlice
-	// ServiceCIDRs are empty if the API server has none, or does not say.
-	ServiceCIDRs []*networkingv1.ServiceCIDR
 	// Demands are empty if nobody measures the demand on Services, or if they may not be listed.
 	Demands          []*servicedemand.ServiceDemand
 	DemandsForbidden bool
@@ -28,7 +25,7 @@ type Objects struct {
 }
 
 // WholeKinds are the kinds of Objects.
-var WholeKinds = []*Kind{Nodes, ServiceCIDRs, Services, EndpointSlices, ServiceDemands}
+var WholeKinds = []*Kind{Nodes, Services, EndpointSlices, ServiceDemands}
 
 // Add adds an object, without the parts that are not used: a Node of a real cluster is mostly its list of images.
 func (o *Objects) Add(object Object) {
@@ -48,8 +45,6 @@ func (o *Objects) Add(object Object) {
 		o.Services = append(o.Services, object)
 	case *discoveryv1.EndpointSlice:
 		o.Slices = append(o.Slices, object)
-	case *networkingv1.ServiceCIDR:
-		o.ServiceCIDRs = append(o.ServiceCIDRs, object)
 	case *servicedemand.ServiceDemand:
 		o.Demands = append(o.Demands, object)
 	}
@@ -62,8 +57,7 @@ func (o *Objects) Inventory() Inventory {
 	}
 	counted := Inventory{}
 	for kind, count := range map[*Kind]int{
-		Nodes: len(o.Nodes), Services: len(o.Services), EndpointSlices: len(o.Slices), ServiceCIDRs: len(o.ServiceCIDRs),
-		ServiceDemands: len(o.Demands),
+		Nodes: len(o.Nodes), Services: len(o.Services), EndpointSlices: len(o.Slices), ServiceDemands: len(o.Demands),
 	} {
 		if count > 0 {
 			counted[Type{kind.Group.String(), kind.Name}] = count
@@ -74,5 +68,5 @@ func (o *Objects) Inventory() Inventory {
 
 // Len returns how many objects there are.
 func (o *Objects) Len() int {
-	return len(o.Nodes) + len(o.Services) + len(o.Slices) + len(o.ServiceCIDRs) + len(o.Demands)
+	return len(o.Nodes) + len(o.Services) + len(o.Slices) + len(o.Demands)
 }

@@ -2,6 +2,8 @@ package folder
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -10,50 +12,23 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// types are the types of the objects that the proxy reads, and kindOf are their kinds. It ignores all others.
-var types, kindOf = typesOf(convert.Kinds)
-
-func typesOf(kinds []*convert.Kind) ([]manifest.Type, map[manifest.Type]*convert.Kind) {
-	var types []manifest.Type
+// kindOf are the kinds of the objects that the proxy reads, by their types. It ignores all others.
+var kindOf = func() map[manifest.Type]*convert.Kind {
 	kindOf := map[manifest.Type]*convert.Kind{}
-	for _, kind := range kinds {
-		this := manifest.Type{APIVersion: kind.Group.String(), Kind: kind.Name}
-		types, kindOf[this] = append(types, this), kind
+	for _, kind := range convert.Kinds {
+		kindOf[manifest.Type{APIVersion: kind.Group.String(), Kind: kind.Name}] = kind
 	}
-	return types, kindOf
-}
+	return kindOf
+}()
+
+var types = slices.Collect(maps.Keys(kindOf))
 
 // decode reads the objects of a file that a view sees. Every error becomes a finding about the smallest part that it
 // concerns.
 func decode(file string, text []byte, view convert.View) contents {
-	d := decoder{file: file, view: view, out: contents{isComplete: true}}
-	for part := range manifest.Parts(manifest.FormatOfText(file, text), text, types...) {
-		count(&d.out.held, &part)
-		switch {
-		case part.Fault != nil:
-			d.faulty(&part)
-		case !isRead(&part):
-		case part.Name == "":
-			d.unreadable(&part, &manifest.Fault{Field: "metadata.name", Reason: "Required value"})
-		default:
-			d.readObject(&part)
-		}
-	}
+	d := decoder{file: file, view: view, out: contents{held: convert.Inventory{}, isComplete: true}}
+	d.read(text, d.readObject)
 	return d.out
-}
-
-// isRead reports whether the object in a part is one that the proxy reads.
-func isRead(part *manifest.Part) bool { return kindOf[part.Type] != nil }
-
-// count counts an object, whether or not it is read.
-func count(held *convert.Inventory, part *manifest.Part) {
-	if part.Type.Kind == "" {
-		return
-	}
-	if *held == nil {
-		*held = convert.Inventory{}
-	}
-	(*held)[convert.Type(part.Type)]++
 }
 
 // decoder collects what one file holds.
@@ -61,6 +36,25 @@ type decoder struct {
 	file string
 	view convert.View
 	out  contents
+}
+
+// read calls what is to be done with each object of a type that the proxy reads, records what is wrong with the rest, and
+// counts all of them.
+func (d *decoder) read(text []byte, object func(*manifest.Part)) {
+	for part := range manifest.Parts(manifest.FormatOfText(d.file, text), text, types...) {
+		if part.Type.Kind != "" {
+			d.out.held[convert.Type(part.Type)]++
+		}
+		switch {
+		case part.Fault != nil:
+			d.faulty(&part)
+		case kindOf[part.Type] == nil:
+		case part.Name == "":
+			d.unreadable(&part, &manifest.Fault{Field: "metadata.name", Reason: "Required value"})
+		default:
+			object(&part)
+		}
+	}
 }
 
 // faulty records what is wrong with a part that could not be read, or what was ignored in it.
@@ -72,7 +66,8 @@ func (d *decoder) faulty(part *manifest.Part) {
 	}
 }
 
-// decodeObject decodes an object as API clients do, and returns why it is refused, or else which parts count as absent.
+// decodeObject decodes an object as API clients do, completes it as an API server would, and returns why it is refused, or
+// else which parts count as absent.
 func decodeObject(file string, part *manifest.Part, key convert.ObjectKey, object convert.Object) (refused, ignored []model.Finding) {
 	for _, fault := range part.DecodeAsClient(object) {
 		problem := key.Problem(file, fault.Field, fault.Reason)
@@ -85,6 +80,12 @@ func decodeObject(file string, part *manifest.Part, key convert.ObjectKey, objec
 	}
 	if len(refused) > 0 {
 		return refused, nil
+	}
+	if !key.Kind.IsClusterScoped {
+		object.SetNamespace(key.Name.Namespace)
+	}
+	if key.Kind.Complete != nil {
+		key.Kind.Complete(object)
 	}
 	return nil, ignored
 }
@@ -112,12 +113,6 @@ func (d *decoder) readObject(part *manifest.Part) {
 	kind, object := c.key.Kind, c.key.Kind.New()
 	var ignored []model.Finding
 	if c.problems, ignored = decodeObject(d.file, part, c.key, object); c.isGood() {
-		if !kind.IsClusterScoped {
-			object.SetNamespace(c.key.Name.Namespace)
-		}
-		if kind.Complete != nil {
-			kind.Complete(object)
-		}
 		value, errs := kind.Convert(object, d.view)
 		c.value, c.problems = value, c.key.Problems(d.file, errs)
 		if c.isGood() {

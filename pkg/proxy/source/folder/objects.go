@@ -9,9 +9,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// wholeTypes are the types of convert.Objects.
-var wholeTypes, _ = typesOf(convert.WholeKinds)
-
 // Objects reads the objects of a folder as they are written there. If an object appears twice, the first one counts, by
 // file name, then by place. What cannot be read is a finding. It fails if the folder cannot be read.
 //
@@ -68,19 +65,8 @@ func (d *objectDecoder) file(dir, name string) error {
 }
 
 func (d *objectDecoder) text(name string, text []byte) {
-	one := decoder{file: name}
-	for part := range manifest.Parts(manifest.FormatOfText(name, text), text, wholeTypes...) {
-		count(&d.objects.Held, &part)
-		switch {
-		case part.Fault != nil:
-			one.faulty(&part)
-		case !isRead(&part):
-		case part.Name == "":
-			one.unreadable(&part, &manifest.Fault{Field: "metadata.name", Reason: "Required value"})
-		default:
-			d.object(name, &part)
-		}
-	}
+	one := decoder{file: name, out: contents{held: d.objects.Held}}
+	one.read(text, func(part *manifest.Part) { d.object(name, part) })
 	d.problems = append(d.problems, one.out.problems...)
 }
 
@@ -97,11 +83,5 @@ func (d *objectDecoder) object(file string, part *manifest.Part) {
 		return
 	}
 	d.seen[key] = file
-	if !key.Kind.IsClusterScoped {
-		object.SetNamespace(key.Name.Namespace)
-	}
-	if key.Kind.Complete != nil {
-		key.Kind.Complete(object)
-	}
 	d.objects.Add(object)
 }

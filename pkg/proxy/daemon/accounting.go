@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
@@ -11,24 +10,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/sysctl"
 )
 
-// newAccounting returns what counts traffic; nil if counting is off, which then costs nothing.
-func (d *daemon) newAccounting(table *conntrack.Conn, looks conntrack.Table, of *owners.Reader) *accounting.Accounting {
-	if d.options.Account == nil {
-		return nil
+// newAccounting counts traffic, if that is asked for.
+func newAccounting(c *common, table *conntrack.Conn, looks conntrack.Table, of *owners.Reader) part {
+	if c.options.Account == nil {
+		return part{}
 	}
-	accounts := accounting.New(*d.options.Account, of, accounting.Kernel{
+	accounts := accounting.New(*c.options.Account, of, accounting.Kernel{
 		Table: looks, Subscribe: table.Subscribe, TellsEnds: tellsEnds,
-	}, d.log)
-	exposeAccounts(d.recorder, accounts)
-	return accounts
-}
-
-// account counts traffic, if that is asked for.
-func (d *daemon) account(ctx context.Context) error {
-	if d.accounts == nil {
-		return nil
-	}
-	return d.accounts.Run(ctx)
+	}, c.log)
+	exposeAccounts(c.recorder, accounts)
+	return part{run: accounts.Run}
 }
 
 // tellsEnds reports whether conntrack reports connections that end.

@@ -8,6 +8,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
+// newCounts counts Service ports.
+func newCounts(c *common) part {
+	return part{reader: counts.NewReader(func(now counts.Counts) { setCounts(c.recorder, now) })}
+}
+
 // setCounts translates the counts of Service ports into metrics.
 func setCounts(recorder *metrics.Recorder, now counts.Counts) {
 	recorder.ServicePortsByReason(portReasons(now.Reasons))

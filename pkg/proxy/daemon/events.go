@@ -12,8 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// eventReporter reports to users of a cluster, as Events on their objects, what the log reports to its readers. It is
-// nil with a folder of manifests, and then reports nothing.
+// eventReporter reports to users of a cluster, as Events on their objects, what the log reports to its readers. Without a
+// recorder, as with a folder of manifests, it reports nothing.
 type eventReporter struct {
 	node     string
 	version  string // of this program
@@ -21,18 +21,26 @@ type eventReporter struct {
 	cluster  *cluster.Watcher
 }
 
-func (r *eventReporter) run(ctx context.Context) error {
-	if r == nil {
-		<-ctx.Done()
-		return nil
+// newEvents sends the Events, from that of the start on.
+func newEvents(reporter eventReporter) part {
+	if reporter.recorder == nil {
+		return part{}
 	}
-	r.recorder.Report(events.Started(r.node, r.version))
-	return r.recorder.Run(ctx)
+	return part{run: func(ctx context.Context) error {
+		reporter.report(events.Started(reporter.node, reporter.version))
+		return reporter.recorder.Run(ctx)
+	}}
+}
+
+func (r eventReporter) report(event events.Event) {
+	if r.recorder != nil {
+		r.recorder.Report(event)
+	}
 }
 
 // found reports what does not work about objects. Each proxy reports only its own node: thousands see the others.
-func (r *eventReporter) found(found []model.Finding) {
-	if r == nil {
+func (r eventReporter) found(found []model.Finding) {
+	if r.recorder == nil {
 		return
 	}
 	for len(found) > 0 {
@@ -44,37 +52,31 @@ func (r *eventReporter) found(found []model.Finding) {
 			continue
 		}
 		for _, event := range events.Findings(r.reference(first), r.node, alike) {
-			r.recorder.Report(event)
+			r.report(event)
 		}
 	}
 }
 
 // evacuated reports that the evacuation of this node begins; nil: that it is over.
-func (r *eventReporter) evacuated(evacuation *model.Avoid) {
-	if r != nil {
-		r.recorder.Report(events.Evacuated(r.node, evacuation))
-	}
+func (r eventReporter) evacuated(evacuation *model.Avoid) {
+	r.report(events.Evacuated(r.node, evacuation))
 }
 
 // parted reports that nodes cannot reach another one that is Ready.
-func (r *eventReporter) parted(node string) { r.recorder.Report(events.Parted(node)) }
+func (r eventReporter) parted(node string) { r.report(events.Parted(node)) }
 
 // foreignChange reports which process changed our tables.
-func (r *eventReporter) foreignChange(change nft.ForeignChange) {
-	if r != nil && !change.Lost {
-		r.recorder.Report(events.ForeignChange(r.node, change.Process, change.PID))
-	}
+func (r eventReporter) foreignChange(change nft.ForeignChange) {
+	r.report(events.ForeignChange(r.node, change.Process, change.PID))
 }
 
 // otherProxy reports another service proxy on this node.
-func (r *eventReporter) otherProxy(finding otherproxy.Finding) {
-	if r != nil {
-		r.recorder.Report(events.OtherProxy(r.node, finding.Says, finding.Do))
-	}
+func (r eventReporter) otherProxy(finding otherproxy.Finding) {
+	r.report(events.OtherProxy(r.node, finding.Says, finding.Do))
 }
 
 // reference refers to the object of a finding so that kubectl describe finds the Events about it.
-func (r *eventReporter) reference(finding model.Finding) events.Reference {
+func (r eventReporter) reference(finding model.Finding) events.Reference {
 	if finding.Kind == convert.NodeKind {
 		return events.Node(finding.Name.Name)
 	}

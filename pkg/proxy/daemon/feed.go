@@ -2,43 +2,23 @@ package daemon
 
 import (
 	"context"
-	"log/slog"
-	"net/netip"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
-// feed passes on what the sources say: changes to the proxy, findings to people.
+// feed passes on what the objects say: changes to the proxy, findings to people.
 type feed struct {
-	node     string
-	config   ruleset.Config // how the tables are made
-	changes  chan<- model.Change
-	log      *slog.Logger
-	status   *status.Status
-	reporter *eventReporter
+	*common
+	complete *completion
+	reporter eventReporter
 	findings *findings
 	// condition is nil unless the Node is to say when its Services work.
 	condition *condition.Writer
 
 	started bool // the objects have been reported once
 	own     ownNode
-
-	// complete joins objects and interfaces, which come from different goroutines.
-	complete *completion
-}
-
-func newFeed(
-	node string, config ruleset.Config, changes chan<- model.Change, log *slog.Logger, status *status.Status, reporter *eventReporter,
-	findings *findings,
-) *feed {
-	return &feed{
-		node: node, config: config, changes: changes, log: log, status: status, reporter: reporter, findings: findings,
-		complete: newCompletion(origins),
-	}
 }
 
 // deliver takes what the objects say. It returns when the proxy has taken the change, so that what arrives meanwhile
@@ -48,7 +28,7 @@ func (f *feed) deliver(ctx context.Context, update convert.Update) {
 	f.warn(update.Change)
 	f.judgeNode(update.Change)
 	f.started = true
-	f.send(ctx, fromObjects, update.Change)
+	f.complete.send(ctx, fromObjects, update.Change)
 }
 
 // ownNode is what health was told about this node.
@@ -59,8 +39,8 @@ type ownNode struct {
 
 // judgeNode reports to health whether load balancers may send connections through this node. No sync decides that.
 func (f *feed) judgeNode(change model.Change) {
-	node, isNew := change.Nodes[f.node]
-	evacuation, isOther := change.Avoid[model.Against{Node: f.node, Why: model.Evacuated}]
+	node, isNew := change.Nodes[f.options.Node]
+	evacuation, isOther := change.Avoid[model.Against{Node: f.options.Node, Why: model.Evacuated}]
 	if isNew || !f.started {
 		f.own.node = node
 		f.condition.LookAgain()
@@ -98,38 +78,4 @@ func (n ownNode) eligibility() (eligible bool, why string) {
 		return false, "it is being evacuated until " + n.evacuation.End()
 	}
 	return true, ""
-}
-
-// deliverAddrs takes all addresses that this machine's interfaces have now, and returns when the proxy has.
-func (f *feed) deliverAddrs(ctx context.Context, addrs []netip.Addr) {
-	f.send(ctx, fromInterfaces, model.Change{LocalAddrs: addrs})
-}
-
-// deliverLater takes what is found out independently of the objects: where this process reaches the API server, which
-// nodes do not answer this one. The first sync does not wait for it.
-func (f *feed) deliverLater(ctx context.Context, change model.Change) {
-	f.complete.Lock()
-	defer f.complete.Unlock()
-	if f.complete.begun {
-		f.hand(ctx, change)
-	} else {
-		f.complete.waiting = f.complete.waiting.Then(change)
-	}
-}
-
-func (f *feed) send(ctx context.Context, from origin, change model.Change) {
-	f.complete.Lock()
-	defer f.complete.Unlock()
-	change, ready := f.complete.add(from, change)
-	if !ready {
-		return
-	}
-	f.hand(ctx, change)
-}
-
-func (f *feed) hand(ctx context.Context, change model.Change) {
-	select {
-	case f.changes <- change:
-	case <-ctx.Done():
-	}
 }

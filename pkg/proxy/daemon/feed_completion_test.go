@@ -10,7 +10,7 @@ import (
 func TestTheFirstChangeWaitsForEveryOrigin(t *testing.T) {
 	for number := origin(1); number <= origins+2; number++ {
 		for last := range number {
-			complete := newCompletion(number)
+			complete := newCompletion(number, nil)
 			for from := range number {
 				if from == last {
 					continue

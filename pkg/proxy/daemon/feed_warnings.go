@@ -17,20 +17,20 @@ func (f *feed) warn(change model.Change) {
 
 // warnOfNode logs what this node lacks; at the start also if there is no Node.
 func (f *feed) warnOfNode(change model.Change) {
-	node, changed := change.Nodes[f.node]
+	node, changed := change.Nodes[f.options.Node]
 	switch {
 	case f.started && !changed:
 		return
 	case f.started && node == nil:
-		f.log.Warn("this Node was deleted; keeping its last known labels and addresses", "node", f.node)
+		f.log.Warn("this Node was deleted; keeping its last known labels and addresses", "node", f.options.Node)
 		return
 	}
 	if node == nil {
-		f.log.Warn("there is no Node with this name; its labels are unknown until one is created", "node", f.node)
+		f.log.Warn("there is no Node with this name; its labels are unknown until one is created", "node", f.options.Node)
 	}
 	for _, sentence := range []string{config.NodePortWarning(f.config, node), config.PodWarning(f.config, node)} {
 		if sentence != "" {
-			f.log.Warn(sentence, "node", f.node)
+			f.log.Warn(sentence, "node", f.options.Node)
 		}
 	}
 }

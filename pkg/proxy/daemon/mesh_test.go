@@ -1,15 +1,12 @@
 package daemon
 
 import (
-	"context"
-	"log/slog"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
@@ -38,7 +35,7 @@ func TestWhereNothingTellsClientsApartAnAddressIsRefused(t *testing.T) {
 				var made *mesh
 				var err error
 				n.Do(func() {
-					made, err = newMesh(&Options{XDSAddresses: addresses}, metrics.NewRecorder(), slog.New(slog.DiscardHandler))
+					made, err = openMesh(&common{options: &Options{XDSAddresses: addresses}})
 				})
 				if isRefused := err != nil; isRefused != (test.refuse && slices.Contains(addresses, address)) {
 					t.Errorf("%q: %v", addresses, err)
@@ -58,14 +55,11 @@ func TestNobodyPaysForXDSWhoDoesNotAskForIt(t *testing.T) {
 		must.Succeed(t, err)
 		return len(entries)
 	}
-	recorder, log := metrics.NewRecorder(), slog.New(slog.DiscardHandler)
+	c := &common{options: &Options{}}
 	allocated := testing.AllocsPerRun(100, func() {
-		made, err := newMesh(&Options{}, recorder, log)
-		if made != nil || err != nil {
+		made, err := newMesh(c)
+		if made.reader != nil || made.run != nil || made.summary != nil || err != nil {
 			t.Errorf("there is a server although nobody asked: %v", err)
-		}
-		if err := made.run(context.Background()); err != nil {
-			t.Error(err)
 		}
 	})
 	if allocated != 0 {
@@ -73,9 +67,8 @@ func TestNobodyPaysForXDSWhoDoesNotAskForIt(t *testing.T) {
 	}
 	filesBefore, before := files(), runtime.NumGoroutine()
 	for range 100 {
-		made, err := newMesh(&Options{}, recorder, log)
+		_, err := newMesh(c)
 		must.Succeed(t, err)
-		must.Succeed(t, made.run(t.Context()))
 	}
 	if now := runtime.NumGoroutine(); now > before+20 || files() > filesBefore+20 {
 		t.Errorf("%d goroutines and %d files, before %d and %d", now, files(), before, filesBefore)

@@ -31,23 +31,24 @@ type answer struct {
 func TestOtherProxiesAreToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := logs.New(t, "the proxy")
-		d := &daemon{
+		c := &common{
 			options:  &Options{Node: "node-a", Connection: kube.Connection{Server: "http://127.0.0.1:1"}},
-			recorder: metrics.NewRecorder(), log: slog.New(slog.DiscardHandler),
+			recorder: metrics.NewRecorder(), log: slog.New(slog.NewTextHandler(log, nil)), status: &status.Status{},
 		}
-		if err := d.connect(); err != nil {
+		from, err := newSource(c, &status.Syncs{}, nil)
+		if err != nil {
 			t.Fatal(err)
 		}
 		var kernel atomic.Pointer[answer]
 		kernel.Store(&answer{})
 		looks := 0
 		o := &otherProxies{
+			common: c, reporter: from.reporter,
 			look: func(context.Context) ([]otherproxy.Finding, error) {
 				looks++
 				says := kernel.Load()
 				return says.found, says.err
 			},
-			log: slog.New(slog.NewTextHandler(log, nil)), status: &status.Status{}, recorder: d.recorder, reporter: d.reporter,
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -108,10 +109,9 @@ func TestOtherProxiesAreToldOnce(t *testing.T) {
 	})
 }
 
-// TestTwoWantedProxiesAreNotLookedFor does not even ask the kernel: there is no connection to it.
 func TestTwoWantedProxiesAreNotLookedFor(t *testing.T) {
-	d := &daemon{options: &Options{Node: "node-a", View: convert.View{ServiceProxyName: "vicinity"}}}
-	if err := d.lookForOtherProxies(t.Context()); err != nil {
-		t.Error(err)
+	c := &common{options: &Options{Node: "node-a", View: convert.View{ServiceProxyName: "vicinity"}}}
+	if made := newOtherProxies(c, eventReporter{}); made.run != nil {
+		t.Error("the kernel is asked for other proxies")
 	}
 }

@@ -32,9 +32,8 @@ func tellsEnds() bool {
 
 // exposeAccounts makes the counts available as metrics.
 func exposeAccounts(recorder *metrics.Recorder, accounts *accounting.Accounting) {
-	type add = func(value float64, labels ...string)
 	ledger := accounts.Ledger
-	recorder.AskFor(metrics.Connections, func(add add) {
+	recorder.AskFor(metrics.Connections, func(add metrics.Add) {
 		ledger.Node(func(row accounting.Row) {
 			labels := slices.Clip([]string{row.Locality.String(), row.Tier})
 			add(float64(row.Connections), append(labels, metrics.OutcomeAnswered)...)
@@ -42,13 +41,13 @@ func exposeAccounts(recorder *metrics.Recorder, accounts *accounting.Accounting)
 			add(float64(row.Unanswered), append(labels, metrics.OutcomeUnanswered)...)
 		})
 	})
-	recorder.AskFor(metrics.Traffic, func(add add) {
+	recorder.AskFor(metrics.Traffic, func(add metrics.Add) {
 		ledger.Node(func(row accounting.Row) { addTraffic(add, row.Traffic, row.Locality.String(), row.Tier) })
 	})
-	recorder.AskFor(metrics.ZoneTraffic, func(add add) {
+	recorder.AskFor(metrics.ZoneTraffic, func(add metrics.Add) {
 		ledger.Zones(func(own, endpoint string, traffic accounting.Traffic) { addTraffic(add, traffic, own, endpoint) })
 	})
-	recorder.AskFor(metrics.ServiceConnections, func(add add) {
+	recorder.AskFor(metrics.ServiceConnections, func(add metrics.Add) {
 		ledger.Services(func(row accounting.Row) {
 			labels := slices.Clip(serviceLabels(row))
 			add(float64(row.Connections), append(labels, metrics.OutcomeAnswered)...)
@@ -60,15 +59,15 @@ func exposeAccounts(recorder *metrics.Recorder, accounts *accounting.Accounting)
 			}
 		})
 	})
-	recorder.AskFor(metrics.ServiceTraffic, func(add add) {
+	recorder.AskFor(metrics.ServiceTraffic, func(add metrics.Add) {
 		ledger.Services(func(row accounting.Row) { addTraffic(add, row.Traffic, serviceLabels(row)...) })
 	})
-	recorder.AskFor(metrics.NotCounted, func(add add) {
+	recorder.AskFor(metrics.NotCounted, func(add metrics.Add) {
 		accounts.Missed(func(why accounting.Why, number uint64) { add(float64(number), string(why)) })
 	})
 }
 
-func addTraffic(add func(value float64, labels ...string), traffic accounting.Traffic, labels ...string) {
+func addTraffic(add metrics.Add, traffic accounting.Traffic, labels ...string) {
 	add(float64(traffic.Sent), append(slices.Clip(labels), metrics.DirectionSent)...)
 	add(float64(traffic.Received), append(slices.Clip(labels), metrics.DirectionReceived)...)
 }

@@ -15,8 +15,16 @@ func newCounts(c *common) part {
 
 // setCounts translates the counts of Service ports into metrics.
 func setCounts(recorder *metrics.Recorder, now counts.Counts) {
-	recorder.ServicePortsByReason(portReasons(now.Reasons))
-	recorder.ExpectedTraffic(now.Shares.Ratios())
+	recorder.SetAll(metrics.ServicePortsByReason, func(add metrics.Add) {
+		for reason, ports := range now.Reasons {
+			add(float64(ports), reason.Family.String(), policyOf(reason.External), string(reason.Code))
+		}
+	})
+	recorder.SetAll(metrics.ExpectedTraffic, func(add metrics.Add) {
+		for key, ratio := range now.Shares.Ratios() {
+			add(ratio, key)
+		}
+	})
 	for source, ports := range now.Shares.BySource {
 		recorder.Set(metrics.ServicePortsByDemand, ports, balance.Source(source).String())
 	}
@@ -27,16 +35,6 @@ func setCounts(recorder *metrics.Recorder, now counts.Counts) {
 			recorder.Set(metrics.NoLocalEndpoints, now.Reasons[none], name, policyOf(external))
 		}
 	}
-}
-
-func portReasons(reasons map[counts.Reason]int) map[metrics.PortReason]int {
-	byReason := make(map[metrics.PortReason]int, len(reasons))
-	for reason, n := range reasons {
-		byReason[metrics.PortReason{
-			Family: reason.Family.String(), TrafficPolicy: policyOf(reason.External), Reason: string(reason.Code),
-		}] = n
-	}
-	return byReason
 }
 
 func policyOf(external bool) string {

@@ -18,7 +18,7 @@ func newParts(ctx context.Context, c *common, table *conntrack.Conn, isLocal sel
 		return nil, err
 	}
 	changes := make(chan model.Change)
-	complete, syncs := newCompletion(origins, changes), &status.Syncs{}
+	complete, syncs := &completion{changes: changes}, &status.Syncs{}
 	looks := conntrack.NewLooks(table, c.looked)
 	of, flows := newFlows(c, looks, isLocal)
 	watch, reachability := newWatch(c, looks, table, of, complete)
@@ -53,7 +53,7 @@ func newParts(ctx context.Context, c *common, table *conntrack.Conn, isLocal sel
 		newObjects(c, from, feed, watch),
 		newInterfaces(c, complete),
 		newAPIServers(from, complete, watch),
-		newEvents(from.reporter),
+		newEvents(c, from.reporter),
 		condition,
 		files,
 		newSettings(c),

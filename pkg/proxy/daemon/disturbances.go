@@ -3,8 +3,10 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
 	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
@@ -28,7 +30,7 @@ func newDisturbances(c *common, reporter eventReporter) (part, <-chan struct{}) 
 		for _, family := range change.Families {
 			c.recorder.ForeignChange(family.String())
 		}
-		reporter.foreignChange(change)
+		reporter.report(events.ForeignChange(c.options.Node, change.Process, change.PID))
 		disturbed.Send()
 	}
 	run := func(ctx context.Context) error {
@@ -39,4 +41,31 @@ func newDisturbances(c *common, reporter eventReporter) (part, <-chan struct{}) 
 		)
 	}
 	return part{run: run}, repairs
+}
+
+// repairInterval is the least time between two repairs. A process that keeps changing our tables, above all a second
+// proxy in the same namespace that "repairs" what we wrote, would otherwise keep both writing without a pause. A repair
+// is due within a second.
+const repairInterval = 500 * time.Millisecond
+
+// pace passes signals on until ctx ends: the first one at once, and those that come within the interval after it as
+// one, at its end. The sender must not wait for it, so in holds one signal.
+func pace(ctx context.Context, interval time.Duration, in <-chan struct{}, out chan<- struct{}) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-in:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case out <- struct{}{}:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(interval):
+		}
+	}
 }

@@ -14,7 +14,7 @@ func newDNS(c *common) part {
 		return part{}
 	}
 	table := &dns.Table{Zone: c.options.DNSZone}
-	c.recorder.AskFor(metrics.DNSServices, func(add func(float64, ...string)) { add(float64(table.Len())) })
+	c.recorder.AskFor(metrics.DNSServices, func(add metrics.Add) { add(float64(table.Len())) })
 	server := dns.Server{Table: table, Log: c.log, Answered: func(result dns.Result) {
 		c.recorder.Add(metrics.DNSRequests, 1, result.Type, string(result.Outcome))
 	}}

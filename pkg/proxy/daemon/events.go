@@ -2,12 +2,9 @@ package daemon
 
 import (
 	"context"
-	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
@@ -16,18 +13,17 @@ import (
 // recorder, as with a folder of manifests, it reports nothing.
 type eventReporter struct {
 	node     string
-	version  string // of this program
 	recorder *events.Recorder
 	cluster  *cluster.Watcher
 }
 
 // newEvents sends the Events, from that of the start on.
-func newEvents(reporter eventReporter) part {
+func newEvents(c *common, reporter eventReporter) part {
 	if reporter.recorder == nil {
 		return part{}
 	}
 	return part{run: func(ctx context.Context) error {
-		reporter.report(events.Started(reporter.node, reporter.version))
+		reporter.report(events.Started(c.options.Node, c.options.Build.Version))
 		return reporter.recorder.Run(ctx)
 	}}
 }
@@ -43,36 +39,21 @@ func (r eventReporter) found(found []model.Finding) {
 	if r.recorder == nil {
 		return
 	}
-	for len(found) > 0 {
-		first := found[0]
-		one := func(f model.Finding) bool { return f.Code == first.Code && f.Subject() == first.Subject() }
-		alike := slices.DeleteFunc(slices.Clone(found), func(f model.Finding) bool { return !one(f) })
-		found = slices.DeleteFunc(slices.Clone(found), one)
-		if first.Name == (model.ObjectName{}) || first.Kind == convert.NodeKind && first.Name.Name != r.node {
+	kindOf := func(f model.Finding) fault { return fault{subject: f.Subject(), code: f.Code} }
+	alike := map[fault][]model.Finding{}
+	for _, finding := range found {
+		alike[kindOf(finding)] = append(alike[kindOf(finding)], finding)
+	}
+	for _, first := range found {
+		all, isFirst := alike[kindOf(first)]
+		delete(alike, kindOf(first))
+		if !isFirst || first.Name == (model.ObjectName{}) || first.Kind == convert.NodeKind && first.Name.Name != r.node {
 			continue
 		}
-		for _, event := range events.Findings(r.reference(first), r.node, alike) {
+		for _, event := range events.Findings(r.reference(first), r.node, all) {
 			r.report(event)
 		}
 	}
-}
-
-// evacuated reports that the evacuation of this node begins; nil: that it is over.
-func (r eventReporter) evacuated(evacuation *model.Avoid) {
-	r.report(events.Evacuated(r.node, evacuation))
-}
-
-// parted reports that nodes cannot reach another one that is Ready.
-func (r eventReporter) parted(node string) { r.report(events.Parted(node)) }
-
-// foreignChange reports which process changed our tables.
-func (r eventReporter) foreignChange(change nft.ForeignChange) {
-	r.report(events.ForeignChange(r.node, change.Process, change.PID))
-}
-
-// otherProxy reports another service proxy on this node.
-func (r eventReporter) otherProxy(finding otherproxy.Finding) {
-	r.report(events.OtherProxy(r.node, finding.Says, finding.Do))
 }
 
 // reference refers to the object of a finding so that kubectl describe finds the Events about it.

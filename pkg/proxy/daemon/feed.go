@@ -5,6 +5,8 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
@@ -29,6 +31,30 @@ func (f *feed) deliver(ctx context.Context, update convert.Update) {
 	f.judgeNode(update.Change)
 	f.started = true
 	f.complete.send(ctx, fromObjects, update.Change)
+}
+
+// warn logs what is probably a mistake: in the settings, once, and in this node; at the start also if there is no Node.
+func (f *feed) warn(change model.Change) {
+	if !f.started {
+		for _, sentence := range config.TableWarnings(f.config) {
+			f.log.Warn(sentence)
+		}
+	}
+	node, changed := change.Nodes[f.options.Node]
+	switch {
+	case f.started && !changed:
+		return
+	case f.started && node == nil:
+		f.log.Warn("this Node was deleted; keeping its last known labels and addresses", "node", f.options.Node)
+		return
+	case node == nil:
+		f.log.Warn("there is no Node with this name; its labels are unknown until one is created", "node", f.options.Node)
+	}
+	for _, sentence := range []string{config.NodePortWarning(f.config, node), config.PodWarning(f.config, node)} {
+		if sentence != "" {
+			f.log.Warn(sentence, "node", f.options.Node)
+		}
+	}
 }
 
 // ownNode is what health was told about this node.
@@ -60,10 +86,10 @@ func (f *feed) reportEvacuation(now *model.Avoid) {
 	switch {
 	case before == nil && now != nil, before != nil && now != nil && before.End() != now.End():
 		f.log.Info("this node is being evacuated: its endpoints get no new connections where others may serve", "until", now.End())
-		f.reporter.evacuated(now)
+		f.reporter.report(events.Evacuated(f.options.Node, now))
 	case before != nil && now == nil:
 		f.log.Info("the evacuation of this node is over")
-		f.reporter.evacuated(nil)
+		f.reporter.report(events.Evacuated(f.options.Node, nil))
 	}
 }
 

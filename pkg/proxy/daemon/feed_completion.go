@@ -25,14 +25,9 @@ type completion struct {
 	changes chan<- model.Change
 
 	mutex    sync.Mutex
-	reported []bool       // by origin
+	reported [origins]bool
 	waiting  model.Change // what came before all had reported
 	begun    bool         // the first change has been handed over
-}
-
-// newCompletion waits for a number of origins.
-func newCompletion(origins origin, changes chan<- model.Change) *completion {
-	return &completion{changes: changes, reported: make([]bool, origins)}
 }
 
 // deliverAddrs takes all addresses that this machine's interfaces have now, and returns when the proxy has.
@@ -75,7 +70,7 @@ func (c *completion) add(from origin, change model.Change) (model.Change, bool) 
 	}
 	c.reported[from] = true
 	c.waiting = c.waiting.Then(change)
-	if slices.Contains(c.reported, false) {
+	if slices.Contains(c.reported[:], false) {
 		return model.Change{}, false
 	}
 	change, c.waiting, c.begun = c.waiting, model.Change{}, true

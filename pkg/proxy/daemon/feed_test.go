@@ -21,7 +21,7 @@ import (
 // aFeed is that of node-a, without an API server to report to.
 func aFeed(changes chan<- model.Change, log *slog.Logger, status *status.Status) *feed {
 	c := &common{options: &Options{Node: "node-a"}, log: log, status: status, recorder: metrics.NewRecorder()}
-	return &feed{common: c, complete: newCompletion(origins, changes), findings: newFindings(c, eventReporter{})}
+	return &feed{common: c, complete: &completion{changes: changes}, findings: newFindings(c, eventReporter{})}
 }
 
 func TestWhatAChangeBringsThatIsHardlyMeantIsLogged(t *testing.T) {

@@ -158,7 +158,7 @@ func logSetting(log *slog.Logger, news *sysctl.News) {
 }
 
 // unmet counts the settings that are not as wanted.
-func (k *kernelSettings) unmet(add func(value float64, labels ...string)) {
+func (k *kernelSettings) unmet(add metrics.Add) {
 	for _, state := range k.states() {
 		unmet := 0.0
 		if !state.UnmetSince.IsZero() {

@@ -41,7 +41,7 @@ func newLocalhost(ctx context.Context, c *common, findings *findings) part {
 // countRejected makes each scrape ask the kernel how much it refused on loopback. Without kube-proxy's gate nothing is
 // counted there, and there is no series.
 func (c *common) countRejected(ctx context.Context) {
-	c.recorder.LocalhostRejected(func() (counts []metrics.Rejected) {
+	c.recorder.AskFor(metrics.LocalhostRejected, func(add metrics.Add) {
 		for _, family := range c.config.Families {
 			for _, protocol := range ruleset.RejectedOnLocalhost(family, c.config) {
 				packets, isThere, err := c.conn.Packets(ctx, family, ruleset.RejectedCounter(protocol))
@@ -49,11 +49,10 @@ func (c *common) countRejected(ctx context.Context) {
 					c.log.Warn("a metric is left out", "error", err)
 				}
 				if isThere { // it comes with the first sync
-					counts = append(counts, metrics.Rejected{Family: family.String(), Protocol: protocol.String(), Packets: packets})
+					add(float64(packets), family.String(), protocol.String())
 				}
 			}
 		}
-		return counts
 	})
 }
 

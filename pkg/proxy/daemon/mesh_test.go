@@ -1,13 +1,10 @@
 package daemon
 
 import (
-	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
@@ -45,32 +42,5 @@ func TestWhereNothingTellsClientsApartAnAddressIsRefused(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestNobodyPaysForXDSWhoDoesNotAskForIt: without the flag there is no server, no goroutine, no port and no open file.
-func TestNobodyPaysForXDSWhoDoesNotAskForIt(t *testing.T) {
-	files := func() int {
-		entries, err := os.ReadDir("/proc/self/fd")
-		must.Succeed(t, err)
-		return len(entries)
-	}
-	c := &common{options: &Options{}}
-	allocated := testing.AllocsPerRun(100, func() {
-		made, err := newMesh(c)
-		if made.reader != nil || made.run != nil || made.summary != nil || err != nil {
-			t.Errorf("there is a server although nobody asked: %v", err)
-		}
-	})
-	if allocated != 0 {
-		t.Errorf("%v allocations", allocated)
-	}
-	filesBefore, before := files(), runtime.NumGoroutine()
-	for range 100 {
-		_, err := newMesh(c)
-		must.Succeed(t, err)
-	}
-	if now := runtime.NumGoroutine(); now > before+20 || files() > filesBefore+20 {
-		t.Errorf("%d goroutines and %d files, before %d and %d", now, files(), before, filesBefore)
 	}
 }

@@ -38,7 +38,6 @@ type observer struct {
 	syncs     *status.Syncs
 
 	synced bool // at least once
-	levels levels
 }
 
 // Queued is called when something has to be synced, before the sync.
@@ -136,21 +135,8 @@ func (o *observer) count(report proxy.Report, took time.Duration, ended time.Tim
 			}
 		}
 	}
-	now := levels{
-		report.Total, report.Waiting, report.EvacuatedTimed, report.EvacuatedOpen,
-	}
-	if !o.synced || now != o.levels {
-		o.levels = now
-		o.setLevels(now)
-	}
-}
-
-// levels are the gauges that a sync reports. Most syncs change none of them.
-type levels struct{ services, waiting, evacuatedTimed, evacuatedOpen int }
-
-func (o *observer) setLevels(now levels) {
-	o.recorder.Set(metrics.Services, now.services)
-	o.recorder.Set(metrics.ServicesWaiting, now.waiting)
-	o.recorder.Set(metrics.EvacuatedNodes, now.evacuatedTimed, metrics.EndTime)
-	o.recorder.Set(metrics.EvacuatedNodes, now.evacuatedOpen, metrics.EndNone)
+	o.recorder.Set(metrics.Services, report.Total)
+	o.recorder.Set(metrics.ServicesWaiting, report.Waiting)
+	o.recorder.Set(metrics.EvacuatedNodes, report.EvacuatedTimed, metrics.EndTime)
+	o.recorder.Set(metrics.EvacuatedNodes, report.EvacuatedOpen, metrics.EndNone)
 }

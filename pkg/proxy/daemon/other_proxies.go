@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
 )
@@ -65,7 +66,7 @@ func (o *otherProxies) tell(found []otherproxy.Finding) {
 			o.log.Warn("another service proxy is on this node",
 				"proxy", finding.Proxy, "tables", strings.Join(finding.Tables, ", "), "first", finding.First,
 				"meaning", finding.Says, "what-to-do", finding.Do)
-			o.reporter.otherProxy(finding)
+			o.reporter.report(events.OtherProxy(o.options.Node, finding.Says, finding.Do))
 		}
 	}
 	for _, before := range o.found {
@@ -76,11 +77,7 @@ func (o *otherProxies) tell(found []otherproxy.Finding) {
 	o.found = found
 	o.status.OtherProxies(sentences)
 	for _, program := range otherproxy.Programs {
-		isFound := 0
-		if findingOf(found, program.ID) != nil {
-			isFound = 1
-		}
-		o.recorder.Set(metrics.OtherProxies, isFound, program.ID)
+		o.recorder.SetBool(metrics.OtherProxies, findingOf(found, program.ID) != nil, program.ID)
 	}
 }
 

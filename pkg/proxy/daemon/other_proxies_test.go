@@ -15,7 +15,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 )
@@ -107,11 +106,4 @@ func TestOtherProxiesAreToldOnce(t *testing.T) {
 		cancel()
 		<-ended
 	})
-}
-
-func TestTwoWantedProxiesAreNotLookedFor(t *testing.T) {
-	c := &common{options: &Options{Node: "node-a", View: convert.View{ServiceProxyName: "vicinity"}}}
-	if made := newOtherProxies(c, eventReporter{}); made.run != nil {
-		t.Error("the kernel is asked for other proxies")
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
 )
 
@@ -35,7 +36,9 @@ func newParted(c *common, reporter eventReporter, watch *watch) part {
 	}
 	p := &parted{
 		unreachable: func() []reachability.Silent { return watch.prober.Status().Unreachable },
-		isReady:     reporter.cluster.IsReady, report: reporter.parted, log: c.log,
+		isReady:     reporter.cluster.IsReady,
+		report:      func(node string) { reporter.report(events.Parted(node)) },
+		log:         c.log,
 	}
 	return part{run: unfailing(p.run)}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
@@ -25,17 +26,6 @@ type objects interface {
 	Run(ctx context.Context, deliver func(convert.Update)) error
 	// Refusals returns the objects that are refused, with the versions in force. Any goroutine may ask.
 	Refusals() []convert.Refusal
-}
-
-// manifests is the folder as a source for the daemon.
-type manifests struct{ *folder.Manifests }
-
-// Run runs the folder, and adds to its error what it was doing.
-func (m manifests) Run(ctx context.Context, deliver func(convert.Update)) error {
-	if err := m.Manifests.Run(ctx, deliver); err != nil {
-		return fmt.Errorf("load manifests: %w", err)
-	}
-	return nil
 }
 
 // source is where the objects come from, and who else uses the API server there. With a folder the reporter reports
@@ -54,7 +44,7 @@ func newSource(c *common, syncs *status.Syncs, watch *watch) (*source, error) {
 	}
 	if c.options.Manifests != "" {
 		topologyFrom(model.FromNodes) // manifests have no other source
-		return &source{objects: manifests{folder.NewManifests(c.options.Manifests, c.options.View, c.log)}}, nil
+		return &source{objects: folder.NewManifests(c.options.Manifests, c.options.View, c.log)}, nil
 	}
 	c.recorder.CountAPIRequests()
 	s := &source{}
@@ -80,14 +70,12 @@ func newSource(c *common, syncs *status.Syncs, watch *watch) (*source, error) {
 	if s.connection, err = c.options.connect(options); err != nil {
 		return nil, err
 	}
-	c.recorder.EventsDropped(s.recorder.Dropped)
+	c.recorder.AskFor(metrics.EventsDropped, func(add metrics.Add) { add(float64(s.recorder.Dropped())) })
 	if s.condition != nil {
-		s.condition.Failing = c.recorder.NodeConditionFailing
+		s.condition.Failing = func(failing bool) { c.recorder.SetBool(metrics.NodeConditionUnwritten, failing) }
 	}
 	s.objects = s.cluster
-	s.reporter = eventReporter{
-		node: c.options.Node, version: c.options.Build.Version, recorder: s.recorder, cluster: s.cluster,
-	}
+	s.reporter = eventReporter{node: c.options.Node, recorder: s.recorder, cluster: s.cluster}
 	return s, nil
 }
 
@@ -124,14 +112,18 @@ func (o *Options) connect(options cluster.Options) (connection, error) {
 
 // newObjects delivers the objects. A folder has the addresses of nodes, too, which the watch needs.
 func newObjects(c *common, from *source, feed *feed, watch *watch) part {
-	isWatched := watch != nil && c.options.Manifests != ""
+	isFolder := c.options.Manifests != ""
 	return part{run: func(ctx context.Context) error {
-		return from.Run(ctx, func(update convert.Update) {
-			if isWatched {
+		err := from.Run(ctx, func(update convert.Update) {
+			if watch != nil && isFolder {
 				watch.nodesChanged(update.Change.Nodes)
 			}
 			feed.deliver(ctx, update)
 		})
+		if err != nil && isFolder {
+			return fmt.Errorf("load manifests: %w", err)
+		}
+		return err
 	}}
 }
 

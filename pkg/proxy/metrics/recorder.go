@@ -44,6 +44,15 @@ func (r *Recorder) Set(g Gauge, value int, labels ...string) {
 	g.collector(r).WithLabelValues(labels...).Set(float64(value))
 }
 
+// SetBool sets a gauge to 1 if something is so, and to 0 if not.
+func (r *Recorder) SetBool(g Gauge, isSo bool, labels ...string) {
+	value := 0
+	if isSo {
+		value = 1
+	}
+	r.Set(g, value, labels...)
+}
+
 // Observe adds a duration to a histogram of seconds.
 func (r *Recorder) Observe(h Histogram, took time.Duration, labels ...string) {
 	h.collector(r).WithLabelValues(labels...).Observe(took.Seconds())
@@ -54,28 +63,6 @@ func (r *Recorder) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{}))
 	return mux
-}
-
-// PortReason is why Service ports have the endpoints that they have: the values of three labels.
-type PortReason struct{ Family, TrafficPolicy, Reason string }
-
-// ServicePortsByReason records how many Service ports have which reason now. A reason that is no longer named gets 0.
-func (r *Recorder) ServicePortsByReason(byReason map[PortReason]int) {
-	all := make(map[series]float64, len(byReason))
-	for reason, n := range byReason {
-		all[seriesOf(reason.Family, reason.TrafficPolicy, reason.Reason)] = float64(n)
-	}
-	servicePortsByReason.collector(r).set(all)
-}
-
-// ExpectedTraffic records the share of this node's new connections that goes to the endpoints of each key, over the
-// Service ports whose load is bounded. A key that is no longer named gets 0.
-func (r *Recorder) ExpectedTraffic(byKey map[string]float64) {
-	all := make(map[series]float64, len(byKey))
-	for key, ratio := range byKey {
-		all[seriesOf(key)] = ratio
-	}
-	expectedTraffic.collector(r).set(all)
 }
 
 // WatchInterrupted records since when the watch of a resource has been interrupted. WatchResumed removes the series.
@@ -91,64 +78,35 @@ func (r *Recorder) WatchResumed(resource string) {
 // TopologyFrom records the resource from which we learn where other nodes are; empty for none.
 func (r *Recorder) TopologyFrom(resource string) {
 	for _, each := range topologyResources {
-		isThis := 0
-		if each == resource {
-			isThis = 1
-		}
-		r.Set(nodeTopology, isThis, each)
+		r.SetBool(nodeTopology, each == resource, each)
 	}
 }
 
 // DemandRenewed records when measured demand was published last; zero if nobody publishes it, or no Service needs it.
 // Until it is called again, its age grows with every scrape.
 func (r *Recorder) DemandRenewed(at time.Time) {
-	r.AskFor(demandAge, func(add func(value float64, labels ...string)) {
+	r.AskFor(demandAge, func(add Add) {
 		if !at.IsZero() {
 			add(max(0, time.Since(at).Seconds()))
 		}
 	})
 }
 
-// EventsDropped sets a function that every scrape asks how many Kubernetes Events were dropped so far. Without it the
-// count is zero.
-func (r *Recorder) EventsDropped(count func() int) {
-	eventsDropped.collector(r).askWith(func() map[series]float64 { return map[series]float64{seriesOf(): float64(count())} })
+// Add adds a series to those of a row, with a value for each label in the order of the row.
+type Add = func(value float64, labels ...string)
+
+// AskFor sets a function that every scrape asks for the series of a row.
+func (r *Recorder) AskFor(c Counted, ask func(Add)) {
+	c.collector(r).askWith(func() map[series]float64 { return added(ask) })
 }
 
-// Rejected is how many packets of a protocol to node ports on loopback were refused.
-type Rejected struct {
-	Family, Protocol string
-	Packets          uint64
-}
+// SetAll sets all series of a row at once. A series that is no longer named gets 0.
+func (r *Recorder) SetAll(l Levels, name func(Add)) { l.collector(r).set(added(name)) }
 
-// LocalhostRejected sets a function that every scrape asks how much was refused on loopback so far.
-func (r *Recorder) LocalhostRejected(count func() []Rejected) {
-	localhostRejected.collector(r).askWith(func() map[series]float64 {
-		all := map[series]float64{}
-		for _, one := range count() {
-			all[seriesOf(one.Family, one.Protocol)] = float64(one.Packets)
-		}
-		return all
-	})
-}
-
-// AskFor sets a function that every scrape asks for the series of a row: it adds each, with a value for each label in
-// the order of the row.
-func (r *Recorder) AskFor(c Counted, ask func(add func(value float64, labels ...string))) {
-	c.collector(r).askWith(func() map[series]float64 {
-		all := map[series]float64{}
-		ask(func(value float64, labels ...string) { all[seriesOf(labels...)] += value })
-		return all
-	})
-}
-
-// NodeConditionFailing records whether the Node's condition is wrong because it cannot be written.
-func (r *Recorder) NodeConditionFailing(failing bool) {
-	value := 0
-	if failing {
-		value = 1
-	}
-	r.Set(nodeConditionUnwritten, value)
+func added(by func(Add)) map[series]float64 {
+	all := map[series]float64{}
+	by(func(value float64, labels ...string) { all[seriesOf(labels...)] += value })
+	return all
 }
 
 // healthAnswers are the counters of those paths of health that kube-proxy counts.

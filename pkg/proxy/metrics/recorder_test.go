@@ -116,16 +116,18 @@ vicinity_nft_elements_written_total{ip_family="IPv6",operation="delete"} 1
 
 func TestAReasonThatNoPortHasAnyLongerGoesToZero(t *testing.T) {
 	r := NewRecorder()
-	internal := PortReason{"IPv4", PolicyInternal, "AllEndpoints"}
-	r.ServicePortsByReason(map[PortReason]int{internal: 2, {"IPv6", PolicyExternal, "NoneOnThisNode"}: 1})
-	r.ServicePortsByReason(map[PortReason]int{internal: 1})
+	r.SetAll(ServicePortsByReason, func(add Add) {
+		add(2, "IPv4", PolicyInternal, "AllEndpoints")
+		add(1, "IPv6", PolicyExternal, "NoneOnThisNode")
+	})
+	r.SetAll(ServicePortsByReason, func(add Add) { add(1, "IPv4", PolicyInternal, "AllEndpoints") })
 
 	expect(t, r, `
-# HELP vicinity_service_ports_by_reason `+servicePortsByReason.help+`
+# HELP vicinity_service_ports_by_reason `+ServicePortsByReason.help+`
 # TYPE vicinity_service_ports_by_reason gauge
 vicinity_service_ports_by_reason{ip_family="IPv4",reason="AllEndpoints",traffic_policy="internal"} 1
 vicinity_service_ports_by_reason{ip_family="IPv6",reason="NoneOnThisNode",traffic_policy="external"} 0
-`, servicePortsByReason.name)
+`, ServicePortsByReason.name)
 }
 
 func TestTheHandlerServesOnlyMetrics(t *testing.T) {
@@ -164,7 +166,7 @@ func TestTwoRecordersDoNotMixAndMayBeScrapedWhileTheyCount(t *testing.T) {
 		group.Go(func() {
 			for n := range 50 {
 				counting.Add(ElementsWritten, 1, "IPv4", OperationAdd)
-				counting.ServicePortsByReason(map[PortReason]int{{"IPv4", PolicyInternal, "AllEndpoints"}: n})
+				counting.SetAll(ServicePortsByReason, func(add Add) { add(float64(n), "IPv4", PolicyInternal, "AllEndpoints") })
 				answer := httptest.NewRecorder()
 				counting.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 				if _, err := io.Copy(io.Discard, answer.Result().Body); err != nil || answer.Code != http.StatusOK {
@@ -187,13 +189,13 @@ func TestDroppedEventsAreAskedForWithEveryScrape(t *testing.T) {
 	expectDropped := func(want int) {
 		t.Helper()
 		expect(t, r, `
-# HELP vicinity_events_dropped_total `+eventsDropped.help+`
+# HELP vicinity_events_dropped_total `+EventsDropped.help+`
 # TYPE vicinity_events_dropped_total counter
 vicinity_events_dropped_total `+strconv.Itoa(want)+`
-`, eventsDropped.name)
+`, EventsDropped.name)
 	}
 	expectDropped(0) // they stay uncounted: objects in files have no Events
-	r.EventsDropped(func() int { return dropped })
+	r.AskFor(EventsDropped, func(add Add) { add(float64(dropped)) })
 	expectDropped(3)
 	dropped = 5
 	expectDropped(5)

@@ -42,6 +42,9 @@ type Gauge = *Metric[*prometheus.GaugeVec]
 // Counted is a row that is counted elsewhere: see Recorder.AskFor.
 type Counted = *Metric[*counted]
 
+// Levels is a row that Recorder.SetAll observes.
+type Levels = *Metric[*levels]
+
 // Histogram is a row that Recorder.Observe observes.
 type Histogram = *Metric[*prometheus.HistogramVec]
 
@@ -88,7 +91,7 @@ func histogram(r row) Histogram {
 }
 
 // levelGauge declares a gauge whose series are all set at once.
-func levelGauge(r row) *Metric[*levels] {
+func levelGauge(r row) Levels {
 	return declare("gauge", r, func() *levels {
 		all := newLevels(r)
 		start := map[series]float64{}

@@ -248,7 +248,7 @@ var (
 		help:   "Failed attempts to listen on a node port at loopback.",
 		labels: []string{familyLabel}, start: perFamily,
 	})
-	localhostRejected = counterFunc(row{
+	LocalhostRejected = counterFunc(row{
 		name:   "kubeproxy_nftables_localhost_nodeport_rejected_packets_total",
 		help:   "Packets to node ports on loopback that were refused, because the proxy does not serve their protocol there.",
 		labels: []string{familyLabel, protocolLabel},
@@ -311,11 +311,11 @@ var (
 		help:   "1 while another service proxy has rules on this node that may translate connections before ours; the log says what to do.",
 		labels: []string{proxyLabel}, start: [][]string{otherProxies},
 	})
-	eventsDropped = counterFunc(row{
+	EventsDropped = counterFunc(row{
 		name: "vicinity_events_dropped_total",
 		help: "Kubernetes Events that were not sent: too many were waiting, or the API server rejected them.",
 	})
-	nodeConditionUnwritten = gauge(row{
+	NodeConditionUnwritten = gauge(row{
 		name: "vicinity_node_condition_unwritten",
 		help: "1 while the Node's condition vicinity.dev/ServicesReady is outdated and cannot be written; the log says why.",
 	})
@@ -327,7 +327,7 @@ var (
 		name: "vicinity_services",
 		help: "Services that are proxied at present.",
 	})
-	servicePortsByReason = levelGauge(row{
+	ServicePortsByReason = levelGauge(row{
 		name:   "vicinity_service_ports_by_reason",
 		help:   "Service ports that are proxied at present, by why they have the endpoints that they have on this node.",
 		labels: []string{familyLabel, policyLabel, reasonLabel},
@@ -338,7 +338,7 @@ var (
 			"named clients, or the labels of Nodes.",
 		labels: []string{sourceLabel}, start: [][]string{{balance.Measurement.String(), balance.Clients.String(), balance.Labels.String()}},
 	})
-	expectedTraffic = levelGauge(row{
+	ExpectedTraffic = levelGauge(row{
 		name: "vicinity_expected_traffic_ratio",
 		help: "Which part of this node's new connections goes to the endpoints that a topology key matches and no earlier key does: " +
 			"the mean over the Service ports whose load is bounded.",

@@ -68,10 +68,6 @@ func (w *Writer) LookAgain() {
 
 // Run writes until ctx ends. The error is always nil.
 func (w *Writer) Run(ctx context.Context) error {
-	if w == nil {
-		<-ctx.Done()
-		return nil
-	}
 	for {
 		select {
 		case <-ctx.Done():

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
@@ -11,24 +10,16 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/sysctl"
 )
 
-// newAccounting returns what counts traffic; nil if counting is off, which then costs nothing.
-func (d *daemon) newAccounting(table *conntrack.Conn, looks conntrack.Table, of *owners.Reader) *accounting.Accounting {
-	if d.options.Account == nil {
-		return nil
+// newAccounting counts traffic, if that is asked for.
+func newAccounting(c *common, table *conntrack.Conn, looks conntrack.Table, of *owners.Reader) part {
+	if c.options.Account == nil {
+		return part{}
 	}
-	accounts := accounting.New(*d.options.Account, of, accounting.Kernel{
+	accounts := accounting.New(*c.options.Account, of, accounting.Kernel{
 		Table: looks, Subscribe: table.Subscribe, TellsEnds: tellsEnds,
-	}, d.log)
-	exposeAccounts(d.recorder, accounts)
-	return accounts
-}
-
-// account counts traffic, if that is asked for.
-func (d *daemon) account(ctx context.Context) error {
-	if d.accounts == nil {
-		return nil
-	}
-	return d.accounts.Run(ctx)
+	}, c.log)
+	exposeAccounts(c.recorder, accounts)
+	return part{run: accounts.Run}
 }
 
 // tellsEnds reports whether conntrack reports connections that end.
@@ -42,7 +33,7 @@ func tellsEnds() bool {
 // exposeAccounts makes the counts available as metrics.
 func exposeAccounts(recorder *metrics.Recorder, accounts *accounting.Accounting) {
 	ledger := accounts.Ledger
-	recorder.AskFor(metrics.Connections, func(add metrics.Adder) {
+	recorder.AskFor(metrics.Connections, func(add metrics.Add) {
 		ledger.Node(func(row accounting.Row) {
 			labels := slices.Clip([]string{row.Locality.String(), row.Tier})
 			add(float64(row.Connections), append(labels, metrics.OutcomeAnswered)...)
@@ -50,13 +41,13 @@ func exposeAccounts(recorder *metrics.Recorder, accounts *accounting.Accounting)
 			add(float64(row.Unanswered), append(labels, metrics.OutcomeUnanswered)...)
 		})
 	})
-	recorder.AskFor(metrics.Traffic, func(add metrics.Adder) {
+	recorder.AskFor(metrics.Traffic, func(add metrics.Add) {
 		ledger.Node(func(row accounting.Row) { addTraffic(add, row.Traffic, row.Locality.String(), row.Tier) })
 	})
-	recorder.AskFor(metrics.ZoneTraffic, func(add metrics.Adder) {
+	recorder.AskFor(metrics.ZoneTraffic, func(add metrics.Add) {
 		ledger.Zones(func(own, endpoint string, traffic accounting.Traffic) { addTraffic(add, traffic, own, endpoint) })
 	})
-	recorder.AskFor(metrics.ServiceConnections, func(add metrics.Adder) {
+	recorder.AskFor(metrics.ServiceConnections, func(add metrics.Add) {
 		ledger.Services(func(row accounting.Row) {
 			labels := slices.Clip(serviceLabels(row))
 			add(float64(row.Connections), append(labels, metrics.OutcomeAnswered)...)
@@ -68,15 +59,15 @@ func exposeAccounts(recorder *metrics.Recorder, accounts *accounting.Accounting)
 			}
 		})
 	})
-	recorder.AskFor(metrics.ServiceTraffic, func(add metrics.Adder) {
+	recorder.AskFor(metrics.ServiceTraffic, func(add metrics.Add) {
 		ledger.Services(func(row accounting.Row) { addTraffic(add, row.Traffic, serviceLabels(row)...) })
 	})
-	recorder.AskFor(metrics.NotCounted, func(add metrics.Adder) {
+	recorder.AskFor(metrics.NotCounted, func(add metrics.Add) {
 		accounts.Missed(func(why accounting.Why, number uint64) { add(float64(number), string(why)) })
 	})
 }
 
-func addTraffic(add func(value float64, labels ...string), traffic accounting.Traffic, labels ...string) {
+func addTraffic(add metrics.Add, traffic accounting.Traffic, labels ...string) {
 	add(float64(traffic.Sent), append(slices.Clip(labels), metrics.DirectionSent)...)
 	add(float64(traffic.Received), append(slices.Clip(labels), metrics.DirectionReceived)...)
 }

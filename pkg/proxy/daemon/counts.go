@@ -8,14 +8,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
+// newCounts counts Service ports.
+func newCounts(c *common) part {
+	return part{reader: counts.NewReader(func(now counts.Counts) { setCounts(c.recorder, now) })}
+}
+
 // setCounts translates the counts of Service ports into metrics.
 func setCounts(recorder *metrics.Recorder, now counts.Counts) {
-	recorder.SetAll(metrics.ServicePortsByReason, func(add metrics.Adder) {
+	recorder.SetAll(metrics.ServicePortsByReason, func(add metrics.Add) {
 		for reason, ports := range now.Reasons {
 			add(float64(ports), reason.Family.String(), policyOf(reason.External), string(reason.Code))
 		}
 	})
-	recorder.SetAll(metrics.ExpectedTraffic, func(add metrics.Adder) {
+	recorder.SetAll(metrics.ExpectedTraffic, func(add metrics.Add) {
 		for key, ratio := range now.Shares.Ratios() {
 			add(ratio, key)
 		}

@@ -18,7 +18,7 @@ import (
 func TestHealthSaysThatThisNodeIsBeingEvacuated(t *testing.T) {
 	changes, health := make(chan model.Change, 10), &status.Status{}
 	f := aFeed(changes, slog.New(slog.DiscardHandler), health)
-	f.deliverAddrs(t.Context(), nil)
+	f.complete.deliverAddrs(t.Context(), nil)
 	held := func(node string, why model.Why, avoid *model.Avoid) model.Change {
 		return model.Change{Avoid: map[model.Against]*model.Avoid{{Node: node, Why: why}: avoid}}
 	}

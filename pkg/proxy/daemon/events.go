@@ -2,79 +2,62 @@ package daemon
 
 import (
 	"context"
-	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// eventReporter reports to users of a cluster, as Events on their objects, what the log reports to its readers. It is
-// nil with a folder of manifests, and then reports nothing.
+// eventReporter reports to users of a cluster, as Events on their objects, what the log reports to its readers. Without a
+// recorder, as with a folder of manifests, it reports nothing.
 type eventReporter struct {
 	node     string
-	version  string // of this program
 	recorder *events.Recorder
 	cluster  *cluster.Watcher
 }
 
-func (r *eventReporter) run(ctx context.Context) error {
-	if r == nil {
-		<-ctx.Done()
-		return nil
+// newEvents sends the Events, from that of the start on.
+func newEvents(c *common, reporter eventReporter) part {
+	if reporter.recorder == nil {
+		return part{}
 	}
-	r.recorder.Report(events.Started(r.node, r.version))
-	return r.recorder.Run(ctx)
+	return part{run: func(ctx context.Context) error {
+		reporter.report(events.Started(c.options.Node, c.options.Build.Version))
+		return reporter.recorder.Run(ctx)
+	}}
+}
+
+func (r eventReporter) report(event events.Event) {
+	if r.recorder != nil {
+		r.recorder.Report(event)
+	}
 }
 
 // found reports what does not work about objects. Each proxy reports only its own node: thousands see the others.
-func (r *eventReporter) found(found []model.Finding) {
-	if r == nil {
+func (r eventReporter) found(found []model.Finding) {
+	if r.recorder == nil {
 		return
 	}
-	for len(found) > 0 {
-		first := found[0]
-		one := func(f model.Finding) bool { return f.Code == first.Code && f.Subject() == first.Subject() }
-		alike := slices.DeleteFunc(slices.Clone(found), func(f model.Finding) bool { return !one(f) })
-		found = slices.DeleteFunc(slices.Clone(found), one)
-		if first.Name == (model.ObjectName{}) || first.Kind == convert.NodeKind && first.Name.Name != r.node {
+	kindOf := func(f model.Finding) fault { return fault{subject: f.Subject(), code: f.Code} }
+	alike := map[fault][]model.Finding{}
+	for _, finding := range found {
+		alike[kindOf(finding)] = append(alike[kindOf(finding)], finding)
+	}
+	for _, first := range found {
+		all, isFirst := alike[kindOf(first)]
+		delete(alike, kindOf(first))
+		if !isFirst || first.Name == (model.ObjectName{}) || first.Kind == convert.NodeKind && first.Name.Name != r.node {
 			continue
 		}
-		for _, event := range events.Findings(r.reference(first), r.node, alike) {
-			r.recorder.Report(event)
+		for _, event := range events.Findings(r.reference(first), r.node, all) {
+			r.report(event)
 		}
-	}
-}
-
-// evacuated reports that the evacuation of this node begins; nil: that it is over.
-func (r *eventReporter) evacuated(evacuation *model.Avoid) {
-	if r != nil {
-		r.recorder.Report(events.Evacuated(r.node, evacuation))
-	}
-}
-
-// parted reports that nodes cannot reach another one that is Ready.
-func (r *eventReporter) parted(node string) { r.recorder.Report(events.Parted(node)) }
-
-// foreignChange reports which process changed our tables.
-func (r *eventReporter) foreignChange(change nft.ForeignChange) {
-	if r != nil && !change.Lost {
-		r.recorder.Report(events.ForeignChange(r.node, change.Process, change.PID))
-	}
-}
-
-// otherProxy reports another service proxy on this node.
-func (r *eventReporter) otherProxy(finding otherproxy.Finding) {
-	if r != nil {
-		r.recorder.Report(events.OtherProxy(r.node, finding.Says, finding.Do))
 	}
 }
 
 // reference refers to the object of a finding so that kubectl describe finds the Events about it.
-func (r *eventReporter) reference(finding model.Finding) events.Reference {
+func (r eventReporter) reference(finding model.Finding) events.Reference {
 	if finding.Kind == convert.NodeKind {
 		return events.Node(finding.Name.Name)
 	}

@@ -11,20 +11,22 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
 // TestDroppedEventsAreInTheMetrics reports more than may wait while the queue is not read. No API server is asked.
 func TestDroppedEventsAreInTheMetrics(t *testing.T) {
 	options := &Options{Node: "node-a", Connection: kube.Connection{Server: "http://127.0.0.1:1"}}
-	d := &daemon{options: options, recorder: metrics.NewRecorder(), log: slog.New(slog.DiscardHandler)}
-	if err := d.connect(); err != nil {
+	c := &common{options: options, recorder: metrics.NewRecorder(), log: slog.New(slog.DiscardHandler)}
+	from, err := newSource(c, &status.Syncs{}, nil)
+	if err != nil {
 		t.Fatal(err)
 	}
 	for i := range 103 { // 100 may wait
-		d.reporter.recorder.Report(events.Started("node-a", fmt.Sprint(i)))
+		from.reporter.report(events.Started("node-a", fmt.Sprint(i)))
 	}
 	page := httptest.NewRecorder()
-	d.recorder.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	c.recorder.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if want := "\nvicinity_events_dropped_total 3\n"; !strings.Contains(page.Body.String(), want) {
 		t.Errorf("/metrics lacks %q", want)
 	}

@@ -2,43 +2,25 @@ package daemon
 
 import (
 	"context"
-	"log/slog"
-	"net/netip"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
-// feed passes on what the sources say: changes to the proxy, findings to people.
+// feed passes on what the objects say: changes to the proxy, findings to people.
 type feed struct {
-	node     string
-	config   ruleset.Config // how the tables are made
-	changes  chan<- model.Change
-	log      *slog.Logger
-	status   *status.Status
-	reporter *eventReporter
+	*common
+	complete *completion
+	reporter eventReporter
 	findings *findings
 	// condition is nil unless the Node is to say when its Services work.
 	condition *condition.Writer
 
 	started bool // the objects have been reported once
 	own     ownNode
-
-	// complete joins objects and interfaces, which come from different goroutines.
-	complete *completion
-}
-
-func newFeed(
-	node string, config ruleset.Config, changes chan<- model.Change, log *slog.Logger, status *status.Status, reporter *eventReporter,
-	findings *findings,
-) *feed {
-	return &feed{
-		node: node, config: config, changes: changes, log: log, status: status, reporter: reporter, findings: findings,
-		complete: newCompletion(origins),
-	}
 }
 
 // deliver takes what the objects say. It returns when the proxy has taken the change, so that what arrives meanwhile
@@ -48,7 +30,31 @@ func (f *feed) deliver(ctx context.Context, update convert.Update) {
 	f.warn(update.Change)
 	f.judgeNode(update.Change)
 	f.started = true
-	f.send(ctx, fromObjects, update.Change)
+	f.complete.send(ctx, fromObjects, update.Change)
+}
+
+// warn logs what is probably a mistake: in the settings, once, and in this node; at the start also if there is no Node.
+func (f *feed) warn(change model.Change) {
+	if !f.started {
+		for _, sentence := range config.TableWarnings(f.config) {
+			f.log.Warn(sentence)
+		}
+	}
+	node, changed := change.Nodes[f.options.Node]
+	switch {
+	case f.started && !changed:
+		return
+	case f.started && node == nil:
+		f.log.Warn("this Node was deleted; keeping its last known labels and addresses", "node", f.options.Node)
+		return
+	case node == nil:
+		f.log.Warn("there is no Node with this name; its labels are unknown until one is created", "node", f.options.Node)
+	}
+	for _, sentence := range []string{config.NodePortWarning(f.config, node), config.PodWarning(f.config, node)} {
+		if sentence != "" {
+			f.log.Warn(sentence, "node", f.options.Node)
+		}
+	}
 }
 
 // ownNode is what health was told about this node.
@@ -59,8 +65,8 @@ type ownNode struct {
 
 // judgeNode reports to health whether load balancers may send connections through this node. No sync decides that.
 func (f *feed) judgeNode(change model.Change) {
-	node, isNew := change.Nodes[f.node]
-	evacuation, isOther := change.Avoid[model.Against{Node: f.node, Why: model.Evacuated}]
+	node, isNew := change.Nodes[f.options.Node]
+	evacuation, isOther := change.Avoid[model.Against{Node: f.options.Node, Why: model.Evacuated}]
 	if isNew || !f.started {
 		f.own.node = node
 		f.condition.LookAgain()
@@ -80,10 +86,10 @@ func (f *feed) reportEvacuation(now *model.Avoid) {
 	switch {
 	case before == nil && now != nil, before != nil && now != nil && before.End() != now.End():
 		f.log.Info("this node is being evacuated: its endpoints get no new connections where others may serve", "until", now.End())
-		f.reporter.evacuated(now)
+		f.reporter.report(events.Evacuated(f.options.Node, now))
 	case before != nil && now == nil:
 		f.log.Info("the evacuation of this node is over")
-		f.reporter.evacuated(nil)
+		f.reporter.report(events.Evacuated(f.options.Node, nil))
 	}
 }
 
@@ -98,38 +104,4 @@ func (n ownNode) eligibility() (eligible bool, why string) {
 		return false, "it is being evacuated until " + n.evacuation.End()
 	}
 	return true, ""
-}
-
-// deliverAddrs takes all addresses that this machine's interfaces have now, and returns when the proxy has.
-func (f *feed) deliverAddrs(ctx context.Context, addrs []netip.Addr) {
-	f.send(ctx, fromInterfaces, model.Change{LocalAddrs: addrs})
-}
-
-// deliverLater takes what is found out independently of the objects: where this process reaches the API server, which
-// nodes do not answer this one. The first sync does not wait for it.
-func (f *feed) deliverLater(ctx context.Context, change model.Change) {
-	f.complete.Lock()
-	defer f.complete.Unlock()
-	if f.complete.begun {
-		f.hand(ctx, change)
-	} else {
-		f.complete.waiting = f.complete.waiting.Then(change)
-	}
-}
-
-func (f *feed) send(ctx context.Context, from origin, change model.Change) {
-	f.complete.Lock()
-	defer f.complete.Unlock()
-	change, ready := f.complete.add(from, change)
-	if !ready {
-		return
-	}
-	f.hand(ctx, change)
-}
-
-func (f *feed) hand(ctx context.Context, change model.Change) {
-	select {
-	case f.changes <- change:
-	case <-ctx.Done():
-	}
 }

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"context"
+	"net/netip"
 	"slices"
 	"sync"
 
@@ -16,19 +18,48 @@ const (
 	origins // their number
 )
 
-// completion makes the first change the complete state, as the proxy needs it: if a part were missing, the first sync
-// would remove what an earlier proxy rightly left in the kernel, such as Services, or the addresses that serve node
-// ports.
+// completion hands changes to the proxy. Objects and interfaces come from different goroutines, and it makes the first
+// change the complete state, as the proxy needs it: if a part were missing, the first sync would remove what an earlier
+// proxy rightly left in the kernel, such as Services, or the addresses that serve node ports.
 type completion struct {
-	sync.Mutex
-	reported []bool       // by origin
+	changes chan<- model.Change
+
+	mutex    sync.Mutex
+	reported [origins]bool
 	waiting  model.Change // what came before all had reported
 	begun    bool         // the first change has been handed over
 }
 
-// newCompletion waits for a number of origins.
-func newCompletion(origins origin) *completion {
-	return &completion{reported: make([]bool, origins)}
+// deliverAddrs takes all addresses that this machine's interfaces have now, and returns when the proxy has.
+func (c *completion) deliverAddrs(ctx context.Context, addrs []netip.Addr) {
+	c.send(ctx, fromInterfaces, model.Change{LocalAddrs: addrs})
+}
+
+// deliverLater takes what is found out independently of the objects: where this process reaches the API server, which
+// nodes do not answer this one. The first sync does not wait for it.
+func (c *completion) deliverLater(ctx context.Context, change model.Change) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if c.begun {
+		c.hand(ctx, change)
+	} else {
+		c.waiting = c.waiting.Then(change)
+	}
+}
+
+func (c *completion) send(ctx context.Context, from origin, change model.Change) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if change, ready := c.add(from, change); ready {
+		c.hand(ctx, change)
+	}
+}
+
+func (c *completion) hand(ctx context.Context, change model.Change) {
+	select {
+	case c.changes <- change:
+	case <-ctx.Done():
+	}
 }
 
 // add returns the change to hand over now, and whether there is one. The first is handed over even if it is empty:
@@ -39,7 +70,7 @@ func (c *completion) add(from origin, change model.Change) (model.Change, bool) 
 	}
 	c.reported[from] = true
 	c.waiting = c.waiting.Then(change)
-	if slices.Contains(c.reported, false) {
+	if slices.Contains(c.reported[:], false) {
 		return model.Change{}, false
 	}
 	change, c.waiting, c.begun = c.waiting, model.Change{}, true

@@ -20,7 +20,8 @@ import (
 
 // aFeed is that of node-a, without an API server to report to.
 func aFeed(changes chan<- model.Change, log *slog.Logger, status *status.Status) *feed {
-	return newFeed("node-a", ruleset.Config{}, changes, log, status, nil, newFindings(log, status, metrics.NewRecorder(), nil))
+	c := &common{options: &Options{Node: "node-a"}, log: log, status: status, recorder: metrics.NewRecorder()}
+	return &feed{common: c, complete: &completion{changes: changes}, findings: newFindings(c, eventReporter{})}
 }
 
 func TestWhatAChangeBringsThatIsHardlyMeantIsLogged(t *testing.T) {
@@ -146,7 +147,7 @@ func TestTheFirstChangeIsTheCompleteState(t *testing.T) {
 		return func(f *feed) { f.deliver(t.Context(), convert.Update{Change: changes}) }
 	}
 	interfaces := func(addrs ...netip.Addr) func(*feed) {
-		return func(f *feed) { f.deliverAddrs(t.Context(), addrs) }
+		return func(f *feed) { f.complete.deliverAddrs(t.Context(), addrs) }
 	}
 	node := nodeChange(&model.Node{Name: "node-a"})
 	gone := nodeChange(nil)
@@ -197,7 +198,7 @@ func TestBothDeliveriesEndWithTheProgram(t *testing.T) {
 		delivered <- struct{}{}
 	}()
 	go func() {
-		feed.deliverAddrs(ctx, []netip.Addr{})
+		feed.complete.deliverAddrs(ctx, []netip.Addr{})
 		delivered <- struct{}{}
 	}()
 	stop()

@@ -34,12 +34,16 @@ func (o *Options) configurationFiles(log *slog.Logger) ([]filewatch.File, error)
 	return append(files, kubeconfig), nil
 }
 
-// watchFiles ends the daemon when one of its configuration files changes, so that its supervisor starts it
-// anew. The rules stay.
-func (d *daemon) watchFiles(ctx context.Context) error {
-	var watches []func(context.Context) error
-	for _, file := range d.files {
-		watches = append(watches, func(ctx context.Context) error { return file.Watch(ctx, d.log) })
+// newFiles ends the daemon when one of its configuration files changes, so that its supervisor starts it anew. The rules
+// stay.
+func newFiles(c *common) (part, error) {
+	files, err := c.options.configurationFiles(c.log)
+	if err != nil {
+		return part{}, err
 	}
-	return cli.Together(ctx, watches...)
+	var watches []func(context.Context) error
+	for _, file := range files {
+		watches = append(watches, func(ctx context.Context) error { return file.Watch(ctx, c.log) })
+	}
+	return part{run: func(ctx context.Context) error { return cli.Together(ctx, watches...) }}, nil
 }

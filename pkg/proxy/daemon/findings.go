@@ -14,17 +14,14 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicefindings"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
 // findings tells people what does not work about their objects, once when it is found and once when it is over: in the
 // log, as Events, in health and metrics, and on pages. The cost of a change to one finding does not depend on how many
 // there are.
 type findings struct {
-	log      *slog.Logger
-	status   *status.Status
-	recorder *metrics.Recorder
-	reporter *eventReporter
+	*common
+	reporter eventReporter
 
 	mutex sync.Mutex
 	since map[model.Finding]time.Time // those that hold now
@@ -54,9 +51,9 @@ type foundBy struct {
 	service model.ObjectName
 }
 
-func newFindings(log *slog.Logger, status *status.Status, recorder *metrics.Recorder, reporter *eventReporter) *findings {
+func newFindings(c *common, reporter eventReporter) *findings {
 	return &findings{
-		log: log, status: status, recorder: recorder, reporter: reporter,
+		common: c, reporter: reporter,
 		since: map[model.Finding]time.Time{}, replaced: map[foundBy][]model.Finding{},
 		byObject: map[model.Finding]int{}, byCode: map[model.FindingCode]int{},
 		refused: map[model.ObjectName]proxy.Refused{},
@@ -150,9 +147,9 @@ func (f *findings) refusedByKernel(report proxy.Report) {
 // tell takes in what is new and what is over, and logs and counts it. If something still does not work, but for another
 // reason, it is not over.
 func (f *findings) tell(found, over []model.Finding, log *slog.Logger) {
-	goesOn := map[part]bool{}
+	goesOn := map[fault]bool{}
 	for _, finding := range found {
-		goesOn[partOf(finding)] = true
+		goesOn[faultOf(finding)] = true
 		if !f.since[finding].IsZero() {
 			continue
 		}
@@ -168,7 +165,7 @@ func (f *findings) tell(found, over []model.Finding, log *slog.Logger) {
 		}
 		delete(f.since, finding)
 		f.counted(finding, -1)
-		if !goesOn[partOf(finding)] && f.budget.allows(log, finding.Subject()) {
+		if !goesOn[faultOf(finding)] && f.budget.allows(log, finding.Subject()) {
 			log.Info(events.WordsOf(finding.Code).Over, "problem", finding.String(), "code", finding.Code)
 		}
 	}
@@ -177,14 +174,14 @@ func (f *findings) tell(found, over []model.Finding, log *slog.Logger) {
 	}
 }
 
-// part is which part of an object does not work, and how.
-type part struct {
+// fault is which part of an object does not work, and how.
+type fault struct {
 	subject model.Subject
 	code    model.FindingCode
 	field   string
 }
 
-func partOf(f model.Finding) part { return part{f.Subject(), f.Code, f.Field} }
+func faultOf(f model.Finding) fault { return fault{f.Subject(), f.Code, f.Field} }
 
 // counted counts a finding that is new, or over.
 func (f *findings) counted(finding model.Finding, by int) {

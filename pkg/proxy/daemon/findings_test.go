@@ -25,7 +25,8 @@ import (
 func telling() (*findings, *strings.Builder, *status.Status) {
 	var log strings.Builder
 	health := &status.Status{}
-	return newFindings(slog.New(slog.NewTextHandler(&log, nil)), health, metrics.NewRecorder(), nil), &log, health
+	c := &common{log: slog.New(slog.NewTextHandler(&log, nil)), status: health, recorder: metrics.NewRecorder()}
+	return newFindings(c, eventReporter{}), &log, health
 }
 
 func named(name string) model.ObjectName { return model.ObjectName{Namespace: "shop", Name: name} }

@@ -19,12 +19,18 @@ import (
 // lookEvery is how often kernel settings are looked at.
 const lookEvery = 10 * time.Second
 
+// newSettings looks at the kernel's settings at once, and then again and again.
+func newSettings(c *common) part {
+	k := newKernelSettings(c.log, &c.options.Settings, c.options.Account != nil, c.conn.Families())
+	k.look()
+	c.recorder.AskFor(metrics.KernelSettingsUnmet, k.unmet)
+	return part{run: k.hold, summary: func(s *status.Summary) { s.KernelSettings = k.summary() }}
+}
+
 // kernelSettings keeps the kernel's settings as they are wanted. No failure here stops the proxy: a container with only
 // CAP_NET_ADMIN may be allowed some of it, or nothing.
 type kernelSettings struct {
 	log *slog.Logger
-	// looked is called after each look; nil if nobody wants to know.
-	looked func([]sysctl.State)
 
 	mutex sync.Mutex
 	held  *sysctl.Held
@@ -82,9 +88,6 @@ func (k *kernelSettings) look() {
 	k.mutex.Unlock()
 	for i := range news {
 		logSetting(k.log, &news[i])
-	}
-	if k.looked != nil {
-		k.looked(k.states())
 	}
 }
 
@@ -154,13 +157,13 @@ func logSetting(log *slog.Logger, news *sysctl.News) {
 	log.Warn(message, attributes...)
 }
 
-// settingsLookedAt counts the settings that are not as wanted.
-func (d *daemon) settingsLookedAt(states []sysctl.State) {
-	for _, state := range states {
-		unmet := 0
+// unmet counts the settings that are not as wanted.
+func (k *kernelSettings) unmet(add metrics.Add) {
+	for _, state := range k.states() {
+		unmet := 0.0
 		if !state.UnmetSince.IsZero() {
 			unmet = 1
 		}
-		d.recorder.Set(metrics.KernelSettingsUnmet, unmet, state.Setting.Name)
+		add(unmet, state.Setting.Name)
 	}
 }

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"log/slog"
 	"net/netip"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -23,34 +22,31 @@ func loopbackOf(config ruleset.Config) map[model.Family]netip.Addr {
 	return addrs
 }
 
-// newLocalhost returns a server of node ports on loopback, and logs it if the limit of descriptors allows fewer
-// connections than usual.
-func newLocalhost(addrs map[model.Family]netip.Addr, observer localhost.Observer, log *slog.Logger) *localhost.Server {
-	server := localhost.NewServer(addrs, observer)
+// newLocalhost serves node ports on loopback, if that is asked for, and logs it if the limit of descriptors allows fewer
+// connections than usual. The kernel may refuse packets there in any case.
+func newLocalhost(ctx context.Context, c *common, findings *findings) part {
+	c.countRejected(ctx)
+	addrs := loopbackOf(c.config)
+	if len(addrs) == 0 {
+		return part{}
+	}
+	server := localhost.NewServer(addrs, localhostObserver{c.recorder, findings})
 	if most := server.Most(); most < localhost.MaxConnections {
-		log.Warn("node ports on loopback serve fewer connections at once: the process may open few files",
+		c.log.Warn("node ports on loopback serve fewer connections at once: the process may open few files",
 			"connections", most, "elsewhere", localhost.MaxConnections, "do", "raise the hard limit of open files (ulimit -Hn) to 49152")
 	}
-	return server
-}
-
-// serveLocalhost serves node ports on loopback, if that is asked for.
-func (d *daemon) serveLocalhost(ctx context.Context) error {
-	if d.localhost == nil {
-		return nil
-	}
-	return d.localhost.Run(ctx)
+	return part{reader: server, run: server.Run}
 }
 
 // countRejected makes each scrape ask the kernel how much it refused on loopback. Without kube-proxy's gate nothing is
 // counted there, and there is no series.
-func (d *daemon) countRejected(ctx context.Context) {
-	d.recorder.AskFor(metrics.LocalhostRejected, func(add metrics.Adder) {
-		for _, family := range d.config.Families {
-			for _, protocol := range ruleset.RejectedOnLocalhost(family, d.config) {
-				packets, isThere, err := d.conn.Packets(ctx, family, ruleset.RejectedCounter(protocol))
+func (c *common) countRejected(ctx context.Context) {
+	c.recorder.AskFor(metrics.LocalhostRejected, func(add metrics.Add) {
+		for _, family := range c.config.Families {
+			for _, protocol := range ruleset.RejectedOnLocalhost(family, c.config) {
+				packets, isThere, err := c.conn.Packets(ctx, family, ruleset.RejectedCounter(protocol))
 				if err != nil {
-					d.log.Warn("a metric is left out", "error", err)
+					c.log.Warn("a metric is left out", "error", err)
 				}
 				if isThere { // it comes with the first sync
 					add(float64(packets), family.String(), protocol.String())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
@@ -23,17 +22,26 @@ type mesh struct {
 	addresses []string
 }
 
-// newMesh returns nil if xDS is not served.
-func newMesh(options *Options, recorder *metrics.Recorder, log *slog.Logger) (*mesh, error) {
-	if len(options.XDSAddresses) == 0 {
-		return nil, nil
+// newMesh answers xDS, if that is asked for.
+func newMesh(c *common) (part, error) {
+	if len(c.options.XDSAddresses) == 0 {
+		return part{}, nil
 	}
+	m, err := openMesh(c)
+	if err != nil {
+		return part{}, err
+	}
+	return part{reader: m.table, run: m.run, summary: func(s *status.Summary) { s.XDS = m.summary() }}, nil
+}
+
+// openMesh opens what tells the clients on this node from others. Its run closes that.
+func openMesh(c *common) (*mesh, error) {
 	routes, err := interfaces.OpenRoutes()
 	if err != nil {
 		return nil, err
 	}
-	m := &mesh{table: xds.NewTable(options.DNSZone.Domain), routes: routes, addresses: options.XDSAddresses}
-	m.server = xds.Server{Table: m.table, IsOfNode: routes.IsOnNode, Observer: meshObserver{recorder}, Log: log}
+	m := &mesh{table: xds.NewTable(c.options.DNSZone.Domain), routes: routes, addresses: c.options.XDSAddresses}
+	m.server = xds.Server{Table: m.table, IsOfNode: routes.IsOnNode, Observer: meshObserver{c.recorder}, Log: c.log}
 	if err := m.canTellClients(); err != nil {
 		routes.Close()
 		return nil, err
@@ -66,18 +74,12 @@ func (m *mesh) canTellClients() error {
 
 // run answers until ctx ends.
 func (m *mesh) run(ctx context.Context) error {
-	if m == nil {
-		return nil
-	}
 	defer m.routes.Close()
 	return m.server.Run(ctx, m.addresses)
 }
 
 // summary is what the page /summary says about xDS.
 func (m *mesh) summary() *status.XDS {
-	if m == nil {
-		return nil
-	}
 	now := m.server.Status()
 	s := &status.XDS{
 		Clients: []status.XDSClient{}, Refused: map[string]int{}, UnknownNames: now.Unknown, RejectedResponses: now.Rejected,

@@ -1,16 +1,10 @@
 package daemon
 
 import (
-	"context"
-	"log/slog"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
-	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
@@ -38,7 +32,7 @@ func TestWhereNothingTellsClientsApartAnAddressIsRefused(t *testing.T) {
 				var made *mesh
 				var err error
 				n.Do(func() {
-					made, err = newMesh(&Options{XDSAddresses: addresses}, metrics.NewRecorder(), slog.New(slog.DiscardHandler))
+					made, err = openMesh(&common{options: &Options{XDSAddresses: addresses}})
 				})
 				if isRefused := err != nil; isRefused != (test.refuse && slices.Contains(addresses, address)) {
 					t.Errorf("%q: %v", addresses, err)
@@ -48,36 +42,5 @@ func TestWhereNothingTellsClientsApartAnAddressIsRefused(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestNobodyPaysForXDSWhoDoesNotAskForIt: without the flag there is no server, no goroutine, no port and no open file.
-func TestNobodyPaysForXDSWhoDoesNotAskForIt(t *testing.T) {
-	files := func() int {
-		entries, err := os.ReadDir("/proc/self/fd")
-		must.Succeed(t, err)
-		return len(entries)
-	}
-	recorder, log := metrics.NewRecorder(), slog.New(slog.DiscardHandler)
-	allocated := testing.AllocsPerRun(100, func() {
-		made, err := newMesh(&Options{}, recorder, log)
-		if made != nil || err != nil {
-			t.Errorf("there is a server although nobody asked: %v", err)
-		}
-		if err := made.run(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
-	if allocated != 0 {
-		t.Errorf("%v allocations", allocated)
-	}
-	filesBefore, before := files(), runtime.NumGoroutine()
-	for range 100 {
-		made, err := newMesh(&Options{}, recorder, log)
-		must.Succeed(t, err)
-		must.Succeed(t, made.run(t.Context()))
-	}
-	if now := runtime.NumGoroutine(); now > before+20 || files() > filesBefore+20 {
-		t.Errorf("%d goroutines and %d files, before %d and %d", now, files(), before, filesBefore)
 	}
 }

@@ -3,12 +3,19 @@ package daemon
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
+
+// newNodePorts logs where node ports are served.
+func newNodePorts(c *common) part {
+	loopback := slices.SortedFunc(maps.Values(loopbackOf(c.config)), netip.Addr.Compare)
+	return part{reader: &nodePorts{log: c.log, families: c.config.Families, loopback: loopback}}
+}
 
 // nodePorts logs where node ports are served whenever that changes, unless it is everywhere. Only this log shows that
 // they are served nowhere, as when the address in the Node object is that of a NAT before the machine.

@@ -1,8 +1,8 @@
 package daemon
 
 import (
+	"context"
 	"io"
-	"log/slog"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -12,29 +12,32 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicefindings"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
+
+// newSync has the proxy sync what changes, and what needs repair.
+func newSync(c *common, readers []selection.Reader, changes <-chan model.Change, repairs <-chan struct{}, o *observer) part {
+	return part{run: unfailing(func(ctx context.Context) {
+		p := proxy.New(c.options.Node, c.config, c.conn, readers...)
+		p.RetryMax = c.options.Settings.SyncPeriod
+		p.Run(ctx, changes, repairs, o)
+	})}
+}
 
 // observer passes on what the proxy does: to health, metrics and the log. All methods are called by the proxy's
 // goroutine.
 type observer struct {
-	node     string
+	*common
 	stdout   io.Writer
-	log      *slog.Logger
-	status   *status.Status
-	recorder *metrics.Recorder
 	findings *findings
-	names    *dns.Table // nil if DNS is not answered
 	// condition is nil unless the Node's condition should say when its Services work.
 	condition *condition.Writer
-
-	syncs status.Syncs
+	syncs     *status.Syncs
 
 	synced bool // at least once
-	levels levels
 }
 
 // Queued is called when something has to be synced, before the sync.
@@ -53,10 +56,6 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	numbers := status.Numbers{
 		Services: report.Total, Waiting: report.Waiting, RefusedByKernel: report.RefusedTotal, Contested: report.Contested,
 	}
-	if o.names != nil {
-		numbers.DNSServices = o.names.Len()
-		o.recorder.Set(metrics.DNSServices, numbers.DNSServices)
-	}
 	o.syncs.Done(status.Sync{At: ended, Seconds: took.Seconds(), Services: report.Services, Complete: report.Complete}, numbers)
 	o.reportFound(report)
 	o.log.Debug("synced", "complete", report.Complete, "services", report.Services, "total", report.Total, "took", took)
@@ -70,7 +69,7 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 		// The lists and the complete sync leave as much garbage as live memory, and the runtime would keep it for minutes.
 		go debug.FreeOSMemory()
 		printable.Fprintf(o.stdout, "the first sync is in the kernel: node %s, Services: %d, took %s\n",
-			o.node, report.Total, took.Round(time.Microsecond))
+			o.options.Node, report.Total, took.Round(time.Microsecond))
 	}
 }
 
@@ -136,21 +135,8 @@ func (o *observer) count(report proxy.Report, took time.Duration, ended time.Tim
 			}
 		}
 	}
-	now := levels{
-		report.Total, report.Waiting, report.EvacuatedTimed, report.EvacuatedOpen,
-	}
-	if !o.synced || now != o.levels {
-		o.levels = now
-		o.setLevels(now)
-	}
-}
-
-// levels are the gauges that a sync reports. Most syncs change none of them.
-type levels struct{ services, waiting, evacuatedTimed, evacuatedOpen int }
-
-func (o *observer) setLevels(now levels) {
-	o.recorder.Set(metrics.Services, now.services)
-	o.recorder.Set(metrics.ServicesWaiting, now.waiting)
-	o.recorder.Set(metrics.EvacuatedNodes, now.evacuatedTimed, metrics.EndTime)
-	o.recorder.Set(metrics.EvacuatedNodes, now.evacuatedOpen, metrics.EndNone)
+	o.recorder.Set(metrics.Services, report.Total)
+	o.recorder.Set(metrics.ServicesWaiting, report.Waiting)
+	o.recorder.Set(metrics.EvacuatedNodes, report.EvacuatedTimed, metrics.EndTime)
+	o.recorder.Set(metrics.EvacuatedNodes, report.EvacuatedOpen, metrics.EndNone)
 }

@@ -22,15 +22,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/counts"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicefindings"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicehealth"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/xds"
-	"github.com/vicinity-proxy/vicinity/pkg/selection"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
@@ -110,19 +107,16 @@ func observing(t *testing.T) *observed {
 		t: t, kernel: &kernelInMemory{}, changes: make(chan model.Change), disturbed: make(chan struct{}),
 		status: &status.Status{Answered: recorder.HealthAnswered}, recorder: recorder,
 	}
-	all := newFindings(log, o.status, recorder, nil)
-	o.feed = newFeed("node-a", config, o.changes, log, o.status, nil, all)
-	watching := &observer{node: "node-a", stdout: io.Discard, log: log, status: o.status, recorder: recorder, findings: all}
+	c := &common{options: &Options{Node: "node-a"}, config: config, log: log, status: o.status, recorder: recorder}
+	all := newFindings(c, eventReporter{})
+	o.feed = &feed{common: c, complete: &completion{changes: o.changes}, findings: all}
+	watching := &observer{common: c, stdout: io.Discard, findings: all, syncs: &status.Syncs{}}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
-	checks := servicehealth.NewReader()
-	d := &daemon{log: log, status: o.status, recorder: recorder, findings: all, checks: checks}
-	go func() { ended <- d.serveHealthChecks(ctx) }()
+	made := parts{newHealthChecks(c, all), {reader: servicefindings.NewReader(all.decided)}, newCounts(c)}
+	go func() { ended <- made.run(ctx) }()
 	go func() {
-		readers := []selection.Reader{
-			checks, servicefindings.NewReader(all.decided), counts.NewReader(func(now counts.Counts) { setCounts(recorder, now) }),
-		}
-		proxy.New("node-a", config, o.kernel, readers...).Run(ctx, o.changes, o.disturbed, watching)
+		proxy.New("node-a", config, o.kernel, made.readers()...).Run(ctx, o.changes, o.disturbed, watching)
 		ended <- nil
 	}()
 	t.Cleanup(func() {

@@ -2,14 +2,13 @@ package daemon
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
 // otherProxiesInterval is the pause between two looks for other service proxies. A look costs the kernel some ten short
@@ -20,27 +19,21 @@ const otherProxiesInterval = time.Minute
 // otherProxies tells people of other service proxies on this node, once when one comes and once when it goes. The last
 // finding stays in force while the kernel cannot be asked.
 type otherProxies struct {
+	*common
 	look     func(context.Context) ([]otherproxy.Finding, error)
-	log      *slog.Logger
-	status   *status.Status
-	recorder *metrics.Recorder
-	reporter *eventReporter
+	reporter eventReporter
 
 	found  []otherproxy.Finding
 	failed bool // the last look
 }
 
-// lookForOtherProxies looks until ctx ends, unless two proxies are wanted: with --service-proxy-name each has its own
-// Services.
-func (d *daemon) lookForOtherProxies(ctx context.Context) error {
-	if d.options.View.ServiceProxyName != "" {
-		return nil
+// newOtherProxies looks for them, unless two proxies are wanted: with --service-proxy-name each has its own Services.
+func newOtherProxies(c *common, reporter eventReporter) part {
+	if c.options.View.ServiceProxyName != "" {
+		return part{}
 	}
-	others := otherProxies{
-		look: d.conn.OtherProxies, log: d.log, status: d.status, recorder: d.recorder, reporter: d.reporter,
-	}
-	others.run(ctx)
-	return nil
+	others := &otherProxies{common: c, look: c.conn.OtherProxies, reporter: reporter}
+	return part{run: unfailing(others.run)}
 }
 
 func (o *otherProxies) run(ctx context.Context) {
@@ -73,7 +66,7 @@ func (o *otherProxies) tell(found []otherproxy.Finding) {
 			o.log.Warn("another service proxy is on this node",
 				"proxy", finding.Proxy, "tables", strings.Join(finding.Tables, ", "), "first", finding.First,
 				"meaning", finding.Says, "what-to-do", finding.Do)
-			o.reporter.otherProxy(finding)
+			o.reporter.report(events.OtherProxy(o.options.Node, finding.Says, finding.Do))
 		}
 	}
 	for _, before := range o.found {
@@ -84,11 +77,7 @@ func (o *otherProxies) tell(found []otherproxy.Finding) {
 	o.found = found
 	o.status.OtherProxies(sentences)
 	for _, program := range otherproxy.Programs {
-		isFound := 0
-		if findingOf(found, program.ID) != nil {
-			isFound = 1
-		}
-		o.recorder.Set(metrics.OtherProxies, isFound, program.ID)
+		o.recorder.SetBool(metrics.OtherProxies, findingOf(found, program.ID) != nil, program.ID)
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 )
@@ -31,23 +30,24 @@ type answer struct {
 func TestOtherProxiesAreToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := logs.New(t, "the proxy")
-		d := &daemon{
+		c := &common{
 			options:  &Options{Node: "node-a", Connection: kube.Connection{Server: "http://127.0.0.1:1"}},
-			recorder: metrics.NewRecorder(), log: slog.New(slog.DiscardHandler),
+			recorder: metrics.NewRecorder(), log: slog.New(slog.NewTextHandler(log, nil)), status: &status.Status{},
 		}
-		if err := d.connect(); err != nil {
+		from, err := newSource(c, &status.Syncs{}, nil)
+		if err != nil {
 			t.Fatal(err)
 		}
 		var kernel atomic.Pointer[answer]
 		kernel.Store(&answer{})
 		looks := 0
 		o := &otherProxies{
+			common: c, reporter: from.reporter,
 			look: func(context.Context) ([]otherproxy.Finding, error) {
 				looks++
 				says := kernel.Load()
 				return says.found, says.err
 			},
-			log: slog.New(slog.NewTextHandler(log, nil)), status: &status.Status{}, recorder: d.recorder, reporter: d.reporter,
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -106,12 +106,4 @@ func TestOtherProxiesAreToldOnce(t *testing.T) {
 		cancel()
 		<-ended
 	})
-}
-
-// TestTwoWantedProxiesAreNotLookedFor does not even ask the kernel: there is no connection to it.
-func TestTwoWantedProxiesAreNotLookedFor(t *testing.T) {
-	d := &daemon{options: &Options{Node: "node-a", View: convert.View{ServiceProxyName: "vicinity"}}}
-	if err := d.lookForOtherProxies(t.Context()); err != nil {
-		t.Error(err)
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
 )
 
@@ -28,17 +29,18 @@ type parted struct {
 	asked map[string]time.Time // for nodes that were asked for: since when they had not answered
 }
 
-// reportParted reports them until ctx ends, if nodes are dialled and there are users to tell.
-func (d *daemon) reportParted(ctx context.Context) error {
-	if d.watch == nil || d.reporter == nil {
-		return nil
+// newParted reports them, if nodes are dialled and there are users to tell.
+func newParted(c *common, reporter eventReporter, watch *watch) part {
+	if watch == nil || reporter.recorder == nil {
+		return part{}
 	}
-	p := parted{
-		unreachable: func() []reachability.Silent { return d.watch.prober.Status().Unreachable },
-		isReady:     d.reporter.cluster.IsReady, report: d.reporter.parted, log: d.log,
+	p := &parted{
+		unreachable: func() []reachability.Silent { return watch.prober.Status().Unreachable },
+		isReady:     reporter.cluster.IsReady,
+		report:      func(node string) { reporter.report(events.Parted(node)) },
+		log:         c.log,
 	}
-	p.run(ctx)
-	return nil
+	return part{run: unfailing(p.run)}
 }
 
 // run asks until ctx ends. Proxies begin at different times, so together they ask for all nodes.

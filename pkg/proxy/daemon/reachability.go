@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"log/slog"
 	"net/netip"
 	"sync"
 	"time"
@@ -32,15 +31,12 @@ const (
 // dials reports whether nodes are dialled.
 func (u UnreachableNodes) dials() bool { return u == AvoidUnreachable || u == WatchUnreachable }
 
-// watch finds out which nodes do not answer this one. It is nil if no node is to be dialled.
+// watch finds out which nodes do not answer this one.
 type watch struct {
-	prober   *probe.Prober
-	served   *probe.Served
-	avoid    bool
-	port     uint16 // of /healthz on all nodes
-	own      string
-	log      *slog.Logger
-	recorder *metrics.Recorder
+	*common
+	prober *probe.Prober
+	avoid  bool
+	port   uint16 // of /healthz on all nodes
 
 	mutex   sync.Mutex
 	waiting model.Change // what the proxy has not got yet
@@ -48,33 +44,34 @@ type watch struct {
 	nodes   map[string]*model.Node
 }
 
-// newWatch returns a watch; nil if the options ask for none.
-func (d *daemon) newWatch(shared, table conntrack.Table, of *owners.Reader) *watch {
-	if !d.options.UnreachableNodes.dials() {
-		return nil
+// newWatch returns a watch, and the part that it is; nil if the options ask for none.
+func newWatch(c *common, shared, table conntrack.Table, of *owners.Reader, to *completion) (*watch, part) {
+	if !c.options.UnreachableNodes.dials() {
+		return nil, part{}
 	}
 	w := &watch{
-		served: probe.NewServed(), avoid: d.options.UnreachableNodes == AvoidUnreachable, own: d.options.Node, log: d.log,
-		recorder: d.recorder, news: wake.NewSignal(), nodes: map[string]*model.Node{},
+		common: c, avoid: c.options.UnreachableNodes == AvoidUnreachable, news: wake.NewSignal(), nodes: map[string]*model.Node{},
 	}
-	if d.options.Manifests == "" && d.options.ProxyService.Name == "" {
+	if c.options.Manifests == "" && c.options.ProxyService.Name == "" {
 		w.avoid = false
-		d.log.Warn("nodes that stop answering go unnoticed: without --proxy-service their addresses are unknown")
+		c.log.Warn("nodes that stop answering go unnoticed: without --proxy-service their addresses are unknown")
 	}
-	if healthz, err := netip.ParseAddrPort(d.options.Settings.HealthzBindAddress); err == nil {
+	if healthz, err := netip.ParseAddrPort(c.options.Settings.HealthzBindAddress); err == nil {
 		w.port = healthz.Port()
 	}
+	served := probe.NewServed()
 	w.prober = probe.New(probe.Options{
-		Own: d.options.Node, Table: shared, AtOnce: table, Owners: of, Served: w.served, Tell: w,
+		Own: c.options.Node, Table: shared, AtOnce: table, Owners: of, Served: served, Tell: w,
 	})
-	return w
+	return w, part{
+		reader:  served,
+		run:     unfailing(func(ctx context.Context) { w.run(ctx, to) }),
+		summary: func(s *status.Summary) { s.Reachability = w.summary() },
+	}
 }
 
 // run dials and decides until ctx ends, and tells the proxy what to avoid.
-func (w *watch) run(ctx context.Context, hand func(context.Context, model.Change)) {
-	if w == nil {
-		return
-	}
+func (w *watch) run(ctx context.Context, to *completion) {
 	var working sync.WaitGroup
 	defer working.Wait()
 	working.Go(func() { w.prober.Run(ctx) })
@@ -88,16 +85,8 @@ func (w *watch) run(ctx context.Context, hand func(context.Context, model.Change
 		change := w.waiting
 		w.waiting = model.Change{}
 		w.mutex.Unlock()
-		hand(ctx, change)
+		to.deliverLater(ctx, change)
 	}
-}
-
-// proxiesAt returns a function that takes in where the proxies on all nodes are; nil if no node is dialled.
-func (d *daemon) proxiesAt() func(map[string]*model.Node) {
-	if !d.options.UnreachableNodes.dials() {
-		return nil
-	}
-	return func(nodes map[string]*model.Node) { d.watch.proxiesAt(nodes) }
 }
 
 // proxiesAt takes in where the proxies on all nodes are.
@@ -114,7 +103,7 @@ func (w *watch) proxiesAt(nodes map[string]*model.Node) {
 
 // nodesChanged takes in Nodes of a folder: they have addresses.
 func (w *watch) nodesChanged(changed map[string]*model.Node) {
-	if w == nil || len(changed) == 0 {
+	if len(changed) == 0 {
 		return
 	}
 	for name, node := range changed {
@@ -123,12 +112,6 @@ func (w *watch) nodesChanged(changed map[string]*model.Node) {
 		}
 	}
 	w.proxiesAt(w.nodes)
-}
-
-func (w *watch) serversAt(servers []netip.AddrPort) {
-	if w != nil {
-		w.prober.Servers(servers)
-	}
 }
 
 // Looked is called after each look at conntrack.
@@ -181,9 +164,6 @@ func (w *watch) Known(known reachability.Status) {
 
 // summary is what the page /summary says about nodes that do not answer.
 func (w *watch) summary() *status.Reachability {
-	if w == nil {
-		return nil
-	}
 	known := w.prober.Status()
 	s := &status.Reachability{
 		Avoided: w.avoid, CutOffSince: known.CutOffSince, Answering: known.Answering, NeverAnswered: known.Never,

@@ -5,6 +5,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/logs"
 )
 
@@ -23,9 +24,11 @@ func TestWithoutTheProxiesServiceNodesAreWatchedAtMost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log := logs.New(t, "the daemon")
 			test.options.UnreachableNodes = AvoidUnreachable
-			d := &daemon{options: &test.options, log: log.Logger(), recorder: metrics.NewRecorder()}
-			w := d.newWatch(nil, nil, nil)
-			if w.avoid != test.avoids || w.summary().Avoided != test.avoids {
+			c := &common{options: &test.options, log: log.Logger(), recorder: metrics.NewRecorder()}
+			w, made := newWatch(c, nil, nil, nil, nil)
+			var page status.Summary
+			made.summary(&page)
+			if w.avoid != test.avoids || page.Reachability.Avoided != test.avoids {
 				t.Errorf("avoids: %v, want %v", w.avoid, test.avoids)
 			}
 			if warned := log.Has(told); warned != test.warns {

@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -11,11 +10,9 @@ import (
 	"runtime/debug"
 
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
 // Run is the daemon: it works until ctx ends, and leaves the rules in the kernel.
@@ -45,35 +42,13 @@ func Run(ctx context.Context, stdout io.Writer, log *slog.Logger, options *Optio
 		log.Info("a setting has no meaning here", "setting", note)
 	}
 	setOOMScore(log, options.Settings.OOMScoreAdj)
-	d, err := newDaemon(options, reach{conn, table, routes.IsLocal}, stdout, log)
+	all, err := newParts(ctx, newCommon(options, conn, log), table, routes.IsLocal, stdout)
 	if err != nil {
 		return err
 	}
-	if err := d.judgeTables(ctx); err != nil {
-		return err
-	}
-	err = d.run(ctx)
+	err = all.run(ctx)
 	log.Info("ended; the rules stay in the kernel")
 	return err
-}
-
-// judgeTables sets the Node's condition to "Services do not work" if the kernel has none of our rules: what the
-// condition says is from before a boot. If there are rules, an earlier proxy has synced, and the condition stays.
-func (d *daemon) judgeTables(ctx context.Context) error {
-	if d.condition == nil {
-		return nil
-	}
-	for _, family := range d.conn.Families() {
-		has, err := d.conn.HasChain(ctx, family, ruleset.TableName, ruleset.EntryChain)
-		if err != nil {
-			return fmt.Errorf("looking for the rules of an earlier proxy: %w", err)
-		}
-		if has {
-			return nil
-		}
-	}
-	d.condition.Say(condition.NoRules)
-	return nil
 }
 
 // gcPercent is how much the heap may grow before it is collected, in percent of what is in use. Go's own 100 keeps a

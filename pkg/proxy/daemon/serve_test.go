@@ -20,12 +20,15 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
+// observerOf is that of node-a, with nothing to write to.
+func observerOf(health *status.Status, recorder *metrics.Recorder) *observer {
+	c := &common{options: &Options{Node: "node-a"}, log: slog.New(slog.DiscardHandler), status: health, recorder: recorder}
+	return &observer{common: c, stdout: io.Discard, findings: newFindings(c, eventReporter{}), syncs: &status.Syncs{}}
+}
+
 func TestASyncIsCountedByFamily(t *testing.T) {
 	recorder := metrics.NewRecorder()
-	o := &observer{
-		stdout: io.Discard, log: slog.New(slog.NewTextHandler(io.Discard, nil)), status: &status.Status{}, recorder: recorder,
-		findings: newFindings(nil, nil, nil, nil),
-	}
+	o := observerOf(&status.Status{}, recorder)
 	none := counts.Reason{Family: model.IPv6, Code: selection.NoneOnThisNode}
 	setCounts(recorder, counts.Counts{Reasons: map[counts.Reason]int{none: 2}})
 	o.Synced(proxy.Report{
@@ -47,14 +50,14 @@ func TestASyncIsCountedByFamily(t *testing.T) {
 }
 
 func TestConnectionsInTheMetrics(t *testing.T) {
-	d := &daemon{recorder: metrics.NewRecorder(), log: slog.New(slog.DiscardHandler)}
-	d.looked(conntrack.Look{Took: time.Second, CutOff: 2})
-	d.lookedAtFlows(flows.Done{
+	c := &common{recorder: metrics.NewRecorder(), log: slog.New(slog.DiscardHandler)}
+	c.looked(conntrack.Look{Took: time.Second, CutOff: 2})
+	c.lookedAtFlows(flows.Done{
 		Flows: map[model.Family]flows.Pass{model.IPv6: {Ended: 11}},
 		Anew:  map[model.Protocol]int{model.SCTP: 3}, Closed: map[model.Protocol]int{model.TCP: 4},
 	}, errors.New("busy"))
 	page := httptest.NewRecorder()
-	d.recorder.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	c.recorder.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, line := range []string{
 		`vicinity_flows_forgotten_total{protocol="SCTP",state="unanswered"} 3`,
 		`vicinity_flows_forgotten_total{protocol="TCP",state="unanswered"} 0`,
@@ -71,10 +74,7 @@ func TestConnectionsInTheMetrics(t *testing.T) {
 
 func TestAFailedSyncShowsInHealthUntilOneSucceeds(t *testing.T) {
 	status := &status.Status{}
-	o := &observer{
-		stdout: io.Discard, log: slog.New(slog.NewTextHandler(io.Discard, nil)), status: status, recorder: metrics.NewRecorder(),
-		findings: newFindings(nil, nil, nil, nil),
-	}
+	o := observerOf(status, metrics.NewRecorder())
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	o.Failed(errors.New("no buffer space"), proxy.Report{}, start, start.Add(time.Second), time.Second)
 	if verdict := status.Verdict(start.Add(time.Hour)); verdict.Healthy || verdict.Ready || verdict.LastError != "no buffer space" {

@@ -26,17 +26,6 @@ func seriesOf(values ...string) series {
 	return s
 }
 
-// Adder adds a series to those of a row, with a value for each label in the order of the row; or to the value of a series
-// that was added before.
-type Adder = func(value float64, labels ...string)
-
-// seriesIn returns the series that a function adds.
-func seriesIn(list func(add Adder)) map[series]float64 {
-	all := map[series]float64{}
-	list(func(value float64, labels ...string) { all[seriesOf(labels...)] += value })
-	return all
-}
-
 func newLevels(r row) *levels {
 	return &levels{desc: prometheus.NewDesc(r.name, r.help, r.labels, nil), labels: len(r.labels)}
 }

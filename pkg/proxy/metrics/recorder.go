@@ -44,6 +44,15 @@ func (r *Recorder) Set(g Gauge, value int, labels ...string) {
 	g.collector(r).WithLabelValues(labels...).Set(float64(value))
 }
 
+// SetBool sets a gauge to 1 if something is so, and to 0 if not.
+func (r *Recorder) SetBool(g Gauge, isSo bool, labels ...string) {
+	value := 0
+	if isSo {
+		value = 1
+	}
+	r.Set(g, value, labels...)
+}
+
 // Observe adds a duration to a histogram of seconds.
 func (r *Recorder) Observe(h Histogram, took time.Duration, labels ...string) {
 	h.collector(r).WithLabelValues(labels...).Observe(took.Seconds())
@@ -55,9 +64,6 @@ func (r *Recorder) Handler() http.Handler {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{}))
 	return mux
 }
-
-// SetAll sets all series of a row at once: those that list adds. A series that is no longer among them gets 0.
-func (r *Recorder) SetAll(l Levels, list func(add Adder)) { l.collector(r).set(seriesIn(list)) }
 
 // WatchInterrupted records since when the watch of a resource has been interrupted. WatchResumed removes the series.
 func (r *Recorder) WatchInterrupted(resource string, since time.Time) {
@@ -72,34 +78,35 @@ func (r *Recorder) WatchResumed(resource string) {
 // TopologyFrom records the resource from which we learn where other nodes are; empty for none.
 func (r *Recorder) TopologyFrom(resource string) {
 	for _, each := range topologyResources {
-		isThis := 0
-		if each == resource {
-			isThis = 1
-		}
-		r.Set(nodeTopology, isThis, each)
+		r.SetBool(nodeTopology, each == resource, each)
 	}
 }
 
 // DemandRenewed records when measured demand was published last; zero if nobody publishes it, or no Service needs it.
 // Until it is called again, its age grows with every scrape.
 func (r *Recorder) DemandRenewed(at time.Time) {
-	r.AskFor(demandAge, func(add Adder) {
+	r.AskFor(demandAge, func(add Add) {
 		if !at.IsZero() {
 			add(max(0, time.Since(at).Seconds()))
 		}
 	})
 }
 
-// AskFor sets a function that every scrape asks for the series of a row.
-func (r *Recorder) AskFor(c Counted, ask func(add Adder)) { c.collector(r).ask.Store(&ask) }
+// Add adds a series to those of a row, with a value for each label in the order of the row.
+type Add = func(value float64, labels ...string)
 
-// NodeConditionFailing records whether the Node's condition is wrong because it cannot be written.
-func (r *Recorder) NodeConditionFailing(failing bool) {
-	value := 0
-	if failing {
-		value = 1
-	}
-	r.Set(nodeConditionUnwritten, value)
+// AskFor sets a function that every scrape asks for the series of a row.
+func (r *Recorder) AskFor(c Counted, ask func(Add)) {
+	c.collector(r).askWith(func() map[series]float64 { return added(ask) })
+}
+
+// SetAll sets all series of a row at once. A series that is no longer named gets 0.
+func (r *Recorder) SetAll(l Levels, name func(Add)) { l.collector(r).set(added(name)) }
+
+func added(by func(Add)) map[series]float64 {
+	all := map[series]float64{}
+	by(func(value float64, labels ...string) { all[seriesOf(labels...)] += value })
+	return all
 }
 
 // healthAnswers are the counters of those paths of health that kube-proxy counts.

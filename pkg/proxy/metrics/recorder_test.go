@@ -116,11 +116,11 @@ vicinity_nft_elements_written_total{ip_family="IPv6",operation="delete"} 1
 
 func TestAReasonThatNoPortHasAnyLongerGoesToZero(t *testing.T) {
 	r := NewRecorder()
-	r.SetAll(ServicePortsByReason, func(add Adder) {
+	r.SetAll(ServicePortsByReason, func(add Add) {
 		add(2, "IPv4", PolicyInternal, "AllEndpoints")
 		add(1, "IPv6", PolicyExternal, "NoneOnThisNode")
 	})
-	r.SetAll(ServicePortsByReason, func(add Adder) { add(1, "IPv4", PolicyInternal, "AllEndpoints") })
+	r.SetAll(ServicePortsByReason, func(add Add) { add(1, "IPv4", PolicyInternal, "AllEndpoints") })
 
 	expect(t, r, `
 # HELP vicinity_service_ports_by_reason `+ServicePortsByReason.help+`
@@ -166,7 +166,7 @@ func TestTwoRecordersDoNotMixAndMayBeScrapedWhileTheyCount(t *testing.T) {
 		group.Go(func() {
 			for n := range 50 {
 				counting.Add(ElementsWritten, 1, "IPv4", OperationAdd)
-				counting.SetAll(ServicePortsByReason, func(add Adder) { add(float64(n), "IPv4", PolicyInternal, "AllEndpoints") })
+				counting.SetAll(ServicePortsByReason, func(add Add) { add(float64(n), "IPv4", PolicyInternal, "AllEndpoints") })
 				answer := httptest.NewRecorder()
 				counting.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 				if _, err := io.Copy(io.Discard, answer.Result().Body); err != nil || answer.Code != http.StatusOK {
@@ -195,7 +195,7 @@ vicinity_events_dropped_total `+strconv.Itoa(want)+`
 `, EventsDropped.name)
 	}
 	expectDropped(0) // they stay uncounted: objects in files have no Events
-	r.AskFor(EventsDropped, func(add Adder) { add(float64(dropped)) })
+	r.AskFor(EventsDropped, func(add Add) { add(float64(dropped)) })
 	expectDropped(3)
 	dropped = 5
 	expectDropped(5)

@@ -39,11 +39,11 @@ type Counter = *Metric[*prometheus.CounterVec]
 // Gauge is a row that Recorder.Set observes.
 type Gauge = *Metric[*prometheus.GaugeVec]
 
-// Levels is a row that Recorder.SetAll sets.
-type Levels = *Metric[*levels]
-
 // Counted is a row that is counted elsewhere: see Recorder.AskFor.
 type Counted = *Metric[*counted]
+
+// Levels is a row that Recorder.SetAll observes.
+type Levels = *Metric[*levels]
 
 // Histogram is a row that Recorder.Observe observes.
 type Histogram = *Metric[*prometheus.HistogramVec]
@@ -118,8 +118,10 @@ type counted struct {
 	desc   *prometheus.Desc
 	labels int
 	kind   prometheus.ValueType
-	ask    atomic.Pointer[func(add Adder)]
+	ask    atomic.Pointer[func() map[series]float64]
 }
+
+func (c *counted) askWith(ask func() map[series]float64) { c.ask.Store(&ask) }
 
 // Describe is one half of prometheus.Collector.
 func (c *counted) Describe(descs chan<- *prometheus.Desc) { descs <- c.desc }
@@ -129,7 +131,7 @@ func (c *counted) Collect(metrics chan<- prometheus.Metric) {
 	counts := map[series]float64{}
 	switch ask := c.ask.Load(); {
 	case ask != nil:
-		counts = seriesIn(*ask)
+		counts = (*ask)()
 	case c.labels == 0:
 		counts[seriesOf()] = 0
 	}

@@ -315,7 +315,7 @@ var (
 		name: "vicinity_events_dropped_total",
 		help: "Kubernetes Events that were not sent: too many were waiting, or the API server rejected them.",
 	})
-	nodeConditionUnwritten = gauge(row{
+	NodeConditionUnwritten = gauge(row{
 		name: "vicinity_node_condition_unwritten",
 		help: "1 while the Node's condition vicinity.dev/ServicesReady is outdated and cannot be written; the log says why.",
 	})
@@ -344,7 +344,7 @@ var (
 			"the mean over the Service ports whose load is bounded.",
 		labels: []string{keyLabel},
 	})
-	KernelSettingsUnmet = gauge(row{
+	KernelSettingsUnmet = gaugeFunc(row{
 		name: "vicinity_kernel_settings_unmet",
 		help: "1 while a kernel setting is not as the proxy needs it, and cannot be changed from there, or is up to the administrator; the " +
 			"log and 'proxy status' say what to do.",
@@ -377,7 +377,7 @@ var (
 		help:   "Connections to node ports on loopback, by outcome.",
 		labels: []string{familyLabel, resultLabel}, start: [][]string{families, {"forwarded", "unreachable", "full"}},
 	})
-	DNSServices = gauge(row{
+	DNSServices = gaugeFunc(row{
 		name: "vicinity_dns_services",
 		help: "Headless Services that DNS answers for at present.",
 	})

@@ -167,10 +167,10 @@ func withAllSeries() *Recorder {
 			r.Set(metric, 1, values...)
 		case Histogram:
 			r.Observe(metric, time.Second, values...)
-		case Levels:
-			r.SetAll(metric, func(add Adder) { add(1, values...) })
-		case Counted:
-			r.AskFor(metric, func(add Adder) { add(1, values...) })
+		case *Metric[*levels]:
+			metric.collector(r).set(map[series]float64{seriesOf(values...): 1})
+		case *Metric[*counted]:
+			metric.collector(r).askWith(func() map[series]float64 { return map[series]float64{seriesOf(values...): 1} })
 		}
 	}
 	return r

@@ -162,8 +162,8 @@ type Syncs struct {
 	nodes   string // the resource from which we learn where they are
 }
 
-// Numbers are those of a Summary.
-type Numbers struct{ Services, DNSServices, Waiting, RefusedByKernel, Contested int }
+// Numbers are those of a Summary that syncs report.
+type Numbers struct{ Services, Waiting, RefusedByKernel, Contested int }
 
 // Done takes in a sync that the kernel accepted.
 func (s *Syncs) Done(sync Sync, numbers Numbers) {
@@ -198,7 +198,7 @@ func (s *Syncs) Summary(node, version string, began time.Time, verdict Verdict) 
 	defer s.mutex.Unlock()
 	summary := Summary{
 		Node: node, Version: version, Began: began, Newest: s.newest,
-		Services: s.numbers.Services, DNSServices: s.numbers.DNSServices, Waiting: s.numbers.Waiting, RefusedByKernel: s.numbers.RefusedByKernel,
+		Services: s.numbers.Services, Waiting: s.numbers.Waiting, RefusedByKernel: s.numbers.RefusedByKernel,
 		Contested: s.numbers.Contested, NodeTopology: s.nodes, RefusedObjects: verdict.Refused, LastError: verdict.LastError,
 		NotEligible:   verdict.NotEligible,
 		Interruptions: append([]Interruption{}, verdict.Interruptions...),

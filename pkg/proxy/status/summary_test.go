@@ -22,7 +22,7 @@ func TestTheSummarySaysSinceWhenTheKernelAgrees(t *testing.T) {
 	done := func(at, waiting int) {
 		status.SyncSucceeded(second(at))
 		syncs.Done(Sync{At: second(at), Seconds: 0.5, Services: 2}, Numbers{
-			Services: 5, DNSServices: 6, Waiting: waiting, RefusedByKernel: 1, Contested: 3,
+			Services: 5, Waiting: waiting, RefusedByKernel: 1, Contested: 3,
 		})
 	}
 	for _, step := range []struct {
@@ -49,7 +49,7 @@ func TestTheSummarySaysSinceWhenTheKernelAgrees(t *testing.T) {
 	status.WatchInterrupted("services", second(10), "connection refused")
 	want := Summary{
 		Node: "node-a", Version: "v1", Began: second(0), AgreesSince: new(second(9)), Newest: &Sync{At: second(9), Seconds: 0.5, Services: 2},
-		Services: 5, DNSServices: 6, RefusedByKernel: 1, Contested: 3, RefusedObjects: 4, NodeTopology: "topologyslices",
+		Services: 5, RefusedByKernel: 1, Contested: 3, RefusedObjects: 4, NodeTopology: "topologyslices",
 		NotEligible:   "it is being evacuated until the label vicinity.dev/evacuate goes",
 		Interruptions: []Interruption{{Resource: "services", Since: second(10), Reason: "connection refused"}},
 	}

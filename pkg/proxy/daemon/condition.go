@@ -1,0 +1,30 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+)
+
+// newCondition writes the Node's condition, if there is a writer. It is set to "Services do not work" if the kernel has
+// none of our rules: what it says is from before a boot. If there are rules, an earlier proxy has synced, and the
+// condition stays.
+func newCondition(ctx context.Context, c *common, writer *condition.Writer) (part, error) {
+	if writer == nil {
+		return part{}, nil
+	}
+	keeper := part{run: writer.Run}
+	for _, family := range c.conn.Families() {
+		has, err := c.conn.HasChain(ctx, family, ruleset.TableName, ruleset.EntryChain)
+		if err != nil {
+			return part{}, fmt.Errorf("looking for the rules of an earlier proxy: %w", err)
+		}
+		if has {
+			return keeper, nil
+		}
+	}
+	writer.Say(condition.NoRules)
+	return keeper, nil
+}

@@ -1,0 +1,26 @@
+package daemon
+
+import (
+	"context"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/dns"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+)
+
+// newDNS answers for headless Services, if that is asked for.
+func newDNS(c *common) part {
+	if !c.options.DNSAddress.IsValid() {
+		return part{}
+	}
+	table := &dns.Table{Zone: c.options.DNSZone}
+	c.recorder.AskFor(metrics.DNSServices, func(add metrics.Add) { add(float64(table.Len())) })
+	server := dns.Server{Table: table, Log: c.log, Answered: func(result dns.Result) {
+		c.recorder.Add(metrics.DNSRequests, 1, result.Type, string(result.Outcome))
+	}}
+	return part{
+		reader:  table,
+		run:     func(ctx context.Context) error { return server.Run(ctx, c.options.DNSAddress) },
+		summary: func(s *status.Summary) { s.DNSServices = table.Len() },
+	}
+}

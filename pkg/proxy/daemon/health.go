@@ -1,0 +1,26 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicehealth"
+)
+
+// newHealth serves the proxy's own health.
+func newHealth(c *common) part {
+	return part{run: func(ctx context.Context) error {
+		return c.listenAndServe(ctx, "--healthz-bind-address", c.options.Settings.HealthzBindAddress, nil, c.status.Handler(time.Now))
+	}}
+}
+
+// newHealthChecks serves the healthCheckNodePorts of Services beside the proxy's own work, which it never holds up.
+func newHealthChecks(c *common, findings *findings) part {
+	checks := servicehealth.NewReader()
+	isHealthy := func() bool { return c.status.Verdict(time.Now()).Healthy }
+	served := func(err error) { findings.replaceAll(healthCheckServers, servicehealth.FindingsOf(err)) }
+	return part{
+		reader: checks,
+		run:    unfailing(func(ctx context.Context) { checks.Run(ctx, servicehealth.New(c.log, isHealthy), served) }),
+	}
+}

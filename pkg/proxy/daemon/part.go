@@ -1,0 +1,83 @@
+package daemon
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
+)
+
+// part is one thing that a daemon does. Any field may be left out; a part that the options do not ask for has none. Its
+// constructor registers its metrics.
+type part struct {
+	// reader uses the decisions in force.
+	reader selection.Reader
+	// run works until ctx ends. If it fails, all parts end; if it returns nil before ctx ends, the others go on.
+	run func(ctx context.Context) error
+	// summary adds what the page /summary says about the part.
+	summary func(*status.Summary)
+}
+
+// parts are those of a daemon, in the order in which the readers get decisions.
+type parts []part
+
+func (p parts) readers() []selection.Reader {
+	var all []selection.Reader
+	for _, one := range p {
+		if one.reader != nil {
+			all = append(all, one.reader)
+		}
+	}
+	return all
+}
+
+// run lets the parts work side by side until ctx ends or one of them fails.
+func (p parts) run(ctx context.Context) error {
+	var all []func(context.Context) error
+	for _, one := range p {
+		if one.run != nil {
+			all = append(all, one.run)
+		}
+	}
+	return cli.Together(ctx, all...)
+}
+
+func (p parts) summarize(summary *status.Summary) {
+	for _, one := range p {
+		if one.summary != nil {
+			one.summary(summary)
+		}
+	}
+}
+
+// unfailing is the run of a part that cannot fail.
+func unfailing(run func(context.Context)) func(context.Context) error {
+	return func(ctx context.Context) error {
+		run(ctx)
+		return nil
+	}
+}
+
+// common is what most parts use.
+type common struct {
+	options  *Options
+	config   ruleset.Config // how the tables are made
+	conn     *nft.Conn
+	log      *slog.Logger
+	status   *status.Status
+	recorder *metrics.Recorder
+}
+
+func newCommon(options *Options, conn *nft.Conn, log *slog.Logger) *common {
+	recorder := metrics.NewRecorder()
+	recorder.Set(metrics.BuildInfo, 1, options.Build.Version, options.Build.GoVersion)
+	return &common{
+		options: options, config: options.Settings.Tables(conn.Families()), conn: conn, log: log, recorder: recorder,
+		status: &status.Status{PendingTimeout: 2 * options.Settings.SyncPeriod, Answered: recorder.HealthAnswered},
+	}
+}

@@ -1,0 +1,50 @@
+package daemon
+
+import (
+	"testing"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+)
+
+// TestNobodyPaysForWhatNobodyAsksFor: there is nothing that reads, runs or is told, and nothing was allocated or opened.
+// With --service-proxy-name two proxies are wanted, and nobody looks for others.
+func TestNobodyPaysForWhatNobodyAsksFor(t *testing.T) {
+	c := &common{options: &Options{View: convert.View{ServiceProxyName: "vicinity"}}}
+	from, none := &source{}, eventReporter{}
+	for name, made := range map[string]func() part{
+		"nodes are not dialled": func() part {
+			_, made := newWatch(c, nil, nil, nil, nil)
+			return made
+		},
+		"nodes are not asked for": func() part { return newParted(c, none, nil) },
+		"DNS":                     func() part { return newDNS(c) },
+		"xDS": func() part {
+			made, err := newMesh(c)
+			if err != nil {
+				t.Error(err)
+			}
+			return made
+		},
+		"the page of demand": func() part { return newSecureMetrics(c, nil) },
+		"accounting":         func() part { return newAccounting(c, nil, nil, nil) },
+		"the condition": func() part {
+			made, err := newCondition(t.Context(), c, nil)
+			if err != nil {
+				t.Error(err)
+			}
+			return made
+		},
+		"Events":        func() part { return newEvents(c, none) },
+		"an API server": func() part { return newAPIServers(from, nil, nil) },
+		"other proxies": func() part { return newOtherProxies(c, none) },
+	} {
+		allocated := testing.AllocsPerRun(10, func() {
+			if one := made(); one.reader != nil || one.run != nil || one.summary != nil {
+				t.Errorf("%s: there is a part", name)
+			}
+		})
+		if allocated != 0 {
+			t.Errorf("%s: %v allocations", name, allocated)
+		}
+	}
+}

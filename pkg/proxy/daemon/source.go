@@ -1,0 +1,156 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/kube"
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/authorization"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/condition"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+)
+
+// objects is where the cluster's objects come from: a folder of manifests, or an API server.
+type objects interface {
+	// Run delivers everything first, and then what changes, until ctx ends.
+	Run(ctx context.Context, deliver func(convert.Update)) error
+	// Refusals returns the objects that are refused, with the versions in force. Any goroutine may ask.
+	Refusals() []convert.Refusal
+}
+
+// source is where the objects come from, and who else uses the API server there. With a folder the reporter reports
+// nothing, and there is no connection.
+type source struct {
+	objects
+	connection
+	reporter eventReporter
+}
+
+// newSource asks nothing yet. It has the watch, which may be nil, learn where the proxies of other nodes are.
+func newSource(c *common, syncs *status.Syncs, watch *watch) (*source, error) {
+	topologyFrom := func(resource string) { // from which we learn where other nodes are
+		c.recorder.TopologyFrom(resource)
+		syncs.TopologyFrom(resource)
+	}
+	if c.options.Manifests != "" {
+		topologyFrom(model.FromNodes) // manifests have no other source
+		return &source{objects: folder.NewManifests(c.options.Manifests, c.options.View, c.log)}, nil
+	}
+	c.recorder.CountAPIRequests()
+	s := &source{}
+	options := cluster.Options{
+		Log: c.log, TopologyFrom: topologyFrom, DemandRenewed: c.recorder.DemandRenewed,
+		// What the API server sent last stays in force, so nothing is wrong yet.
+		Interrupted: func(resource string, since time.Time, err error) {
+			c.status.WatchInterrupted(resource, since, err.Error())
+			c.recorder.WatchInterrupted(resource, since)
+		},
+		Resumed: func(resource string) {
+			c.status.WatchResumed(resource)
+			c.recorder.WatchResumed(resource)
+			if resource == "nodes/"+c.options.Node { // it may be a new Node of the same name
+				s.condition.LookAgain()
+			}
+		},
+	}
+	if watch != nil {
+		options.ProxiesAt = watch.proxiesAt
+	}
+	var err error
+	if s.connection, err = c.options.connect(options); err != nil {
+		return nil, err
+	}
+	c.recorder.AskFor(metrics.EventsDropped, func(add metrics.Add) { add(float64(s.recorder.Dropped())) })
+	if s.condition != nil {
+		s.condition.Failing = func(failing bool) { c.recorder.SetBool(metrics.NodeConditionUnwritten, failing) }
+	}
+	s.objects = s.cluster
+	s.reporter = eventReporter{node: c.options.Node, recorder: s.recorder, cluster: s.cluster}
+	return s, nil
+}
+
+// connection is what the daemon needs of an API server.
+type connection struct {
+	cluster  *cluster.Watcher
+	recorder *events.Recorder
+	ask      authorization.Ask
+	dialled  *kube.Dialled // where all clients reach it
+	// condition is nil if none should be written.
+	condition *condition.Writer
+}
+
+// connect makes the clients. Nothing is asked yet.
+func (o *Options) connect(options cluster.Options) (connection, error) {
+	config, err := o.Connection.Config()
+	if err != nil {
+		return connection{}, fmt.Errorf("connect to the API server: %w", err)
+	}
+	c := connection{dialled: kube.NewDialled(config), ask: authorization.Connect(config)}
+	options.View = o.View
+	options.NodeTopology, options.TopologyNamespace, options.Proxies = o.NodeTopology, o.TopologyNamespace, o.ProxyService
+	var errs [3]error
+	c.cluster, errs[0] = cluster.New(config, options)
+	c.recorder, errs[1] = events.Connect(config, o.Node, options.Log)
+	if o.NodeCondition {
+		c.condition, errs[2] = condition.Connect(config, o.Node, options.Log)
+	}
+	if err := errors.Join(errs[:]...); err != nil {
+		return connection{}, fmt.Errorf("connect to the API server: %w", err)
+	}
+	return c, nil
+}
+
+// newObjects delivers the objects. A folder has the addresses of nodes, too, which the watch needs.
+func newObjects(c *common, from *source, feed *feed, watch *watch) part {
+	isFolder := c.options.Manifests != ""
+	return part{run: func(ctx context.Context) error {
+		err := from.Run(ctx, func(update convert.Update) {
+			if watch != nil && isFolder {
+				watch.nodesChanged(update.Change.Nodes)
+			}
+			feed.deliver(ctx, update)
+		})
+		if err != nil && isFolder {
+			return fmt.Errorf("load manifests: %w", err)
+		}
+		return err
+	}}
+}
+
+// newInterfaces delivers the addresses of this machine's interfaces.
+func newInterfaces(c *common, to *completion) part {
+	return part{run: func(ctx context.Context) error {
+		return interfaces.Watch(ctx, c.log, func(addrs []netip.Addr) { to.deliverAddrs(ctx, addrs) })
+	}}
+}
+
+// newAPIServers passes on the address at which the API server is reached, if there is one, and again whenever it
+// changes.
+func newAPIServers(from *source, to *completion, watch *watch) part {
+	if from.dialled == nil {
+		return part{}
+	}
+	return part{run: unfailing(func(ctx context.Context) {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-from.dialled.Changed():
+			}
+			to.deliverLater(ctx, model.Change{APIServers: from.dialled.Addrs()})
+			if watch != nil {
+				watch.prober.Servers(from.dialled.Addrs())
+			}
+		}
+	})}
+}

@@ -189,20 +189,9 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	if why := flags.alone(); why != nil && !flags.asKubectl {
 		printable.Fprintf(stderr, "warning: all settings are the default, unless a flag says otherwise: %v\n", why)
 	}
-	nodes := []string{flags.node}
-	if flags.allNodes {
-		nodes = linuxNodes(stderr, change.Nodes)
-	} else if err := flags.checkNode(stderr, flags.nodeNames(change.Nodes)); err != nil {
+	nodes, err := flags.explained(stderr, change.Nodes)
+	if err != nil {
 		return err
-	}
-	switch {
-	case len(change.Nodes) == 0 && flags.allNodes:
-		return fmt.Errorf("explain for all nodes: there is no Node in %s", flags.origin())
-	case len(nodes) == 0:
-		return fmt.Errorf("explain for all nodes: no Node in %s runs Linux", flags.origin())
-	}
-	if node := change.Nodes[flags.node]; node != nil && !flags.allNodes {
-		warnOfSystem(stderr, node.Name, node.Labels)
 	}
 	// No proxy needs to run here: without one, the output is what a proxy would decide.
 	refused := flags.running.refusedByKernel(ctx)
@@ -232,9 +221,30 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	return cli.Exit(exitUnread)
 }
 
+// explained returns the names of the nodes for which to explain.
+func (f *explainFlags) explained(stderr io.Writer, all map[string]*model.Node) ([]string, error) {
+	if !f.allNodes {
+		if err := f.checkNode(stderr, f.nodeNames(all)); err != nil {
+			return nil, err
+		}
+		if node := all[f.node]; node != nil {
+			warnOfSystem(stderr, node.Name, node.Labels)
+		}
+		return []string{f.node}, nil
+	}
+	nodes := linuxNodes(stderr, all)
+	switch {
+	case len(all) == 0:
+		return nil, fmt.Errorf("explain for all nodes: there is no Node in %s", f.origin())
+	case len(nodes) == 0:
+		return nil, fmt.Errorf("explain for all nodes: no Node in %s runs Linux", f.origin())
+	}
+	return nodes, nil
+}
+
 // onceForAlike ends the text about all nodes.
-const onceForAlike = "\nNodes that decide alike are explained once, as the first of them sees it. --node NAME explains one of them, and --all " +
-	"lists each endpoint.\n"
+const onceForAlike = "\nNodes that decide alike are explained once, as the first of them sees it. --node NAME explains one of them, and " +
+	"--all lists each endpoint.\n"
 
 // linuxNodes returns the nodes on which a proxy like this one can run, sorted, and prints which are left out.
 func linuxNodes(stderr io.Writer, all map[string]*model.Node) []string {
@@ -267,41 +277,47 @@ func (f *explainFlags) explain(
 	ctx context.Context, change model.Change, names []string, query explain.Query, refused []explain.Refusal,
 ) iter.Seq2[[]explain.Port, error] {
 	return func(yield func([]explain.Port, error) bool) {
-		nodePorts := f.settings.Tables(model.Families).NodePorts
-		views, isFound := explain.NewViews(change, nodePorts, query), query == explain.Query{}
+		views, isFound := explain.NewViews(change, f.settings.Tables(model.Families).NodePorts, query), query == explain.Query{}
 		if f.output != "text" {
 			if err := tooMany(views.PortsOnEach(), len(names), query); err != nil {
 				yield(nil, err)
 				return
 			}
 		}
-		var alike []*model.Node
-		for _, name := range names {
-			node, avoids := cmp.Or(change.Nodes[name], &model.Node{Name: name}), f.running.avoids(name)
-			isApart := len(avoids.Avoid) > 0 || len(refused) > 0 && f.running.isOf(name)
-			if len(names) > 1 && !isApart {
-				alike = append(alike, node)
-				continue
-			}
-			of := views
-			if isApart {
-				of = explain.NewViews(change.Then(avoids), nodePorts, query)
-			}
-			ports := of.Ports(f.clients(change.Nodes[name]), node)
+		for ports := range f.portsOf(change, names, query, views, refused) {
 			isFound = isFound || len(ports) > 0
 			if len(ports) > 0 && !yield(ports, nil) {
-				return
-			}
-		}
-		for ports := range views.All(alike, f.clients) {
-			isFound = true
-			if !yield(ports, nil) {
 				return
 			}
 		}
 		if !isFound {
 			yield(nil, f.notFound(ctx, views.From(&model.Node{Name: names[0]}), query))
 		}
+	}
+}
+
+// portsOf yields the ports on each node that is explained alone, and then those on all others.
+func (f *explainFlags) portsOf(
+	change model.Change, names []string, query explain.Query, views *explain.Views, refused []explain.Refusal,
+) iter.Seq[[]explain.Port] {
+	return func(yield func([]explain.Port) bool) {
+		var others []*model.Node
+		for _, name := range names {
+			node, avoids := cmp.Or(change.Nodes[name], &model.Node{Name: name}), f.running.avoids(name)
+			isApart := len(avoids.Avoid) > 0 || len(refused) > 0 && f.running.isOf(name)
+			if len(names) > 1 && !isApart {
+				others = append(others, node)
+				continue
+			}
+			of := views
+			if isApart {
+				of = explain.NewViews(change.Then(avoids), f.settings.Tables(model.Families).NodePorts, query)
+			}
+			if !yield(of.Ports(f.clients(change.Nodes[name]), node)) {
+				return
+			}
+		}
+		views.All(others, f.clients)(yield)
 	}
 }
 

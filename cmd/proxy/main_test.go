@@ -65,10 +65,10 @@ func TestAWrongCommandLineIsReportedOnceWithItsUsage(t *testing.T) {
 		"no command": {
 			nil, "the command must come first, one of: cleanup, completion, explain, flows, forecast, render, run, status, version", "proxy COMMAND",
 		},
-		"an unknown command":   {words("frobnicate"), `unknown command "frobnicate"`, "proxy COMMAND"},
-		"a mistyped command":   {words("expain --manifests x"), `unknown command "expain"; did you mean "explain"?`, "proxy COMMAND"},
-		"an unknown flag":      {words("version --loud"), "unknown flag: --loud", "proxy version [-o json]"},
-		"a mistyped flag": {words("version --outptu json"), "unknown flag: --outptu; did you mean --output?", "proxy version [-o json]"},
+		"an unknown command": {words("frobnicate"), `unknown command "frobnicate"`, "proxy COMMAND"},
+		"a mistyped command": {words("expain --manifests x"), `unknown command "expain"; did you mean "explain"?`, "proxy COMMAND"},
+		"an unknown flag":    {words("version --loud"), "unknown flag: --loud", "proxy version [-o json]"},
+		"a mistyped flag":    {words("version --outptu json"), "unknown flag: --outptu; did you mean --output?", "proxy version [-o json]"},
 		"a flag that begins with another": {
 			words("run --account-keys zone"), "unknown flag: --account-keys; did you mean --account?", "proxy run [flags]",
 		},

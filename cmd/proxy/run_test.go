@@ -30,7 +30,8 @@ func TestRunProgramsTheKernelAndLeavesTheRules(t *testing.T) {
 	if _, body := d.get(t, "127.0.0.1:10256", "/healthz"); strings.Contains(body, "shop") || !strings.Contains(body, `"refusedTotal": 1`) {
 		t.Errorf("/healthz names the refused Service, or does not count it:\n%s", body)
 	}
-	if _, body := d.get(t, "127.0.0.1:10249", "/findings?code=Refused"); !strings.Contains(body, `"file":"refused.yaml","kind":"Service","namespace":"shop","name":"refused"`) {
+	const named = `"file":"refused.yaml","kind":"Service","namespace":"shop","name":"refused"`
+	if _, body := d.get(t, "127.0.0.1:10249", "/findings?code=Refused"); !strings.Contains(body, named) {
 		t.Errorf("/findings does not name the refused Service:\n%s", body)
 	}
 	_, metrics := d.get(t, "127.0.0.1:10249", "/metrics")

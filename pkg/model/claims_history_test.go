@@ -131,7 +131,8 @@ func concernedBy(cluster *Cluster, changed map[ObjectName]*Service) []ObjectName
 			for _, frontend := range allFrontends(version) {
 				line := []*Service{version}
 				for _, other := range cluster.services {
-					if other.Name != name && slices.ContainsFunc(allFrontends(other), func(f PortFrontend) bool { return f.Frontend == frontend.Frontend }) {
+					isIt := func(f PortFrontend) bool { return f.Frontend == frontend.Frontend }
+					if other.Name != name && slices.ContainsFunc(allFrontends(other), isIt) {
 						line = append(line, other)
 					}
 				}

@@ -83,7 +83,7 @@ func TestEndpointsMatchesPorts(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, endpoint := range endpointsOf(web, IPv4, test.slices) {
+			for _, endpoint := range endpointsOf(web, test.slices) {
 				got = append(got, endpoint.Addr.String())
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
@@ -134,14 +134,14 @@ func TestEndpointsBelievesOneOfSeveralClaims(t *testing.T) {
 			backwards := slices.Clone(claims)
 			slices.Reverse(backwards)
 			for _, order := range [][]SliceEndpoint{claims, backwards} {
-				if diff := cmp.Diff(want, endpointsOf(web, IPv4, []*EndpointSlice{webSlice(order...)}), compareAddrs); diff != "" {
+				if diff := cmp.Diff(want, endpointsOf(web, []*EndpointSlice{webSlice(order...)}), compareAddrs); diff != "" {
 					t.Errorf("in one slice, endpoints differ (-want +got):\n%s", diff)
 				}
 				var apart []*EndpointSlice
 				for _, claim := range order {
 					apart = append(apart, webSlice(claim))
 				}
-				if diff := cmp.Diff(want, endpointsOf(web, IPv4, apart), compareAddrs); diff != "" {
+				if diff := cmp.Diff(want, endpointsOf(web, apart), compareAddrs); diff != "" {
 					t.Errorf("in slices of their own, endpoints differ (-want +got):\n%s", diff)
 				}
 			}
@@ -153,7 +153,7 @@ func TestEndpointsDoesNotDependOnAnyOrder(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
 		endpointSlices := randomSlices(random)
-		want := endpointsOf(web, IPv4, endpointSlices)
+		want := endpointsOf(web, endpointSlices)
 		if !slices.IsSortedFunc(want, func(a, b PortEndpoint) int { return a.Addr.Compare(b.Addr) }) {
 			t.Fatalf("endpoints are not sorted: %v", want)
 		}
@@ -166,7 +166,7 @@ func TestEndpointsDoesNotDependOnAnyOrder(t *testing.T) {
 				slice.Endpoints[i], slice.Endpoints[j] = slice.Endpoints[j], slice.Endpoints[i]
 			})
 		}
-		if diff := cmp.Diff(want, endpointsOf(web, IPv4, endpointSlices), compareAddrs); diff != "" {
+		if diff := cmp.Diff(want, endpointsOf(web, endpointSlices), compareAddrs); diff != "" {
 			t.Fatalf("another order gives other endpoints (-first +second):\n%s", diff)
 		}
 	}
@@ -203,7 +203,7 @@ func BenchmarkEndpoints(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if got := endpointsOf(web, IPv4, endpointSlices); len(got) != 10 {
+		if got := endpointsOf(web, endpointSlices); len(got) != 10 {
 			b.Fatalf("got %d endpoints, want 10", len(got))
 		}
 	}
@@ -272,8 +272,8 @@ func TestASliceOfHeadlessServicesServesNoOther(t *testing.T) {
 	}
 }
 
-// endpointsOf are the endpoints of the only port of a Service.
-func endpointsOf(port ServicePort, family Family, endpointSlices []*EndpointSlice) []PortEndpoint {
-	endpoints, _ := join(endpointSlices, 1).Endpoints(port, family)
+// endpointsOf are the IPv4 endpoints of the only port of a Service.
+func endpointsOf(port ServicePort, endpointSlices []*EndpointSlice) []PortEndpoint {
+	endpoints, _ := join(endpointSlices, 1).Endpoints(port, IPv4)
 	return endpoints
 }

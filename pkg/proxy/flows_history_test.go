@@ -88,6 +88,7 @@ func (o *openFlows) mayAnswer(of permitted, client netip.Addr) []netip.AddrPort 
 		return of.inside
 	case selection.Outside:
 		return of.outside
+	case selection.Uncertain:
 	}
 	return slices.Concat(of.inside, of.outside)
 }

@@ -23,7 +23,7 @@ func TestAProxyThatStartsRecallsTheFrontendsOfAnEarlierOne(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			kernel := makeKernel(t)
 			earlier := starting(kernel)
-			both := nameService("dns", "10.96.0.1", externalIP("192.0.2.1"), nodePort(30053))
+			both := nameService("dns", "10.96.0.1", externalIP, nodePort(30053))
 			both.ClusterIPs = addrs("10.96.0.1", "fd00:96::1")
 			earlier.Apply(oneService(both, answeredBy("dns", 1, 2)))
 			earlier.Apply(oneService(nameService("tcp", "10.96.0.3", port(model.TCP, 53), nodePort(30054)), nil))

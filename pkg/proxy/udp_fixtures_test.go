@@ -21,10 +21,8 @@ func nameService(name, clusterIP string, edits ...func(*model.Service)) *model.S
 	return service
 }
 
-func externalIP(addr string) func(*model.Service) {
-	return func(service *model.Service) {
-		service.ExternalIPs = append(service.ExternalIPs, netip.MustParseAddr(addr))
-	}
+func externalIP(service *model.Service) {
+	service.ExternalIPs = append(service.ExternalIPs, netip.MustParseAddr("192.0.2.1"))
 }
 
 func nodePort(number uint16) func(*model.Service) {

@@ -92,7 +92,7 @@ func TestWhoMayGoOnAnswering(t *testing.T) {
 			lists := map[bool]string{false: keptNumbers(anywhere), true: keptNumbers(here)}
 			for _, frontend := range decision.Owned {
 				inside, outside := decision.AnsweredHere(frontend.Kind)
-				got[frontend.Frontend.String()] = kept{lists[inside], lists[outside]}
+				got[frontend.String()] = kept{lists[inside], lists[outside]}
 			}
 			want := map[string]kept{
 				"10.96.0.1:53/UDP": test.clusterIP, "203.0.113.1:53/UDP": test.external, "192.0.2.1:53/UDP": test.external,

@@ -24,15 +24,14 @@ func (v *Views) All(nodes []*model.Node, clientsOf func(*model.Node) Clients) it
 // treatedAlike groups nodes by what the settings say about clients there. A node that has the address that is dialled is like no
 // other.
 func (v *Views) treatedAlike(nodes []*model.Node, clientsOf func(*model.Node) Clients) (groups [][]*model.Node) {
-	numbers := map[string]int{}
+	numbers := map[[3]string]int{}
 	for _, node := range nodes {
-		treated := ""
-		for _, family := range model.Families {
-			treated += clientsOf(node).PodsUnknown[family] + "\n"
-		}
+		own := ""
 		if slices.Contains(node.Addresses, v.query.Dialled.Addr()) {
-			treated += node.Name
+			own = node.Name
 		}
+		unknown := clientsOf(node).PodsUnknown
+		treated := [...]string{unknown[model.IPv4], unknown[model.IPv6], own}
 		number, known := numbers[treated]
 		if !known {
 			number = len(groups)

@@ -87,20 +87,22 @@ func TestWhichFlowsGo(t *testing.T) {
 		entry  conntrack.Entry
 		want   Reason
 	}{
-		"its endpoint left":                        {leave, on(clusterIP, there), MayNotAnswer},
-		"its endpoint serves":                      {leave, on(clusterIP, here), MayAnswer},
-		"its endpoint left, in IPv6":               {leave, flow(host6, six, there6), MayNotAnswer},
-		"its endpoint serves, in IPv6":             {leave, flow(host6, six, here6), MayAnswer},
-		"it is in a zone":                          {leave, with(on(clusterIP, there), inZone), MayNotAnswer},
-		"another port of the pod answers":          {leave, on(clusterIP, "10.244.1.1:8081"), MayNotAnswer},
-		"another program translated it":            {leave, on(clusterIP, foreign), MayNotAnswer},
-		"another frontend's":                       {leave, on("10.96.0.11:80", there), NotChanged},
-		"another port's":                           {leave, on("10.96.0.10:81", there), NotChanged},
-		"from pod to pod":                          {leave, flow(pod, there, there), NotChanged},
-		"the last endpoint left":                   {leaveAll, on(clusterIP, there), MayNotAnswer},
-		"the Service is gone":                      {(*town).remove, on(clusterIP, there), MayNotAnswer},
-		"nothing changed":                          {again, on(clusterIP, foreign), NotChanged},
-		"endpoints came":                           {func(w *town) { w.serve(append(all, "here", "10.244.1.2")...) }, on(clusterIP, foreign), NotChanged},
+		"its endpoint left":               {leave, on(clusterIP, there), MayNotAnswer},
+		"its endpoint serves":             {leave, on(clusterIP, here), MayAnswer},
+		"its endpoint left, in IPv6":      {leave, flow(host6, six, there6), MayNotAnswer},
+		"its endpoint serves, in IPv6":    {leave, flow(host6, six, here6), MayAnswer},
+		"it is in a zone":                 {leave, with(on(clusterIP, there), inZone), MayNotAnswer},
+		"another port of the pod answers": {leave, on(clusterIP, "10.244.1.1:8081"), MayNotAnswer},
+		"another program translated it":   {leave, on(clusterIP, foreign), MayNotAnswer},
+		"another frontend's":              {leave, on("10.96.0.11:80", there), NotChanged},
+		"another port's":                  {leave, on("10.96.0.10:81", there), NotChanged},
+		"from pod to pod":                 {leave, flow(pod, there, there), NotChanged},
+		"the last endpoint left":          {leaveAll, on(clusterIP, there), MayNotAnswer},
+		"the Service is gone":             {(*town).remove, on(clusterIP, there), MayNotAnswer},
+		"nothing changed":                 {again, on(clusterIP, foreign), NotChanged},
+		"endpoints came": {
+			func(w *town) { w.serve(append(all, "here", "10.244.1.2")...) }, on(clusterIP, foreign), NotChanged,
+		},
 		"everything is written anew":               {anew, on(clusterIP, foreign), MayNotAnswer},
 		"the same, and its endpoint serves":        {anew, on(clusterIP, there), MayAnswer},
 		"a policy that is not about the ClusterIP": {local, on(clusterIP, there), NotChanged},
@@ -251,14 +253,16 @@ func TestALookAtFlows(t *testing.T) {
 			if pass.Ended != test.ended || !isThere || len(done.Flows) != 1 {
 				t.Errorf("%+v, want that %d flows of IPv4 ended", done.Flows, test.ended)
 			}
-			if (err != nil) != (test.wantError != "") || err != nil && !strings.Contains(err.Error(), test.wantError) || (pass.Took > 0) != (err == nil) {
+			if isError := err != nil; isError != (test.wantError != "") || isError && !strings.Contains(err.Error(), test.wantError) ||
+				(pass.Took > 0) == isError {
 				t.Errorf("%s, %v; want %q", pass.Took, err, test.wantError)
 			}
 			table.refuses, table.fails = nil, nil
 			if done, err = r.Look(t.Context()); err != nil || len(table.entries) != 0 || done.Flows[model.IPv4].Ended != 3-test.ended {
 				t.Errorf("afterwards: %+v, %v, and %d are left", done.Flows, err, len(table.entries))
 			}
-			if done, err = r.Look(t.Context()); err != nil || (len(done.Flows) > 0) != (test.wantError != "" && test.ended == 3) && len(done.Flows) > 0 {
+			mayEnd := test.wantError != "" && test.ended == 3
+			if done, err = r.Look(t.Context()); err != nil || len(done.Flows) > 0 && !mayEnd {
 				t.Errorf("looked again though nothing changed: %+v, %v", done.Flows, err)
 			}
 		})

@@ -145,7 +145,9 @@ func ParseSamples(text []byte) ([]Sample, error) {
 	return samples, nil
 }
 
-var errNoQuery = errors.New("it is not the result of an instant query, as Prometheus' HTTP API or 'promtool query instant -o json' prints it")
+var errNoQuery = errors.New(
+	"it is not the result of an instant query, as Prometheus' HTTP API or 'promtool query instant -o json' prints it",
+)
 
 // nameLabels are the labels of a sample that may name a node or a zone; the first that it has counts. Our PodMonitor
 // writes the node's name into instance.

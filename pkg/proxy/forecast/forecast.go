@@ -363,7 +363,7 @@ func (f *forecaster) outlook(
 		times := float64(len(portion.ports))
 		out.source, out.PlannedWith = string(spread.Source), string(spread.PlannedWith) // the same for all portions
 		asked += times * spread.Asked
-		out.Shares.add(&Shares{
+		out.add(&Shares{
 			Node: spread.Node, Zone: spread.Zone, Region: spread.Region, OtherZones: spread.OtherZones, Refused: spread.Refused,
 			UnknownZones: spread.Asked - spread.Refused - spread.Zone - spread.OtherZones,
 		}, times)

@@ -73,15 +73,24 @@ func TestWhichFlowsAreLookedAt(t *testing.T) {
 		"a policy keeps clients outside here": {
 			nil, edited(func(s *model.Service) { s.ExternalTrafficLocal = true }, onA, onB), selection.Sync{}, all[1:],
 		},
-		"a policy lets them go again": {edited(func(s *model.Service) { s.ExternalTrafficLocal = true }, onA, onB), now(onA, onB), selection.Sync{}, nil},
+		"a policy lets them go again": {
+			edited(func(s *model.Service) { s.ExternalTrafficLocal = true }, onA, onB), now(onA, onB), selection.Sync{}, nil,
+		},
 		"a topology key forbids a place": {
 			nil, edited(func(s *model.Service) { s.Topology.Keys = []policy.Key{policy.Zone} }, onA, onB), selection.Sync{}, all,
 		},
-		"fewer clients may dial":     {edited(ranges("10.0.0.0/8", "192.0.2.0/24"), onA), edited(ranges("10.0.0.0/8"), onA), selection.Sync{}, all},
-		"the first range comes":      {nil, edited(ranges("10.0.0.0/8"), onA, onB), selection.Sync{}, all},
-		"the last range goes":        {edited(ranges("10.0.0.0/8"), onA), now(onA), selection.Sync{}, nil},
-		"a Service of TCP changes":   {func(w *world) { w.apply("web", "10.96.0.1", nil, onA, onB); w.accept("web") }, func(w *world) { w.apply("web", "10.96.0.1", nil, onA); w.accept("web") }, selection.Sync{}, nil},
-		"node ports serve elsewhere": {nil, func(*world) {}, selection.Sync{Scope: selection.Scope{NodePorts: []netip.Addr{at("192.0.2.9:1").Addr()}}}, []string{nodePort}},
+		"fewer clients may dial": {
+			edited(ranges("10.0.0.0/8", "192.0.2.0/24"), onA), edited(ranges("10.0.0.0/8"), onA), selection.Sync{}, all,
+		},
+		"the first range comes": {nil, edited(ranges("10.0.0.0/8"), onA, onB), selection.Sync{}, all},
+		"the last range goes":   {edited(ranges("10.0.0.0/8"), onA), now(onA), selection.Sync{}, nil},
+		"a Service of TCP changes": {
+			func(w *world) { w.apply("web", "10.96.0.1", nil, onA, onB); w.accept("web") },
+			func(w *world) { w.apply("web", "10.96.0.1", nil, onA); w.accept("web") }, selection.Sync{}, nil,
+		},
+		"node ports serve elsewhere": {nil, func(*world) {}, selection.Sync{
+			Scope: selection.Scope{NodePorts: []netip.Addr{at("192.0.2.9:1").Addr()}},
+		}, []string{nodePort}},
 		"on all, and an address is new": {nil, func(*world) {}, selection.Sync{
 			Scope: selection.Scope{OnAll: model.Families}, LocalAddrs: []netip.Addr{at("192.0.2.9:1").Addr()},
 		}, []string{nodePort}},
@@ -110,7 +119,8 @@ func TestWhichFlowsAreLookedAt(t *testing.T) {
 				t.Errorf("looked at (-want +got):\n%s", diff)
 			}
 			families := w.reader.Snapshot().ChangedAfter(number)
-			if want := len(test.want) > 0; slices.Contains(families, model.IPv4) != want || slices.Contains(families, model.IPv6) || want && len(w.reader.Changed()) == 0 {
+			isChanged := slices.Contains(families, model.IPv4)
+			if isChanged != (len(test.want) > 0) || slices.Contains(families, model.IPv6) || isChanged && len(w.reader.Changed()) == 0 {
 				t.Errorf("changed are flows of %v, and %d signals were sent", families, len(w.reader.Changed()))
 			}
 			w.reader.Synced(selection.Sync{Scope: test.sync.Scope, LocalAddrs: test.sync.LocalAddrs})

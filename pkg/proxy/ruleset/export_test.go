@@ -187,7 +187,8 @@ func (m *Mirror) withoutHistory() any {
 		numbers, sharing int
 	}
 	now := timeless{
-		map[elementKey]owned[Verdict]{}, map[objectKey]owned[Chain]{}, map[objectKey]owned[Set]{}, m.lists, m.lengths, m.timeouts, map[late]Element{},
+		map[elementKey]owned[Verdict]{}, map[objectKey]owned[Chain]{}, map[objectKey]owned[Set]{}, m.lists, m.lengths, m.timeouts,
+		map[late]Element{},
 		map[objectKey]int{}, len(m.numbers), 0,
 	}
 	for key, shared := range m.elements {

@@ -24,9 +24,9 @@ func measuredDemand(w *Watcher) *onDemand {
 		choose: func(ctx context.Context, now *source) *source { return w.lookForDemand(ctx, now, &objects) },
 		await: func(s *state) {
 			w.demandPublisher.Observed = lease.Observed{}
-			s.awaitDemands()
+			s.nodes.AwaitMeasured(s.now)
 		},
-		wants: func(s *state) wanted { return wanted{isNeeded: s.needsDemands()} }, drop: (*state).dropDemands,
+		wants: func(s *state) wanted { return wanted{isNeeded: s.nodes.NeedsMeasured()} }, drop: (*state).dropDemands,
 		tell: func(resource string) {
 			if resource == "" {
 				w.tellDemandRenewed(time.Time{})
@@ -94,7 +94,7 @@ func (w *Watcher) tellDemandRenewed(at time.Time) {
 
 // loadDemands loads what was measured, if a Service needs it.
 func (w *Watcher) loadDemands(ctx context.Context, s *state) error {
-	if !s.needsDemands() {
+	if !s.nodes.NeedsMeasured() {
 		return nil
 	}
 	now, err := demandStateNow(ctx, w.listWatches.leases, w.options.TopologyNamespace)
@@ -125,4 +125,72 @@ func demandStateNow(ctx context.Context, leases rest.Interface, namespace string
 	var once lease.Observed
 	once.Observe(time.Now(), read)
 	return demandState(&once), nil
+}
+
+// demands says whether measured demand counts.
+type demands struct {
+	lease        model.DemandState // as the publisher's Lease says
+	availability availability      // of the objects
+	known        model.DemandState // by both together; delivered, or about to be
+}
+
+// availability is what is known about all objects of a kind.
+type availability int
+
+const (
+	unlisted availability = iota
+	lacking               // there is no such resource, or it may not be listed
+	listed
+)
+
+// isMeasured reports whether a Service is planned with measured demand; false for nil.
+func isMeasured(service *model.Service) bool {
+	return service != nil && !service.IsHeadless && service.Topology.MaxLoad > 0 && service.Topology.Measured
+}
+
+// counts returns whether measured demand counts: objects and Lease are useless without each other. Unknown: we have yet
+// to find out.
+func (d *demands) counts() model.DemandState {
+	switch {
+	case d.lease == model.DemandUnpublished || d.availability == lacking:
+		return model.DemandUnpublished
+	case d.availability == listed:
+		return d.lease
+	}
+	return model.DemandUnknown
+}
+
+// takeDemandLease takes in what the publisher's Lease says.
+func (s *state) takeDemandLease(now model.DemandState) {
+	s.demands.lease = now
+	s.settleDemands()
+	s.serve()
+}
+
+// settleDemands takes over whether measured demand counts, as soon as that is known, and ends the waiting for it.
+func (s *state) settleDemands() {
+	if now := s.demands.counts(); now != model.DemandUnknown {
+		s.knowDemands(now)
+	}
+}
+
+// knowDemands delivers whether measured demand counts, if that has changed.
+func (s *state) knowDemands(now model.DemandState) {
+	if now != s.demands.known {
+		s.demands.known, s.change.DemandState = now, &now
+	}
+	s.nodes.KnowMeasured(now != model.DemandUnknown)
+}
+
+// dropDemands takes measured demand back, unless a Service needs it again. It reports whether it has.
+func (s *state) dropDemands() bool {
+	if s.nodes.NeedsMeasured() {
+		return false
+	}
+	for name := range s.objects[convert.ServiceDemands] {
+		s.remove(convert.ServiceDemands, name)
+	}
+	s.demands.lease, s.demands.availability = model.DemandUnknown, unlisted
+	s.knowDemands(model.DemandUnknown)
+	return true
 }

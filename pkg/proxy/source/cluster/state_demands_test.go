@@ -41,7 +41,7 @@ func TestWhatWasMeasuredIsDeliveredWithWhetherItCounts(t *testing.T) {
 	bad := []model.Finding{{Kind: "ServiceDemand", Name: nameOf("web"), Code: model.Refused, Reason: "bad"}}
 	try(t, newMeasured(),
 		step{"a Service wants it", func(w *world) { w.measured("web", 80) }, ""},
-		step{"it is asked for", (*world).awaitDemands, ""},
+		step{"it is asked for", func(w *world) { w.nodes.AwaitMeasured(w.now) }, ""},
 		step{"another Service waits for nothing", func(w *world) { w.service("plain", 80) }, "service/plain:80"},
 		step{"there is a publisher", leaseSays(model.DemandCounts), ""},
 		step{"it is listed", demandList(demandObject("web", 1), demandObject("other", 2)), "counts demand/other:2 demand/web:1 service/web:80"},
@@ -63,7 +63,7 @@ func TestWhatWasMeasuredIsDeliveredWithWhetherItCounts(t *testing.T) {
 		}, ""},
 		step{"no Service needs it", func(w *world) { w.bounded(80); w.deleteService("web-2") }, "-service/web-2 service/web:80"},
 		step{"it is dropped", func(w *world) { w.dropDemands() }, "-demand/other unknown"},
-		step{"a Service wants it again, and waits", func(w *world) { w.measured("web", 81); w.awaitDemands() }, ""},
+		step{"a Service wants it again, and waits", func(w *world) { w.measured("web", 81); w.nodes.AwaitMeasured(w.now) }, ""},
 		step{"the list comes first", demandList(demandObject("web", 5)), "demand/web:5"},
 		step{"and then the Lease", leaseSays(model.DemandStale), "service/web:81 stale"},
 	)
@@ -72,7 +72,7 @@ func TestWhatWasMeasuredIsDeliveredWithWhetherItCounts(t *testing.T) {
 // TestSomebodyWhoBeginsToPublishHoldsNothingUp: until all is listed, it is as if nobody published.
 func TestSomebodyWhoBeginsToPublishHoldsNothingUp(t *testing.T) {
 	try(t, newMeasured(),
-		step{"a Service wants it", func(w *world) { w.measured("web", 80); w.awaitDemands() }, ""},
+		step{"a Service wants it", func(w *world) { w.measured("web", 80); w.nodes.AwaitMeasured(w.now) }, ""},
 		step{"nobody publishes", leaseSays(model.DemandUnpublished), "service/web:80 unpublished"},
 		step{"somebody begins to", leaseSays(model.DemandCounts), ""},
 		step{"another Service wants it", func(w *world) { w.measured("web-2", 80) }, "service/web-2:80"},
@@ -89,7 +89,7 @@ func TestAServiceDoesNotWaitForWhatNobodyPublishes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			try(t, newMeasured(),
-				step{"it waits", func(w *world) { w.measured("web", 80); w.awaitDemands() }, ""},
+				step{"it waits", func(w *world) { w.measured("web", 80); w.nodes.AwaitMeasured(w.now) }, ""},
 				step{name, happens, "service/web:80 unpublished"},
 				step{"objects come", func(w *world) {
 					w.takeDemandLease(model.DemandCounts)
@@ -111,7 +111,7 @@ func TestAServiceWaitsForDemandsNoLongerThanForNodes(t *testing.T) {
 	}
 	w := newWorld()
 	try(t, w,
-		step{"a Service waits", func(w *world) { w.measured("web", 80); w.nodes.Await(w.now); w.awaitDemands() }, ""},
+		step{"a Service waits", func(w *world) { w.measured("web", 80); w.nodes.Await(w.now); w.nodes.AwaitMeasured(w.now) }, ""},
 		step{"nodes are known", func(w *world) { w.list() }, ""},
 		step{"not yet", pass(nodes.Patience - 1), ""},
 		step{"it is changed, and does not wait longer for that", func(w *world) { w.measured("web", 81) }, ""},
@@ -132,7 +132,7 @@ func TestAServiceWaitsForDemandsNoLongerThanForNodes(t *testing.T) {
 		t.Errorf("something happens at %v", at)
 	}
 	try(t, newWorld(),
-		step{"a Service waits", func(w *world) { w.measured("web", 80); w.nodes.Await(w.now); w.awaitDemands() }, ""},
+		step{"a Service waits", func(w *world) { w.measured("web", 80); w.nodes.Await(w.now); w.nodes.AwaitMeasured(w.now) }, ""},
 		step{"what was measured is known", func(w *world) { w.takeDemandLease(model.DemandCounts); demandList()(w) }, "counts"},
 		step{"nodes are known", func(w *world) { w.list() }, "service/web:80"},
 	)
@@ -155,11 +155,11 @@ func TestWhoWantsWhatWasMeasured(t *testing.T) {
 		w.putVersion("web", &model.Service{
 			Name: nameOf("web"), Ports: []model.ServicePort{{Port: 80}}, Topology: test.topology, IsHeadless: test.isHeadless,
 		})
-		if w.needsDemands() != test.want {
-			t.Errorf("%s: %v", name, w.needsDemands())
+		if w.nodes.NeedsMeasured() != test.want {
+			t.Errorf("%s: %v", name, w.nodes.NeedsMeasured())
 		}
 		w.deleteService("web")
-		if w.needsDemands() {
+		if w.nodes.NeedsMeasured() {
 			t.Errorf("%s: it needs it after it is gone", name)
 		}
 	}

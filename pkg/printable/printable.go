@@ -31,14 +31,19 @@ func isUnprintable(r rune) bool { return !unicode.IsPrint(r) }
 
 // Short is Text, cut off after MaxShort bytes.
 func Short(text string) string {
-	if len(text) > MaxShort {
-		end := MaxShort
-		for end > 0 && !utf8.RuneStart(text[end]) {
-			end--
-		}
-		text = text[:end] + "..."
+	return Text(Cut(text, MaxShort, "..."))
+}
+
+// Cut cuts a text that has more than most bytes after most bytes, or before the character that would not be whole, and puts
+// a mark there.
+func Cut(text string, most int, mark string) string {
+	if len(text) <= most {
+		return text
 	}
-	return Text(text)
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most] + mark
 }
 
 // Fprintf is that of package fmt, except for its arguments: Text makes one line of each, in the slice that was handed in. The

@@ -6,15 +6,14 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
 // controller is the reporting controller, as `kubectl describe` shows it.
@@ -82,19 +81,7 @@ const (
 
 // noteOf returns a text as the API server takes it. It is cut first, for it may have many megabytes, and again after
 // that, for an unprintable character takes more bytes when it is quoted.
-func noteOf(text string) string { return bounded(printable(bounded(text, maxNote)), maxNote) }
-
-// printable makes a text safe for every terminal: one line of printable characters in UTF-8. Notes quote what
-// strangers wrote into their objects.
-func printable(text string) string {
-	if utf8.ValidString(text) && strings.IndexFunc(text, isUnprintable) < 0 {
-		return text
-	}
-	quoted := strconv.Quote(text)
-	return quoted[1 : len(quoted)-1]
-}
-
-func isUnprintable(r rune) bool { return !unicode.IsPrint(r) }
+func noteOf(text string) string { return bounded(printable.Text(bounded(text, maxNote)), maxNote) }
 
 // bounded cuts a text that has more than limit bytes, between two characters, and shows that by three dots.
 func bounded(text string, limit int) string {
@@ -102,9 +89,5 @@ func bounded(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
-	end := limit - len(dots)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + dots
+	return printable.Cut(text, limit-len(dots), dots)
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -118,7 +119,7 @@ func FuzzNotesAreAsTheAPIServerTakesThem(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, given string) {
 		got := noteOf(given)
-		if len(got) > maxNote || !utf8.ValidString(got) || strings.IndexFunc(got, isUnprintable) >= 0 {
+		if len(got) > maxNote || !utf8.ValidString(got) || strings.IndexFunc(got, func(r rune) bool { return !unicode.IsPrint(r) }) >= 0 {
 			t.Errorf("noteOf(%q) = %q, which has %d bytes", given, got, len(got))
 		}
 		if again := noteOf(got); again != got {

@@ -411,19 +411,9 @@ func (j *Judge) dialForUsual(now time.Time) {
 	j.learning = later(j.learning, now.Add(time.Second)) // not all nodes are looked at for each
 }
 
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
-}
+func later(a, b time.Time) time.Time { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }
 
-func earlier(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
+func earlier(a, b time.Time) time.Time { return slices.MinFunc([]time.Time{a, b}, time.Time.Compare) }
 
 // next is when something is due even if nothing is reported.
 func (j *Judge) next(now time.Time) time.Time {

@@ -6,36 +6,35 @@ import (
 	"log/slog"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
 
+	"github.com/vicinity-proxy/vicinity/pkg/lease"
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
-// Publishers of demand rarely appear, and renew their Lease often; the only effect on a review is a warning. So one
-// look a minute is enough, and a watch, which needs a permission of its own, would be too much.
-const (
-	demandInterval = time.Minute
-	demandPatience = 10 * time.Second
-)
+// demandInterval is how often the Lease is read. Publishers of demand rarely appear, and renew their Lease often; the only
+// effect on a review is a warning. So one look a minute is enough, and a watch, which needs a permission of its own, would
+// be too much.
+const demandInterval = time.Minute
 
 // FollowDemand looks now and then whether demand is published in a cluster, until the context ends: there is a Lease in the
-// publisher's namespace, renewed within servicedemand.GoodFor. The last known state stays while the API server does not
-// answer.
+// publisher's namespace, renewed within servicedemand.GoodFor, as proxies judge it. The last known state stays while the API
+// server does not answer, or forbids to read the Lease.
 func (f *Follower) FollowDemand(ctx context.Context, config *rest.Config, namespace string, log *slog.Logger) error {
 	client, err := coordinationclient.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("prepare to ask for the Lease of demand: %w", err)
 	}
+	var seen lease.Observed
 	logged := ""
 	for {
-		published, err := isDemandPublished(ctx, client.Leases(namespace))
+		read, err := lease.Get(ctx, client.RESTClient(), namespace, servicedemand.LeaseName)
 		switch {
 		case err == nil:
 			logged = ""
-			f.noDemand.Store(!published)
+			seen.Observe(time.Now(), read)
+			f.noDemand.Store(!seen.IsFresh(servicedemand.GoodFor))
 		case err.Error() != logged && ctx.Err() == nil: // once, and not with every question
 			logged = err.Error()
 			log.Warn("could not read whether demand is published; what was known stays in force", "error", err)
@@ -46,20 +45,6 @@ func (f *Follower) FollowDemand(ctx context.Context, config *rest.Config, namesp
 		case <-time.After(demandInterval):
 		}
 	}
-}
-
-func isDemandPublished(ctx context.Context, leases coordinationclient.LeaseInterface) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, demandPatience)
-	defer cancel()
-	lease, err := leases.Get(ctx, servicedemand.LeaseName, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("read the Lease %s: %w", servicedemand.LeaseName, err)
-	}
-	renewed := lease.Spec.RenewTime
-	return renewed != nil && time.Since(renewed.Time) < servicedemand.GoodFor, nil
 }
 
 // NoDemand reports whether it is known that nobody publishes demand.

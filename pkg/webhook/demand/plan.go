@@ -58,7 +58,7 @@ func (p *planner) plan(now time.Time, interval time.Duration, proxies int, chang
 	var writes []write
 	planned := map[string]bool{}
 	for _, next := range fair.InTurns(&p.turns, p.ready(now, interval, changes), change.share) {
-		at := later(now, p.free)
+		at := slices.MaxFunc([]time.Time{now, p.free}, time.Time.Compare)
 		if !at.Before(now.Add(interval)) {
 			break
 		}
@@ -75,13 +75,6 @@ func (p *planner) plan(now time.Time, interval time.Duration, proxies int, chang
 func cost(bytes, proxies int) time.Duration {
 	seconds := float64(bytes) * float64(proxies) / bytesPerSecond
 	return max(time.Second/writesPerSecond, time.Duration(seconds*float64(time.Second)))
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // forget drops what is no longer wanted, and writes of more than an hour ago.

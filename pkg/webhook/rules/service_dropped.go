@@ -71,7 +71,7 @@ func visit(path string, value any, levels int, found *[]misplacedField) {
 				at = path + "." + name
 			}
 			if meant := fieldMeant(path, name); meant != "" {
-				*found = append(*found, misplacedField{printable(at), meant})
+				*found = append(*found, misplacedField{shownKey(at), meant})
 			} else if !slices.Contains(withKeysOfUsers, at) {
 				visit(at, value[name], levels-1, found)
 			}

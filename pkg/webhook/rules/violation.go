@@ -6,6 +6,8 @@ import (
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
 // Violation is one rule broken in one place. Two violations with the same rule, field and bad value are the same.
@@ -81,12 +83,12 @@ func shown(value string) string { return Cut(value, maxShown) }
 // annotation and label return the path of an object's annotation or label. A file may have keys that an API server
 // would refuse, so each character that is not printable becomes a question mark.
 func annotation(key string) *field.Path {
-	return field.NewPath("metadata", "annotations").Key(printable(key))
+	return field.NewPath("metadata", "annotations").Key(shownKey(key))
 }
 
-func label(key string) *field.Path { return field.NewPath("metadata", "labels").Key(printable(key)) }
+func label(key string) *field.Path { return field.NewPath("metadata", "labels").Key(shownKey(key)) }
 
-func printable(key string) string {
+func shownKey(key string) string {
 	isShown := func(r rune) rune {
 		if r == utf8.RuneError || !unicode.IsPrint(r) {
 			return '?'
@@ -98,12 +100,4 @@ func printable(key string) string {
 
 // Cut cuts a text that a caller wrote, so that it can be repeated, after that many bytes at most, between two
 // characters.
-func Cut(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	for most > 0 && !utf8.RuneStart(text[most]) {
-		most--
-	}
-	return text[:most] + "…"
-}
+func Cut(text string, most int) string { return printable.Cut(text, most, "…") }

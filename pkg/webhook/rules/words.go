@@ -105,7 +105,7 @@ func ours(all map[string]string) []string {
 // together another.
 func (v *vocabulary) refuse(in, key, value string) Violation {
 	return violationOf(&field.Error{
-		Type: field.ErrorTypeNotSupported, Field: in + "[" + printable(key) + "]", BadValue: shown(value), Detail: v.meaningless,
+		Type: field.ErrorTypeNotSupported, Field: in + "[" + shownKey(key) + "]", BadValue: shown(value), Detail: v.meaningless,
 	}, key)
 }
 

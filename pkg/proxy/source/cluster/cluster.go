@@ -12,6 +12,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
+	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
@@ -53,12 +55,12 @@ type Options struct {
 type Watcher struct {
 	listWatches listWatches
 	options     Options
-	publication publication
 	proxies     proxies
 	outages     *outages
-	demandLease demandLease
 	streams     []*stream // of convert.Kinds but those on demand, and nodes.Reasons
 	lastGood    map[model.Subject]any
+
+	topologyPublisher, demandPublisher publisher
 	// nodesVersion is the resource version at which a Node was last found missing.
 	nodesVersion atomic.Pointer[string]
 
@@ -82,16 +84,20 @@ func New(config *rest.Config, options Options) (*Watcher, error) {
 }
 
 func newWatcher(listWatches listWatches, options Options) *Watcher {
+	publisherOf := func(name string) publisher {
+		return publisher{leases: listWatches.leases, name: model.ObjectName{Namespace: options.TopologyNamespace, Name: name}}
+	}
 	w := &Watcher{
 		listWatches: listWatches,
 		options:     options,
-		publication: publication{leases: listWatches.leases, namespace: options.TopologyNamespace},
-		demandLease: demandLease{leases: listWatches.leases, namespace: options.TopologyNamespace},
 		proxies:     proxies{slices: listWatches.byKind[convert.ProxySlices], service: options.Proxies},
 		outages:     newOutages(options),
 		state:       newState(options.Node),
 		fresh:       wake.NewSignal(),
 		missed:      wake.NewSignal(),
+
+		topologyPublisher: publisherOf(topologyslice.LeaseName),
+		demandPublisher:   publisherOf(servicedemand.LeaseName),
 	}
 	for _, row := range onDemands {
 		d := row.of(w)

@@ -2,12 +2,12 @@ package cluster
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
+	"github.com/vicinity-proxy/vicinity/pkg/lease"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
@@ -23,10 +23,10 @@ func measuredDemand(w *Watcher) *onDemand {
 	return &onDemand{
 		choose: func(ctx context.Context, now *source) *source { return w.lookForDemand(ctx, now, &objects) },
 		await: func(s *state) {
-			w.demandLease.forget()
-			s.awaitDemands()
+			w.demandPublisher.Observed = lease.Observed{}
+			s.nodes.AwaitMeasured(s.now)
 		},
-		wants: func(s *state) wanted { return wanted{isNeeded: s.needsDemands()} }, drop: (*state).dropDemands,
+		wants: func(s *state) wanted { return wanted{isNeeded: s.nodes.NeedsMeasured()} }, drop: (*state).dropDemands,
 		tell: func(resource string) {
 			if resource == "" {
 				w.tellDemandRenewed(time.Time{})
@@ -38,19 +38,21 @@ func measuredDemand(w *Watcher) *onDemand {
 // lookForDemand reads the Lease, takes in what it says, and returns the objects as soon as there is a publisher. If the
 // API server does not answer, the last known state stays in force without limit.
 func (w *Watcher) lookForDemand(ctx context.Context, now, objects *source) *source {
-	lease := &w.demandLease
-	isNews, err := lease.read(ctx)
-	if err != nil {
-		w.options.Log.Debug("reading a Lease failed; trying again", "lease", lease.name(), "error", err)
+	if err := w.demandPublisher.read(ctx); err != nil {
+		w.options.Log.Debug("reading a Lease failed; trying again", "error", err)
 		return now
 	}
-	w.change(func(s *state) { s.takeDemandLease(lease.state) })
-	w.tellDemandRenewed(lease.renewedAt())
+	is, isNews := demandState(&w.demandPublisher.Observed), false
+	w.change(func(s *state) {
+		isNews = s.demands.lease != is
+		s.takeDemandLease(is)
+	})
+	w.tellDemandRenewed(w.demandPublisher.RenewedAt())
 	if isNews {
-		w.logDemand()
+		w.logDemand(is)
 	}
 	switch {
-	case lease.state != model.DemandUnpublished:
+	case is != model.DemandUnpublished:
 		return objects
 	case now == nil:
 		return &source{}
@@ -58,18 +60,29 @@ func (w *Watcher) lookForDemand(ctx context.Context, now, objects *source) *sour
 	return now
 }
 
+// demandState returns what the publisher's Lease says, once it was read.
+func demandState(of *lease.Observed) model.DemandState {
+	switch {
+	case !of.Exists():
+		return model.DemandUnpublished
+	case of.IsFresh(servicedemand.GoodFor):
+		return model.DemandCounts
+	}
+	return model.DemandStale
+}
+
 // logDemand logs what the Lease says.
-func (w *Watcher) logDemand() {
-	lease := &w.demandLease
-	log := w.options.Log.With("lease", lease.name())
-	switch lease.state {
+func (w *Watcher) logDemand(is model.DemandState) {
+	log := w.options.Log.With("lease", w.demandPublisher.name.String())
+	age := w.demandPublisher.Age().Round(time.Second)
+	switch is {
 	case model.DemandUnknown:
 	case model.DemandUnpublished:
-		log.Warn(string(lease.state.Assumed()))
+		log.Warn(string(is.Assumed()))
 	case model.DemandStale:
-		log.Warn(string(lease.state.Assumed()), "age", lease.age.Round(time.Second))
+		log.Warn(string(is.Assumed()), "age", age)
 	case model.DemandCounts:
-		log.Info("planning with what was measured of Services", "age", lease.age.Round(time.Second))
+		log.Info("planning with what was measured of Services", "age", age)
 	}
 }
 
@@ -81,10 +94,10 @@ func (w *Watcher) tellDemandRenewed(at time.Time) {
 
 // loadDemands loads what was measured, if a Service needs it.
 func (w *Watcher) loadDemands(ctx context.Context, s *state) error {
-	if !s.needsDemands() {
+	if !s.nodes.NeedsMeasured() {
 		return nil
 	}
-	now, err := demandStateNow(ctx, w.demandLease.leases, w.demandLease.namespace)
+	now, err := demandStateNow(ctx, w.listWatches.leases, w.options.TopologyNamespace)
 	if err != nil {
 		return err
 	}
@@ -102,88 +115,82 @@ func (w *Watcher) loadDemands(ctx context.Context, s *state) error {
 // demandStateNow reads the publisher's Lease for somebody who looks once. Whoever may not read it, but has the right to list
 // ServiceDemands, takes them for current: proxies may well read it.
 func demandStateNow(ctx context.Context, leases rest.Interface, namespace string) (model.DemandState, error) {
-	lease, err := getLease(ctx, leases, namespace, servicedemand.LeaseName)
+	read, err := lease.Get(ctx, leases, namespace, servicedemand.LeaseName)
 	switch {
 	case apierrors.IsForbidden(err):
 		return model.DemandCounts, nil
-	case apierrors.IsNotFound(err):
-		return model.DemandUnpublished, nil
 	case err != nil:
-		return model.DemandUnknown, fmt.Errorf("reading Lease %s/%s: %w", namespace, servicedemand.LeaseName, err)
-	case lease.Spec.RenewTime == nil:
-		return model.DemandUnpublished, nil
+		return model.DemandUnknown, err
 	}
-	var once demandLease
-	once.take(lease.Spec.RenewTime.Time, time.Now())
-	return once.state, nil
+	var once lease.Observed
+	once.Observe(time.Now(), read)
+	return demandState(&once), nil
 }
 
-// demandLease is the Lease of the publisher of ServiceDemands, as one proxy sees it. It is for one goroutine.
-type demandLease struct {
-	leases    rest.Interface
-	namespace string
-
-	state   model.DemandState
-	renewed time.Time // as the Lease said last
-	// at is when it said so, by our own clock; age is how long ago the renewal was at that time.
-	at  time.Time
-	age time.Duration
-	// isMissed: there was a Lease, and the last look found none. An API server that starts may forbid for a moment what it
-	// otherwise allows, so only two such looks in a row count.
-	isMissed bool
+// demands says whether measured demand counts.
+type demands struct {
+	lease        model.DemandState // as the publisher's Lease says
+	availability availability      // of the objects
+	known        model.DemandState // by both together; delivered, or about to be
 }
 
-// longestGap is the most that the time between two looks adds to the age of a Lease that was not renewed: looks are
-// half a minute apart, and while the API server was away nobody could renew it.
-const longestGap = time.Minute
+// availability is what is known about all objects of a kind.
+type availability int
 
-func (l *demandLease) name() string {
-	return model.ObjectName{Namespace: l.namespace, Name: servicedemand.LeaseName}.String()
+const (
+	unlisted availability = iota
+	lacking               // there is no such resource, or it may not be listed
+	listed
+)
+
+// isMeasured reports whether a Service is planned with measured demand; false for nil.
+func isMeasured(service *model.Service) bool {
+	return service != nil && !service.IsHeadless && service.Topology.MaxLoad > 0 && service.Topology.Measured
 }
 
-// read reads the Lease, and reports whether it has changed. An error leaves everything as it was.
-func (l *demandLease) read(ctx context.Context) (isNews bool, err error) {
-	before := l.state
-	lease, err := readLease(ctx, l.leases, l.namespace, servicedemand.LeaseName)
+// counts returns whether measured demand counts: objects and Lease are useless without each other. Unknown: we have yet
+// to find out.
+func (d *demands) counts() model.DemandState {
 	switch {
-	case err != nil:
-		return false, err
-	case lease == nil && !l.isMissed && !l.at.IsZero():
-		l.isMissed = true
-	case lease == nil:
-		l.forget()
-		l.state = model.DemandUnpublished
-	default:
-		l.take(lease.Spec.RenewTime.Time, time.Now())
+	case d.lease == model.DemandUnpublished || d.availability == lacking:
+		return model.DemandUnpublished
+	case d.availability == listed:
+		return d.lease
 	}
-	return l.state != before, nil
+	return model.DemandUnknown
 }
 
-// take takes in when the Lease was renewed, as just read. At first, and when it goes back, we must trust the other
-// machine's clock; after that a new renewal must have come after our last look.
-func (l *demandLease) take(renewed, now time.Time) {
-	age, gap := max(0, now.Sub(renewed)), now.Sub(l.at)
-	switch {
-	case l.at.IsZero() || renewed.Before(l.renewed):
-		l.age = age
-	case renewed.After(l.renewed):
-		l.age = min(age, gap)
-	default:
-		l.age += min(gap, longestGap)
-	}
-	l.renewed, l.at, l.isMissed = renewed, now, false
-	if l.state = model.DemandCounts; l.age >= servicedemand.GoodFor {
-		l.state = model.DemandStale
+// takeDemandLease takes in what the publisher's Lease says.
+func (s *state) takeDemandLease(now model.DemandState) {
+	s.demands.lease = now
+	s.settleDemands()
+	s.serve()
+}
+
+// settleDemands takes over whether measured demand counts, as soon as that is known, and ends the waiting for it.
+func (s *state) settleDemands() {
+	if now := s.demands.counts(); now != model.DemandUnknown {
+		s.knowDemands(now)
 	}
 }
 
-// renewedAt is when the Lease was renewed last, by our own clock; zero if unknown.
-func (l *demandLease) renewedAt() time.Time {
-	if l.at.IsZero() {
-		return time.Time{}
+// knowDemands delivers whether measured demand counts, if that has changed.
+func (s *state) knowDemands(now model.DemandState) {
+	if now != s.demands.known {
+		s.demands.known, s.change.DemandState = now, &now
 	}
-	return l.at.Add(-l.age)
+	s.nodes.KnowMeasured(now != model.DemandUnknown)
 }
 
-// forget starts anew.
-func (l *demandLease) forget() { *l = demandLease{leases: l.leases, namespace: l.namespace} }
+// dropDemands takes measured demand back, unless a Service needs it again. It reports whether it has.
+func (s *state) dropDemands() bool {
+	if s.nodes.NeedsMeasured() {
+		return false
+	}
+	for name := range s.objects[convert.ServiceDemands] {
+		s.remove(convert.ServiceDemands, name)
+	}
+	s.demands.lease, s.demands.availability = model.DemandUnknown, unlisted
+	s.knowDemands(model.DemandUnknown)
+	return true
+}

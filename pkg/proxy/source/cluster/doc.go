@@ -8,7 +8,7 @@
 //	take in   one after the other, and what is due       change.go
 //	decide    deliver, refuse or hold back               state.go, state_services.go, headless.go (pure)
 //	          serve a while longer what left this proxy  state_leaving.go (pure)
-//	          whether what was measured counts           state_demands.go (pure)
+//	          whether what was measured counts           demand.go
 //	          what is known of nodes                     package nodes (pure)
 //	hand over what came together                         state_update.go (pure)
 //	deliver   it                                         cluster.go; load.go: once

@@ -75,7 +75,7 @@ func (w *Watcher) lookFor(ctx context.Context, names []string, hostnames map[str
 	if newest := w.nodesVersion.Load(); newest != nil {
 		version = *newest
 	}
-	ctx, cancel := context.WithTimeout(ctx, leasePatience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	list, err := w.listWatches.nodes.List(ctx, metav1.ListOptions{
 		LabelSelector:   labels.NewSelector().Add(*isOne).String(),
@@ -95,7 +95,7 @@ func (w *Watcher) lookFor(ctx context.Context, names []string, hostnames map[str
 
 // IsReady asks the API server whether a Node is Ready. One that is gone is not.
 func (w *Watcher) IsReady(ctx context.Context, name string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, leasePatience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	one := convert.Selector{Fields: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
 	list, err := listWatch(w.listWatches.services, convert.Nodes.Resource, one).ListWithContext(ctx, metav1.ListOptions{ResourceVersion: "0"})

@@ -50,7 +50,6 @@ func newState(own string) *state {
 		judged:   map[convert.ObjectKey][]model.Finding{},
 		held:     map[model.ObjectName]*model.Service{},
 		headless: map[model.ObjectName]bool{},
-		demands:  newDemands(),
 	}
 	s.nodes = nodes.New(own, s.endpoints)
 	return s

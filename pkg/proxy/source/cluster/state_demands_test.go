@@ -8,7 +8,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
-	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 )
 
 // newMeasured is a world in which the other nodes are known.
@@ -30,7 +29,7 @@ func try(t *testing.T, w *world, steps ...step) {
 	}
 }
 
-func lease(state model.DemandState) func(*world) {
+func leaseSays(state model.DemandState) func(*world) {
 	return func(w *world) { w.takeDemandLease(state) }
 }
 
@@ -42,9 +41,9 @@ func TestWhatWasMeasuredIsDeliveredWithWhetherItCounts(t *testing.T) {
 	bad := []model.Finding{{Kind: "ServiceDemand", Name: nameOf("web"), Code: model.Refused, Reason: "bad"}}
 	try(t, newMeasured(),
 		step{"a Service wants it", func(w *world) { w.measured("web", 80) }, ""},
-		step{"it is asked for", (*world).awaitDemands, ""},
+		step{"it is asked for", func(w *world) { w.nodes.AwaitMeasured(w.now) }, ""},
 		step{"another Service waits for nothing", func(w *world) { w.service("plain", 80) }, "service/plain:80"},
-		step{"there is a publisher", lease(model.DemandCounts), ""},
+		step{"there is a publisher", leaseSays(model.DemandCounts), ""},
 		step{"it is listed", demandList(demandObject("web", 1), demandObject("other", 2)), "counts demand/other:2 demand/web:1 service/web:80"},
 		step{"another Service waits no more", func(w *world) { w.measured("web-2", 80) }, "service/web-2:80"},
 		step{"an object changes", func(w *world) { w.put(convert.ServiceDemands, demandObject("web", 3)) }, "demand/web:3"},
@@ -52,10 +51,10 @@ func TestWhatWasMeasuredIsDeliveredWithWhetherItCounts(t *testing.T) {
 			w.put(convert.ServiceDemands, &object{name: nameOf("web"), refused: bad})
 		}, ""},
 		step{"one goes", func(w *world) { w.remove(convert.ServiceDemands, nameOf("other")) }, "-demand/other"},
-		step{"it is too old", lease(model.DemandStale), "stale"},
-		step{"it is not any more", lease(model.DemandCounts), "counts"},
-		step{"nobody publishes", lease(model.DemandUnpublished), "unpublished"},
-		step{"somebody does", lease(model.DemandCounts), "counts"},
+		step{"it is too old", leaseSays(model.DemandStale), "stale"},
+		step{"it is not any more", leaseSays(model.DemandCounts), "counts"},
+		step{"nobody publishes", leaseSays(model.DemandUnpublished), "unpublished"},
+		step{"somebody does", leaseSays(model.DemandCounts), "counts"},
 		step{"another list", demandList(demandObject("other", 4)), "-demand/web demand/other:4"},
 		step{"it is still needed", func(w *world) {
 			if w.dropDemands() {
@@ -64,18 +63,18 @@ func TestWhatWasMeasuredIsDeliveredWithWhetherItCounts(t *testing.T) {
 		}, ""},
 		step{"no Service needs it", func(w *world) { w.bounded(80); w.deleteService("web-2") }, "-service/web-2 service/web:80"},
 		step{"it is dropped", func(w *world) { w.dropDemands() }, "-demand/other unknown"},
-		step{"a Service wants it again, and waits", func(w *world) { w.measured("web", 81); w.awaitDemands() }, ""},
+		step{"a Service wants it again, and waits", func(w *world) { w.measured("web", 81); w.nodes.AwaitMeasured(w.now) }, ""},
 		step{"the list comes first", demandList(demandObject("web", 5)), "demand/web:5"},
-		step{"and then the Lease", lease(model.DemandStale), "service/web:81 stale"},
+		step{"and then the Lease", leaseSays(model.DemandStale), "service/web:81 stale"},
 	)
 }
 
 // TestSomebodyWhoBeginsToPublishHoldsNothingUp: until all is listed, it is as if nobody published.
 func TestSomebodyWhoBeginsToPublishHoldsNothingUp(t *testing.T) {
 	try(t, newMeasured(),
-		step{"a Service wants it", func(w *world) { w.measured("web", 80); w.awaitDemands() }, ""},
-		step{"nobody publishes", lease(model.DemandUnpublished), "service/web:80 unpublished"},
-		step{"somebody begins to", lease(model.DemandCounts), ""},
+		step{"a Service wants it", func(w *world) { w.measured("web", 80); w.nodes.AwaitMeasured(w.now) }, ""},
+		step{"nobody publishes", leaseSays(model.DemandUnpublished), "service/web:80 unpublished"},
+		step{"somebody begins to", leaseSays(model.DemandCounts), ""},
 		step{"another Service wants it", func(w *world) { w.measured("web-2", 80) }, "service/web-2:80"},
 		step{"all is listed", demandList(demandObject("web", 1)), "counts demand/web:1"},
 	)
@@ -83,14 +82,14 @@ func TestSomebodyWhoBeginsToPublishHoldsNothingUp(t *testing.T) {
 
 func TestAServiceDoesNotWaitForWhatNobodyPublishes(t *testing.T) {
 	for name, happens := range map[string]func(*world){
-		"there is no publisher":    lease(model.DemandUnpublished),
+		"there is no publisher":    leaseSays(model.DemandUnpublished),
 		"there is no such kind":    func(w *world) { w.takeDemandLease(model.DemandCounts); w.lack(convert.ServiceDemands) },
 		"it may not be listed":     func(w *world) { w.takeDemandLease(model.DemandStale); w.lack(convert.ServiceDemands) },
 		"none is there, and later": func(w *world) { w.lack(convert.ServiceDemands) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			try(t, newMeasured(),
-				step{"it waits", func(w *world) { w.measured("web", 80); w.awaitDemands() }, ""},
+				step{"it waits", func(w *world) { w.measured("web", 80); w.nodes.AwaitMeasured(w.now) }, ""},
 				step{name, happens, "service/web:80 unpublished"},
 				step{"objects come", func(w *world) {
 					w.takeDemandLease(model.DemandCounts)
@@ -112,7 +111,7 @@ func TestAServiceWaitsForDemandsNoLongerThanForNodes(t *testing.T) {
 	}
 	w := newWorld()
 	try(t, w,
-		step{"a Service waits", func(w *world) { w.measured("web", 80); w.nodes.Await(w.now); w.awaitDemands() }, ""},
+		step{"a Service waits", func(w *world) { w.measured("web", 80); w.nodes.Await(w.now); w.nodes.AwaitMeasured(w.now) }, ""},
 		step{"nodes are known", func(w *world) { w.list() }, ""},
 		step{"not yet", pass(nodes.Patience - 1), ""},
 		step{"it is changed, and does not wait longer for that", func(w *world) { w.measured("web", 81) }, ""},
@@ -126,14 +125,14 @@ func TestAServiceWaitsForDemandsNoLongerThanForNodes(t *testing.T) {
 	}
 	try(t, w,
 		step{"another one does not wait", func(w *world) { w.measured("web-2", 80) }, "service/web-2:80"},
-		step{"a Lease alone says nothing", lease(model.DemandCounts), ""},
+		step{"a Lease alone says nothing", leaseSays(model.DemandCounts), ""},
 		step{"objects come", demandList(demandObject("web", 1)), "counts demand/web:1"},
 	)
 	if at, some := w.next(); some {
 		t.Errorf("something happens at %v", at)
 	}
 	try(t, newWorld(),
-		step{"a Service waits", func(w *world) { w.measured("web", 80); w.nodes.Await(w.now); w.awaitDemands() }, ""},
+		step{"a Service waits", func(w *world) { w.measured("web", 80); w.nodes.Await(w.now); w.nodes.AwaitMeasured(w.now) }, ""},
 		step{"what was measured is known", func(w *world) { w.takeDemandLease(model.DemandCounts); demandList()(w) }, "counts"},
 		step{"nodes are known", func(w *world) { w.list() }, "service/web:80"},
 	)
@@ -156,81 +155,12 @@ func TestWhoWantsWhatWasMeasured(t *testing.T) {
 		w.putVersion("web", &model.Service{
 			Name: nameOf("web"), Ports: []model.ServicePort{{Port: 80}}, Topology: test.topology, IsHeadless: test.isHeadless,
 		})
-		if w.needsDemands() != test.want {
-			t.Errorf("%s: %v", name, w.needsDemands())
+		if w.nodes.NeedsMeasured() != test.want {
+			t.Errorf("%s: %v", name, w.nodes.NeedsMeasured())
 		}
 		w.deleteService("web")
-		if w.needsDemands() {
+		if w.nodes.NeedsMeasured() {
 			t.Errorf("%s: it needs it after it is gone", name)
 		}
-	}
-}
-
-func TestHowOldALeaseIs(t *testing.T) {
-	type look struct {
-		after   time.Duration // since the look before, by our own clock
-		renewed time.Duration // since the beginning, by the publisher's
-		age     time.Duration // as it is found
-		want    model.DemandState
-	}
-	const counts, stale = model.DemandCounts, model.DemandStale
-	for name, looks := range map[string][]look{
-		"renewed all the time": {
-			{0, -10 * time.Second, 10 * time.Second, counts}, {20 * time.Second, 10 * time.Second, 10 * time.Second, counts},
-			{20 * time.Second, 40 * time.Second, 0, counts},
-		},
-		"no more": {
-			{0, 0, 0, counts}, {time.Minute, 0, time.Minute, counts}, {time.Minute, 0, 2 * time.Minute, counts},
-		},
-		"an hour ago, at first": {
-			{0, -servicedemand.GoodFor, servicedemand.GoodFor, stale}, {20 * time.Second, 10 * time.Second, 10 * time.Second, counts},
-		},
-		"nearly an hour ago": {
-			{0, time.Second - servicedemand.GoodFor, servicedemand.GoodFor - time.Second, counts},
-			{time.Second, time.Second - servicedemand.GoodFor, servicedemand.GoodFor, stale},
-		},
-		"its clock is a day ahead": {
-			{0, 24 * time.Hour, 0, counts}, {20 * time.Second, 24*time.Hour + 20*time.Second, 0, counts},
-			{time.Minute, 24*time.Hour + 20*time.Second, time.Minute, counts},
-		},
-		"its clock is a day behind": {
-			{0, -24 * time.Hour, 24 * time.Hour, stale}, {20 * time.Second, 20*time.Second - 24*time.Hour, 20 * time.Second, counts},
-			{time.Minute, 20*time.Second - 24*time.Hour, 80 * time.Second, counts},
-		},
-		"another leader's clock is behind": {
-			{0, time.Minute, 0, counts}, {20 * time.Second, 5 * time.Second, 15 * time.Second, counts},
-			{20 * time.Second, 25 * time.Second, 15 * time.Second, counts},
-		},
-		"the API server was away for three hours": {
-			{0, 0, 0, counts}, {20 * time.Second, 0, 20 * time.Second, counts}, {3 * time.Hour, 0, 80 * time.Second, counts},
-			{20 * time.Second, 3*time.Hour + 30*time.Second, 10 * time.Second, counts},
-		},
-		"it was away, and so was the publisher for the last two": {
-			{0, 0, 0, counts}, {3 * time.Hour, time.Hour, 2 * time.Hour, stale},
-		},
-	} {
-		var l demandLease
-		began := time.Date(2026, 11, 27, 8, 0, 0, 0, time.UTC)
-		now := began
-		for i, look := range looks {
-			now = now.Add(look.after)
-			l.take(began.Add(look.renewed), now)
-			if l.age != look.age || l.state != look.want || !l.renewedAt().Equal(now.Add(-look.age)) {
-				t.Errorf("%s, look %d: age %s, state %v, want %s, %v", name, i+1, l.age, l.state, look.age, look.want)
-			}
-		}
-	}
-}
-
-// TestALeaseThatIsNotRenewedIsTooOldAfterAnHour of looks.
-func TestALeaseThatIsNotRenewedIsTooOldAfterAnHour(t *testing.T) {
-	var l demandLease
-	now := time.Date(2026, 11, 27, 8, 0, 0, 0, time.UTC)
-	renewed, looks := now, 0
-	for l.take(renewed, now); l.state == model.DemandCounts; l.take(renewed, now) {
-		now, looks = now.Add(20*time.Second), looks+1
-	}
-	if looks != 180 {
-		t.Errorf("it counts for %d looks, want 180: an hour", looks)
 	}
 }

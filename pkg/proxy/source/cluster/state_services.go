@@ -20,8 +20,7 @@ func (s *state) decideService(name model.ObjectName, service *model.Service) {
 			s.headless[name] = true
 		}
 	}
-	waitsForNodes, waitsForDemands := s.nodes.Ask(name, keys, s.now), s.demands.ask(name, service)
-	if waitsForNodes || waitsForDemands {
+	if s.nodes.Ask(name, keys, isMeasured(service), s.now) {
 		s.held[name] = service
 		return
 	}
@@ -31,8 +30,8 @@ func (s *state) decideService(name model.ObjectName, service *model.Service) {
 
 // serve delivers the Services that were held back and no longer wait.
 func (s *state) serve() {
-	for _, name := range append(s.nodes.Released(), s.demands.takeReleased()...) {
-		if service, isHeld := s.held[name]; isHeld && !s.nodes.Waits(name) && !s.demands.waits(name) {
+	for _, name := range s.nodes.Released() {
+		if service, isHeld := s.held[name]; isHeld && !s.nodes.Waits(name) {
 			delete(s.held, name)
 			convert.Services.Note(&s.change, name, service)
 		}

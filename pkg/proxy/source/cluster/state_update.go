@@ -41,21 +41,19 @@ func (s *state) refusals() []convert.Refusal {
 // next returns when something is due next, and whether anything is.
 func (s *state) next() (at time.Time, some bool) {
 	at, some = s.leaving.Next()
-	for _, next := range []func() (time.Time, bool){s.nodes.Next, s.demands.next} {
-		if other, isOther := next(); isOther && (!some || other.Before(at)) {
-			at, some = other, true
-		}
+	if other, isOther := s.nodes.Next(); isOther && (!some || other.Before(at)) {
+		return other, true
 	}
 	return at, some
 }
 
-// expire does what is due: Services that left go, nodes are dealt with, and waiting for demands ends. It returns what
-// Services waited for in vain concerning nodes, and how many waited in vain for demands.
-func (s *state) expire() (forNodes *nodes.Vain, forDemands int) {
+// expire does what is due: Services that left go, nodes are dealt with, and waiting ends. It returns what Services waited
+// for in vain, as Directory.Expire does.
+func (s *state) expire() (forNodes *nodes.Vain, forDemand int) {
 	for _, key := range s.leaving.Due(s.now) {
 		s.remove(key.Kind, key.Name)
 	}
-	forNodes, forDemands = s.nodes.Expire(s.now), s.demands.expire(s.now)
+	forNodes, forDemand = s.nodes.Expire(s.now)
 	s.serve()
-	return forNodes, forDemands
+	return forNodes, forDemand
 }

@@ -4,15 +4,14 @@ import (
 	"context"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
+	"github.com/vicinity-proxy/vicinity/pkg/lease"
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
-	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 )
 
 // NodeTopology selects the source of other nodes' labels.
@@ -35,12 +34,14 @@ const (
 
 // How often a publisher's Lease is read, and up to twice that: 5,000 proxies then ask 170 to 330 times a second
 // together, for an object of some 500 bytes. As long as no source could be chosen, because the API server does not say,
-// it is asked again after leaseAgain. An answer may take leasePatience.
+// it is asked again after leaseAgain.
 const (
-	leaseEvery    = 15 * time.Second
-	leaseAgain    = 2 * time.Second
-	leasePatience = 5 * time.Second
+	leaseEvery = 15 * time.Second
+	leaseAgain = 2 * time.Second
 )
+
+// requestTimeout is how long the answer to a single list may take.
+const requestTimeout = 5 * time.Second
 
 // source is where we learn the labels of other nodes.
 type source struct {
@@ -60,63 +61,26 @@ func (w *Watcher) sourceFrom(resource string) source {
 	return from
 }
 
-// publication is the publisher's Lease, as one proxy sees it.
-type publication struct {
-	leases    rest.Interface
-	namespace string
-
-	renewed  time.Time     // as the Lease said last
-	changed  time.Time     // when that value was new, by our own clock; for the first value that we read, the value itself
-	lifetime time.Duration // how long it is valid
+// publisher is who renews a Lease while something is published, as one proxy sees it. It is for one goroutine.
+type publisher struct {
+	leases rest.Interface
+	name   model.ObjectName // of the Lease
+	lease.Observed
 }
 
-// isLive reports whether somebody publishes. Another machine's clock decides only at first: after that it matters
-// whether the Lease is renewed.
-func (p *publication) isLive(ctx context.Context, now time.Time) (bool, error) {
-	lease, err := readLease(ctx, p.leases, p.namespace, topologyslice.LeaseName)
-	switch {
-	case err != nil:
-		return false, err
-	case lease == nil || lease.Spec.LeaseDurationSeconds == nil:
-		return false, nil
+// read reads the Lease. One that may not be read counts as none. An error leaves everything as it was.
+func (p *publisher) read(ctx context.Context) error {
+	read, err := lease.Get(ctx, p.leases, p.name.Namespace, p.name.Name)
+	if err != nil && !apierrors.IsForbidden(err) {
+		return err
 	}
-	p.lifetime = time.Duration(*lease.Spec.LeaseDurationSeconds) * time.Second
-	if renewed := lease.Spec.RenewTime.Time; !renewed.Equal(p.renewed) {
-		isFirst := p.renewed.IsZero()
-		p.renewed, p.changed = renewed, now
-		if isFirst {
-			p.changed = renewed
-		}
-	}
-	return now.Sub(p.changed) < p.lifetime, nil
-}
-
-// getLease returns a publisher's Lease, or why there is none.
-func getLease(ctx context.Context, leases rest.Interface, namespace, name string) (*coordinationv1.Lease, error) {
-	ctx, cancel := context.WithTimeout(ctx, leasePatience)
-	defer cancel()
-	var lease coordinationv1.Lease
-	err := leases.Get().Namespace(namespace).Resource("leases").Name(name).Do(ctx).Into(&lease)
-	return &lease, err
-}
-
-// readLease returns a publisher's Lease; nil if there is none, if it was never renewed, or if it may not be read.
-func readLease(ctx context.Context, leases rest.Interface, namespace, name string) (*coordinationv1.Lease, error) {
-	lease, err := getLease(ctx, leases, namespace, name)
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	case lease.Spec.RenewTime == nil:
-		return nil, nil
-	}
-	return lease, nil
+	p.Observe(time.Now(), read)
+	return nil
 }
 
 // countNodes returns how many Nodes there are, by a list of one.
 func (w *Watcher) countNodes(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, leasePatience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	list, err := w.listWatches.nodes.List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {
@@ -143,9 +107,9 @@ func (w *Watcher) chooseSource(ctx context.Context, now *source) *source {
 		return &nodes
 	}
 	isFollowed := func(one source) bool { return now != nil && now.resource == one.resource }
-	isLive, err := w.publication.isLive(ctx, time.Now())
+	err := w.topologyPublisher.read(ctx)
 	switch {
-	case isLive:
+	case err == nil && w.topologyPublisher.IsFresh(w.topologyPublisher.For):
 		return &slices
 	case err != nil && !isFollowed(proxies): // those may be outgrown
 		return now

@@ -67,7 +67,7 @@ func isNearlyAll(known, nodes int) bool { return (nodes-known)*mostMissing <= no
 
 // count returns on how many nodes there are proxies.
 func (p *proxies) count(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, leasePatience)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	nodes := map[string]bool{}
 	err := eachItem(ctx, p.slices, func(sent runtime.Object) error {

@@ -42,12 +42,13 @@ type matter struct {
 type what int
 
 const (
-	giveUp     what = iota // on the lists: no Service waits for them any more
-	giveUpKey              // on a label: no Service waits for it any more
-	forgetNode             // that no source describes any more
-	endAvoid               // of a node and reason
-	giveUpAsk              // on the answer whether a node exists
-	askAgain               // whether a node that is gone has come back
+	giveUp         what = iota // on the lists: no Service waits for them any more
+	giveUpKey                  // on a label: no Service waits for it any more
+	giveUpMeasured             // on measured demand: no Service waits for it any more
+	forgetNode                 // that no source describes any more
+	endAvoid                   // of a node and reason
+	giveUpAsk                  // on the answer whether a node exists
+	askAgain                   // whether a node that is gone has come back
 )
 
 // New returns an empty directory of the node that is called own. endpoints yields all EndpointSlices.
@@ -61,8 +62,12 @@ func New(own string, endpoints iter.Seq[*model.EndpointSlice]) *Directory {
 	return d
 }
 
-// Ask takes in the labels of other nodes that a Service names from now on, and reports whether it has to wait for them.
-func (d *Directory) Ask(service model.ObjectName, keys []policy.Key, now time.Time) (waits bool) {
+// Ask takes in the labels of other nodes that a Service names from now on, and whether it is planned with measured demand.
+// It reports whether the Service has to wait for them.
+func (d *Directory) Ask(service model.ObjectName, keys []policy.Key, isMeasured bool, now time.Time) (waits bool) {
+	if delete(d.measured, service); isMeasured {
+		d.measured[service] = true
+	}
 	if d.use(service, keys) { // a label that may not have been handed over
 		for name := range d.wholes {
 			d.show(name)
@@ -231,7 +236,7 @@ func (d *Directory) takeOver(now time.Time) {
 
 // KnowAll takes in whether all nodes are known.
 func (d *Directory) KnowAll(known bool) {
-	if d.knowsAll != known {
+	if d.others.isKnown != known {
 		d.change.AllNodes = &known
 	}
 	d.setKnown(known)
@@ -269,8 +274,9 @@ func (d *Directory) Next() (at time.Time, some bool) {
 	return at, some
 }
 
-// Expire does what is due. If Services waited for lists in vain, it returns what they waited for.
-func (d *Directory) Expire(now time.Time) *Vain {
+// Expire does what is due. If Services waited for lists in vain, it returns what they waited for; forDemand is how many
+// waited in vain for measured demand.
+func (d *Directory) Expire(now time.Time) (vain *Vain, forDemand int) {
 	for _, due := range d.later.Due(now) {
 		delete(d.known, due.name)
 		d.show(due.name)

@@ -4,7 +4,7 @@
 //	providers.go   who says something of nodes: a row for each
 //	directory.go   what they say, put together, node by node; what of it is handed over
 //	slices.go      objects that describe several nodes each
-//	waiting.go     which labels are in use, and who waits for them
+//	waiting.go     which labels are in use, and which Services wait: for them, for lists, for measured demand
 //	avoid.go       what is held against nodes, until when, and what becomes of it when a Node goes
 //
 // It is pure: it knows no API server, no folder and no clock. Everything that is due later (to give up waiting, to

@@ -10,33 +10,46 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/later"
 )
 
-// waiting is which labels of other nodes are in use, and which Services wait for them: while nodes are unknown, a hard
-// key would refuse all connections for a moment, and a soft one would lead them far away.
+// waiting is what Services need to know before they are served, and which of them wait for it: while nodes are unknown, a
+// hard key would refuse all connections for a moment, and a soft one would lead them far away; and with assumed demand a
+// starting proxy would for a moment plan something else than its neighbours.
 type waiting struct {
-	// keys are the labels that a Service names, uses how many Services name each, and waits those Services that wait.
-	keys  map[model.ObjectName][]policy.Key
-	uses  map[policy.Key]int
-	waits map[model.ObjectName]bool
+	// keys are the labels of other nodes that a Service names, and uses how many Services name each. measured are the
+	// Services that are planned with measured demand, and waits those that wait for anything.
+	keys     map[model.ObjectName][]policy.Key
+	uses     map[policy.Key]int
+	measured map[model.ObjectName]bool
+	waits    map[model.ObjectName]bool
 	// released are those that waited, and no longer do.
 	released []model.ObjectName
 	// inVain are labels in use that nobody published while Services waited for them. No Service waits for them again.
-	inVain map[policy.Key]bool
-	// knowsAll: all other nodes are known. isOverdue: Services no longer wait for that.
-	knowsAll, isOverdue bool
+	inVain         map[policy.Key]bool
+	others, demand fact // all other nodes, and whether measured demand counts
 	// isKnown reports whether a label is known for all known nodes.
 	isKnown func(policy.Key) bool
 	later   later.Queue[matter]
 }
 
+// fact is what several Services wait for.
+type fact struct {
+	isKnown   bool
+	isOverdue bool // Services no longer wait for it
+}
+
+func (f fact) isAwaited() bool { return !f.isKnown && !f.isOverdue }
+
 func newWaiting(isKnown func(policy.Key) bool) waiting {
 	return waiting{
-		keys: map[model.ObjectName][]policy.Key{}, uses: map[policy.Key]int{}, waits: map[model.ObjectName]bool{},
-		inVain: map[policy.Key]bool{}, isKnown: isKnown,
+		keys: map[model.ObjectName][]policy.Key{}, uses: map[policy.Key]int{}, measured: map[model.ObjectName]bool{},
+		waits: map[model.ObjectName]bool{}, inVain: map[policy.Key]bool{}, isKnown: isKnown,
 	}
 }
 
 // NeedsOthers reports whether a Service names a label for which the other nodes must be known.
 func (w *waiting) NeedsOthers() bool { return len(w.keys) > 0 }
+
+// NeedsMeasured reports whether a Service is planned with measured demand.
+func (w *waiting) NeedsMeasured() bool { return len(w.measured) > 0 }
 
 // NeedsLabels reports whether a Service names a label that is neither the zone of a node nor its demand.
 func (w *waiting) NeedsLabels() bool {
@@ -69,29 +82,31 @@ func (w *waiting) use(service model.ObjectName, keys []policy.Key) (isMore bool)
 	return isMore
 }
 
-// wait reports whether a Service has to wait for the labels that it names.
+// wait reports whether a Service has to wait for anything that it needs.
 func (w *waiting) wait(service model.ObjectName, now time.Time) bool {
 	delete(w.waits, service)
-	keys := w.keys[service]
-	if !w.awaits(keys) {
+	if !w.awaits(service) {
 		return false
 	}
 	w.waits[service] = true
-	w.waitFor(keys, now)
+	w.waitFor(w.keys[service], now)
 	return true
 }
 
-// Waits reports whether a Service waits for the labels that it names.
+// Waits reports whether a Service waits.
 func (w *waiting) Waits(service model.ObjectName) bool { return w.waits[service] }
 
-// awaits reports whether a Service with these keys waits: for the other nodes, or for a label that came into use to be
-// published.
-func (w *waiting) awaits(keys []policy.Key) bool {
+// awaits reports whether a Service waits: for measured demand, for the other nodes, or for a label that came into use to
+// be published.
+func (w *waiting) awaits(service model.ObjectName) bool {
+	keys := w.keys[service]
 	switch {
+	case w.measured[service] && w.demand.isAwaited():
+		return true
 	case len(keys) == 0:
 		return false
-	case !w.knowsAll:
-		return !w.isOverdue
+	case !w.others.isKnown:
+		return w.others.isAwaited()
 	}
 	return slices.ContainsFunc(keys, w.isUnpublished)
 }
@@ -102,15 +117,20 @@ func (w *waiting) isUnpublished(key policy.Key) bool {
 }
 
 // Await takes in that the other nodes are asked for from now on.
-func (w *waiting) Await(now time.Time) {
-	if !w.knowsAll {
-		w.later.At(matter{giveUp, ""}, now.Add(Patience))
+func (w *waiting) Await(now time.Time) { w.await(w.others, giveUp, now) }
+
+// AwaitMeasured takes in that measured demand is asked for from now on.
+func (w *waiting) AwaitMeasured(now time.Time) { w.await(w.demand, giveUpMeasured, now) }
+
+func (w *waiting) await(f fact, end what, now time.Time) {
+	if !f.isKnown {
+		w.later.At(matter{end, ""}, now.Add(Patience))
 	}
 }
 
 // waitFor notes that a Service waits for labels to be published.
 func (w *waiting) waitFor(keys []policy.Key, now time.Time) {
-	if !w.knowsAll {
+	if !w.others.isKnown {
 		return
 	}
 	for _, key := range keys {
@@ -133,17 +153,20 @@ type Vain struct {
 }
 
 func (w *waiting) giveUp() *Vain {
-	vain := &Vain{Services: len(w.waits)}
+	vain := &Vain{}
+	if !w.others.isOverdue {
+		vain.Services = len(w.keys)
+	}
 	for _, key := range slices.Sorted(maps.Keys(w.uses)) {
 		vain.Keys = append(vain.Keys, string(key))
 	}
-	w.isOverdue = true
+	w.others.isOverdue = true
 	return vain
 }
 
 // setKnown takes in whether all nodes are known.
 func (w *waiting) setKnown(known bool) {
-	if w.knowsAll = known; known {
+	if w.others.isKnown = known; known {
 		w.later.Cancel(matter{giveUp, ""})
 	}
 	w.release()
@@ -153,21 +176,35 @@ func (w *waiting) setKnown(known bool) {
 func (w *waiting) reset() {
 	clear(w.inVain)
 	w.later.Cancel(matter{giveUp, ""})
-	w.isOverdue = false
+	w.others.isOverdue = false
 	w.setKnown(false)
 }
 
-// expire releases the Services that have waited long enough. If they waited for lists, it returns what they waited for.
-func (w *waiting) expire(now time.Time) (vain *Vain) {
+// KnowMeasured takes in whether it is known if measured demand counts; if not, it is not asked for any more.
+func (w *waiting) KnowMeasured(known bool) {
+	w.demand = fact{isKnown: known}
+	w.later.Cancel(matter{giveUpMeasured, ""})
+	w.release()
+}
+
+// expire releases the Services that have waited long enough. It returns what they waited for in vain if that was lists of
+// nodes, and how many waited in vain for measured demand.
+func (w *waiting) expire(now time.Time) (vain *Vain, forDemand int) {
 	for _, due := range w.later.Due(now) {
-		if due.what == giveUp {
+		switch due.what {
+		case giveUp:
 			vain = w.giveUp()
-		} else {
+		case giveUpMeasured:
+			if !w.demand.isOverdue {
+				forDemand = len(w.measured)
+			}
+			w.demand.isOverdue = true
+		default:
 			w.giveUpKey(policy.Key(due.name))
 		}
 	}
 	w.release()
-	return vain
+	return vain, forDemand
 }
 
 func (w *waiting) giveUpKey(key policy.Key) {
@@ -189,7 +226,7 @@ func (w *waiting) waiveKeys() {
 // release releases the Services that no longer wait for anything.
 func (w *waiting) release() {
 	for service := range w.waits {
-		if !w.awaits(w.keys[service]) {
+		if !w.awaits(service) {
 			delete(w.waits, service)
 			w.released = append(w.released, service)
 		}

@@ -334,7 +334,7 @@ func TestWhatMayNotBeReadHoldsNothingUp(t *testing.T) {
 			if strings.Contains(f.log.String(), "timed out") {
 				t.Errorf("after %s it had waited in vain:\n%s", time.Since(began), f.log.String())
 			}
-			if got := strings.Count(f.log.String(), "component demand of the webhook's manifests"); got != 1 {
+			if got := strings.Count(f.log.String(), "component demand"); got != 1 {
 				t.Errorf("what to do was logged %d times, want once:\n%s", got, f.log.String())
 			}
 		})

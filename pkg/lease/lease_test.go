@@ -4,12 +4,10 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
@@ -87,69 +85,24 @@ func TestWhetherALeaseIsFreshIsDecidedByOurOwnClock(t *testing.T) {
 	}
 }
 
-// TestALeaseThatIsNotRenewedIsOldAfterAnHour of reads.
-func TestALeaseThatIsNotRenewedIsOldAfterAnHour(t *testing.T) {
-	var o Observed
-	now, reads := began, 0
-	for o.Observe(now, Renewal{At: began}); o.IsFresh(time.Hour); o.Observe(now, Renewal{At: began}) {
-		now, reads = now.Add(20*time.Second), reads+1
-	}
-	if reads != 180 {
-		t.Errorf("it is fresh for %d reads, want 180: an hour", reads)
-	}
-}
-
-func TestGet(t *testing.T) {
-	renewed := new(metav1.NewMicroTime(began))
-	for name, test := range map[string]struct {
-		status int
-		spec   coordinationv1.LeaseSpec
-		want   Renewal
-		is     func(error) bool // nil: there is none
-	}{
-		"a Lease": {
-			http.StatusOK, coordinationv1.LeaseSpec{RenewTime: renewed, LeaseDurationSeconds: new(int32(60))}, Renewal{began, time.Minute}, nil,
-		},
-		"it does not say for how long": {http.StatusOK, coordinationv1.LeaseSpec{RenewTime: renewed}, Renewal{At: began}, nil},
-		"it was never renewed":         {http.StatusOK, coordinationv1.LeaseSpec{LeaseDurationSeconds: new(int32(60))}, Renewal{}, nil},
-		"there is none":                {http.StatusNotFound, coordinationv1.LeaseSpec{}, Renewal{}, nil},
-		"it is forbidden":              {http.StatusForbidden, coordinationv1.LeaseSpec{}, Renewal{}, apierrors.IsForbidden},
-		"the API server fails":         {http.StatusInternalServerError, coordinationv1.LeaseSpec{}, Renewal{}, apierrors.IsInternalError},
-	} {
-		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				answer, status := any(&coordinationv1.Lease{Spec: test.spec}), test.status
-				if r.Method+r.URL.Path != "GET/apis/coordination.k8s.io/v1/namespaces/system/leases/example" {
-					status = http.StatusTeapot
-				}
-				if status != http.StatusOK {
-					reason := map[int]metav1.StatusReason{
-						http.StatusNotFound: metav1.StatusReasonNotFound, http.StatusForbidden: metav1.StatusReasonForbidden,
-						http.StatusInternalServerError: metav1.StatusReasonInternalError,
-					}[status]
-					answer = &metav1.Status{Status: metav1.StatusFailure, Code: int32(status), Reason: reason}
-				}
-				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(status)
-				if err := json.NewEncoder(w).Encode(answer); err != nil {
-					t.Error(err)
-				}
-			}))
-			defer server.Close()
-			client, err := coordinationclient.NewForConfig(&rest.Config{Host: server.URL})
-			if err != nil {
-				t.Fatal(err)
-			}
-			got, err := Get(t.Context(), client.RESTClient(), "system", "example")
-			if !got.At.Equal(test.want.At) || got.For != test.want.For {
-				t.Errorf("got %v, want %v", got, test.want)
-			}
-			switch {
-			case test.is == nil && err != nil, test.is != nil && !test.is(err):
-				t.Errorf("error %v", err)
-			case err != nil && !strings.Contains(err.Error(), "reading Lease system/example: "):
-				t.Errorf("error %v does not say what failed", err)
-			}
-		})
+// TestALeaseMaySayForHowLongItIsValid. What else there is to read, or not, is with the readers: package cluster of the source
+// and of the webhook.
+func TestALeaseMaySayForHowLongItIsValid(t *testing.T) {
+	for seconds, want := range map[*int32]time.Duration{nil: 0, new(int32(60)): time.Minute} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(&coordinationv1.Lease{
+				Spec: coordinationv1.LeaseSpec{RenewTime: new(metav1.NewMicroTime(began)), LeaseDurationSeconds: seconds},
+			})
+		}))
+		defer server.Close()
+		client, err := coordinationclient.NewForConfig(&rest.Config{Host: server.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Get(t.Context(), client.RESTClient(), "system", "example")
+		if err != nil || !got.At.Equal(began) || got.For != want {
+			t.Errorf("got %v, %v, want %s", got, err, want)
+		}
 	}
 }

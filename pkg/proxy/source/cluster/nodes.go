@@ -13,13 +13,18 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
 
+	"github.com/vicinity-proxy/vicinity/pkg/lease"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
 // otherNodes are followed while a Service needs them.
 func otherNodes(w *Watcher) *onDemand {
 	return &onDemand{
-		choose: w.chooseSource, await: func(s *state) { s.nodes.Await(s.now) }, begin: (*state).begin,
+		choose: w.chooseSource, begin: (*state).begin,
+		await: func(s *state) {
+			w.topologyPublisher.Observed = lease.Observed{}
+			s.nodes.Await(s.now)
+		},
 		wants: func(s *state) wanted { return wanted{s.nodes.NeedsOthers(), s.nodes.NeedsLabels()} }, drop: (*state).dropOthers,
 		tell: w.options.TopologyFrom,
 	}

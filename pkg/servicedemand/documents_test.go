@@ -23,7 +23,6 @@ func TestEveryCopyOfGoodForIsTheSame(t *testing.T) {
 		},
 		"manifests/monitoring/runbook.md": {
 			"none yet. " + strings.ToUpper(GoodForWords[:1]) + GoodForWords[1:] + " after the last confirmation",
-			"; " + GoodForWords + " after the last confirmation",
 		},
 		"manifests/monitoring/proxy/prometheus-rules.yaml": {
 			`vicinity_demand_age_seconds{job="vicinity-proxy"}) > ` + seconds + " for:", "After " + GoodForWords + " it counts no more",

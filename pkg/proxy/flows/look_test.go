@@ -334,18 +334,24 @@ func TestWhatIsMoreThanALookEndsGoesWithTheNext(t *testing.T) {
 	}
 }
 
-// TestDialsInTheKernel, long after the start: a few endpoints leave, or many, in both families and protocols.
-func TestDialsInTheKernel(t *testing.T) {
+// inKernel returns the connections of a new network namespace, for the test and for what it tests.
+func inKernel(t *testing.T) (table *connections.Table, conn *conntrack.Conn) {
+	t.Helper()
 	namespace := netns.New(t)
-	table := connections.Open(t, namespace)
-	var conn *conntrack.Conn
+	table = connections.Open(t, namespace)
 	namespace.Do(func() {
 		var err error
 		if conn, err = conntrack.Dial(); err != nil {
 			t.Fatal(err)
 		}
 	})
-	defer func() { _ = conn.Close() }()
+	t.Cleanup(func() { _ = conn.Close() })
+	return table, conn
+}
+
+// TestDialsInTheKernel, long after the start: a few endpoints leave, or many, in both families and protocols.
+func TestDialsInTheKernel(t *testing.T) {
+	table, conn := inKernel(t)
 	for _, leaving := range []int{1, 20} {
 		for _, family := range model.Families {
 			t.Run(fmt.Sprintf("%d of %s", leaving, family), func(t *testing.T) { dialsInTheKernel(t, conn, table, family, leaving) })
@@ -433,16 +439,7 @@ const model132 = uint8(model.SCTP)
 // that serves, another program translated the other half.
 func TestDialsBesideThoseOfOthersAreAllDrawnAnew(t *testing.T) {
 	const others, dials = 30_000, 450
-	namespace := netns.New(t)
-	table := connections.Open(t, namespace)
-	var conn *conntrack.Conn
-	namespace.Do(func() {
-		var err error
-		if conn, err = conntrack.Dial(); err != nil {
-			t.Fatal(err)
-		}
-	})
-	defer func() { _ = conn.Close() }()
+	table, conn := inKernel(t)
 	service := map[model.Family]string{model.IPv4: "10.96.0.10:80", model.IPv6: "[fd00:96::a]:80"}
 	pods := map[model.Family]string{model.IPv4: "10.244.2.", model.IPv6: "fd00:244::2:"}
 	insert := func(family model.Family, number int, answerer string, label uint8) {

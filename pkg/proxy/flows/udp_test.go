@@ -19,7 +19,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/connections"
-	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
 // ofUDP gives a town's Service a port of UDP, and an address that a load balancer has.
@@ -319,16 +318,7 @@ func TestFlowsAreLookedAtOnceForEachChange(t *testing.T) {
 
 // TestFlowsInTheKernel end if they are stale, in both families; connections of other protocols stay.
 func TestFlowsInTheKernel(t *testing.T) {
-	namespace := netns.New(t)
-	table := connections.Open(t, namespace)
-	var conn *conntrack.Conn
-	namespace.Do(func() {
-		var err error
-		if conn, err = conntrack.Dial(); err != nil {
-			t.Fatal(err)
-		}
-	})
-	defer func() { _ = conn.Close() }()
+	table, conn := inKernel(t)
 	w := newTown(ofUDP, "here", "10.244.1.1", "there", "10.244.2.1", "here", "fd00:244::1", "there", "fd00:244::2")
 	r := NewReconciler(conntrack.NewLooks(conn, nil), w.reader, isNodes)
 	if _, err := r.Look(t.Context()); err != nil {

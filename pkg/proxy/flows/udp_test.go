@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -298,18 +297,17 @@ func TestFlowsAreLookedAtOnceForEachChange(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		w := newTown(ofUDPAlone, "here", "10.244.1.1", "there", "10.244.2.1")
 		table, reported := flowsTo("10.244.2.1:8080", "10.244.9.1:1"), 0
-		var running sync.WaitGroup
-		running.Go(func() {
-			NewReconciler(conntrack.NewLooks(table, nil), w.reader, isNodes).Run(ctx, func(done Done, err error) {
-				if reported += done.Flows[model.IPv4].Ended; err != nil {
-					t.Error(err)
-				}
-			})
-		})
-		time.Sleep(time.Second)
+		r := NewReconciler(conntrack.NewLooks(table, nil), w.reader, isNodes)
+		if _, err := r.Look(ctx); err != nil {
+			t.Error(err)
+		}
+		w.serve("here", "10.244.1.1")
 		cancel()
-		w.serve("here", "10.244.1.1") // at the very moment
-		running.Wait()
+		r.Run(ctx, func(done Done, err error) { // hears of both at once
+			if reported += done.Flows[model.IPv4].Ended; err != nil {
+				t.Error(err)
+			}
+		})
 		if len(table.entries) != 0 || reported != 1 {
 			t.Errorf("%d flows are left after the end, and %d were reported", len(table.entries), reported)
 		}

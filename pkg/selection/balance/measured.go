@@ -40,21 +40,13 @@ func (c *Cells) Measured(zones map[string]uint32) (d Demand, any bool) {
 	return d, true
 }
 
-// Zones returns the total demand of the nodes of each zone; if no node has any, each counts 1, as in a plan. The cells
-// must have the zone among their keys.
+// Zones returns the total of a measured demand in each zone that has nodes.
 func (d Demand) Zones() map[string]uint64 {
-	d.zone = slices.Index(d.cells.keys, policy.Zone)
-	zones, nodes, all := map[string]uint64{}, map[string]uint64{}, uint64(0)
+	zones := map[string]uint64{}
 	for cell := range d.cells.cells {
 		if sum := d.in(int32(cell)); sum.nodes > 0 {
-			zone := d.zoneOf(int32(cell))
-			zones[zone] += sum.demand
-			nodes[zone] += sum.nodes
-			all += sum.demand
+			zones[d.zoneOf(int32(cell))] += sum.demand
 		}
-	}
-	if all == 0 {
-		return nodes
 	}
 	return zones
 }

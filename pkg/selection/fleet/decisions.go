@@ -65,6 +65,10 @@ type target struct {
 	fromZones, fromRegions, fromPairs, fromHosts amounts
 }
 
+func newTarget(members []int32) *target {
+	return &target{members: members, fromZones: amounts{}, fromRegions: amounts{}, fromPairs: amounts{}, fromHosts: amounts{}}
+}
+
 // weight is what a member gets of 1.
 func (t *target) weight(member int) float64 {
 	if t.weights == nil {
@@ -211,7 +215,7 @@ func (d *decisions) decide(node *model.Node) *decision {
 	}
 	to := d.targets[name]
 	if to == nil {
-		to = &target{members: members(choice.Endpoints)}
+		to = newTarget(members(choice.Endpoints))
 		d.targets[name] = to
 	}
 	decided.legs = []leg{{to, 1}}
@@ -277,7 +281,7 @@ func (d *decisions) groupOf(group balance.Group, node string) *target {
 	if to != nil {
 		return to
 	}
-	to = &target{}
+	to = newTarget(nil)
 	d.groups[group] = to
 	sum := 0.0
 	weigh := func(i int) {

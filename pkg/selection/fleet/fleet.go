@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 
@@ -30,7 +31,8 @@ type Fleet struct {
 	regionOf       []int32
 	pairs          map[[2]int32]int32 // numbers of zones with their regions, from 1 on, where both are known
 	view           selection.Viewpoint
-	rows           []int32 // of each zone in a matrix
+	inMatrix       []string // the zones with a row of their own in a matrix
+	rows           []int32  // of each zone in a matrix
 
 	censuses map[string]*census
 }
@@ -84,39 +86,24 @@ func asksOf(node *model.Node, demand Demand) float64 {
 
 // arrange gives the zones that ask most a row of their own in a matrix, by name.
 func (f *Fleet) arrange() {
-	asks := make([]float64, len(f.zones.list)+1)
+	asks := make([]float64, len(f.zones.numbers)+1)
 	for i, zone := range f.zoneOf {
 		asks[zone] += f.asks[i]
 	}
-	named := make([]int32, len(f.zones.list))
-	for i := range named {
-		named[i] = int32(i + 1)
-	}
-	slices.SortStableFunc(named, func(a, b int32) int {
-		return cmp.Or(cmp.Compare(asks[b], asks[a]), strings.Compare(f.zones.word(a), f.zones.word(b)))
+	f.inMatrix = slices.Sorted(maps.Keys(f.zones.numbers))
+	slices.SortStableFunc(f.inMatrix, func(a, b string) int {
+		return cmp.Compare(asks[f.zones.numbers[b]], asks[f.zones.numbers[a]])
 	})
-	named = named[:min(len(named), MaxZones)]
-	slices.SortFunc(named, func(a, b int32) int { return strings.Compare(f.zones.word(a), f.zones.word(b)) })
-	f.rows = make([]int32, len(f.zones.list)+1)
-	for i := range f.rows {
-		f.rows[i] = int32(len(named))
-	}
-	for row, zone := range named {
-		f.rows[zone] = int32(row)
+	f.inMatrix = f.inMatrix[:min(len(f.inMatrix), MaxZones)]
+	slices.Sort(f.inMatrix)
+	f.rows = slices.Repeat([]int32{int32(len(f.inMatrix))}, len(f.zones.numbers)+1)
+	for row, zone := range f.inMatrix {
+		f.rows[f.zones.numbers[zone]] = int32(row)
 	}
 }
 
 // Zones returns the names of a matrix' rows and columns, in their order, except for the last ones: those of all others.
-func (f *Fleet) Zones() []string {
-	var names []string
-	for zone, row := range f.rows {
-		if row < f.rows[0] {
-			names = append(names, f.zones.word(int32(zone)))
-		}
-	}
-	slices.Sort(names)
-	return names
-}
+func (f *Fleet) Zones() []string { return slices.Clone(f.inMatrix) }
 
 // ZonesInAll is how many zones nodes are in, by name or not.
 func (f *Fleet) ZonesInAll() int { return len(f.rows) - 1 }
@@ -215,7 +202,6 @@ func (f *Fleet) censusOf(keys []policy.Key) *census {
 // vocabulary numbers words from 1 on; 0 means no word.
 type vocabulary struct {
 	numbers map[string]int32
-	list    []string
 }
 
 // number returns the number of a word, a new one if need be; 0 for the empty one.
@@ -233,9 +219,6 @@ func (v *vocabulary) numberOf(word string) int32 {
 	if v.numbers == nil {
 		v.numbers = map[string]int32{}
 	}
-	v.list = append(v.list, word)
-	v.numbers[word] = int32(len(v.list))
-	return int32(len(v.list))
+	v.numbers[word] = int32(len(v.numbers) + 1)
+	return v.numbers[word]
 }
-
-func (v *vocabulary) word(number int32) string { return v.list[number-1] }

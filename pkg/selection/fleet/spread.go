@@ -213,7 +213,7 @@ func (f *Fleet) named(q *Question, d *demands) (map[int32]float64, Source) {
 // by returns each node's part of a demand, in the unit in which it was measured; nodes without demand are missing. A
 // zone's nodes have exactly what was measured of it together. Demand of zones that have no nodes any more is dropped.
 func (f *Fleet) by(demand balance.Demand, measured *model.Demand) map[int32]float64 {
-	byNode, inZone := map[int32]float64{}, make([]float64, len(f.zones.list)+1)
+	byNode, inZone := map[int32]float64{}, make([]float64, len(f.rows))
 	for i := range f.nodes {
 		if asks := demand.Of(f.nodes[i].Name); asks > 0 {
 			byNode[int32(i)] = float64(asks)
@@ -305,10 +305,10 @@ func (s *spreading) send(node *model.Node, host int32, of *crowd, asks float64) 
 			s.asked = append(s.asked, to)
 		}
 		to.asked += amount
-		to.fromZones.add(of.zone, amount)
-		to.fromRegions.add(of.region, amount)
-		to.fromPairs.add(s.fleet.pairs[[2]int32{of.zone, of.region}], amount)
-		to.fromHosts.add(host, amount)
+		to.fromZones[of.zone] += amount
+		to.fromRegions[of.region] += amount
+		to.fromPairs[s.fleet.pairs[[2]int32{of.zone, of.region}]] += amount
+		to.fromHosts[host] += amount
 	}
 	return decided.first()
 }
@@ -318,7 +318,7 @@ func (s *spreading) finish(endpoints []model.PortEndpoint) {
 	size := int(s.fleet.rows[0]) + 1
 	s.out.Zones = make([]float64, size*size)
 	for _, to := range s.asked {
-		var zones, regions, pairs amounts
+		var zone, region, pair, unknown float64
 		columns := make([]float64, size)
 		if to.isEvacuated(endpoints) {
 			s.out.Evacuated += to.asked
@@ -327,22 +327,24 @@ func (s *spreading) finish(endpoints []model.PortEndpoint) {
 			part := to.weight(m)
 			at := s.places[i]
 			s.out.Loads[i] += to.asked * part
-			zones.add(at.zone, part)
-			regions.add(at.region, part)
-			pairs.add(at.pair, part)
+			zone += to.fromZones.from(at.zone) * part
+			region += to.fromRegions.from(at.region) * part
+			pair += to.fromPairs.from(at.pair) * part
+			if at.zone == 0 {
+				unknown += part
+			}
 			columns[s.fleet.row(at.zone)] += part
 			if at.node != nowhere {
-				s.stay(at, to.fromHosts.of(at.node)*part)
+				s.stay(at, to.fromHosts[at.node]*part)
 			}
 		}
-		zone := meeting(&to.fromZones, &zones)
 		s.out.Zone += zone
-		s.out.Region += zone + meeting(&to.fromRegions, &regions) - meeting(&to.fromPairs, &pairs)
-		s.out.OtherZones += (to.asked-to.fromZones.of(0))*(1-zones.of(0)) - zone
-		for f, zone := range to.fromZones.names {
-			row := s.fleet.row(zone) * size
+		s.out.Region += zone + region - pair
+		s.out.OtherZones += (to.asked-to.fromZones[0])*(1-unknown) - zone
+		for _, from := range slices.Sorted(maps.Keys(to.fromZones)) { // sums of fractions depend on their order
+			row := s.fleet.row(from) * size
 			for column, part := range columns {
-				s.out.Zones[row+column] += to.fromZones.values[f] * part
+				s.out.Zones[row+column] += to.fromZones[from] * part
 			}
 		}
 	}
@@ -379,54 +381,12 @@ func (s *spreading) stay(at place, amount float64) {
 	}
 }
 
-// meeting is what goes from places to the same places. 0 means no place.
-func meeting(from, to *amounts) (sum float64) {
-	for i, name := range from.names {
-		if name != 0 {
-			sum += from.values[i] * to.of(name)
-		}
-	}
-	return sum
-}
+// amounts are numbers by place; 0 means no place.
+type amounts map[int32]float64
 
-// amounts are numbers by name, in the order in which they came.
-type amounts struct {
-	names  []int32
-	values []float64
-	index  map[int32]int // nil while there are few
-}
-
-const few = 16
-
-func (a *amounts) add(name int32, value float64) {
-	if at := a.at(name); at >= 0 {
-		a.values[at] += value
-		return
+func (a amounts) from(place int32) float64 {
+	if place == 0 {
+		return 0
 	}
-	a.names, a.values = append(a.names, name), append(a.values, value)
-	if a.index != nil {
-		a.index[name] = len(a.names) - 1
-	} else if len(a.names) > few {
-		a.index = make(map[int32]int, 2*few)
-		for i, name := range a.names {
-			a.index[name] = i
-		}
-	}
-}
-
-func (a *amounts) of(name int32) float64 {
-	if at := a.at(name); at >= 0 {
-		return a.values[at]
-	}
-	return 0
-}
-
-func (a *amounts) at(name int32) int {
-	if a.index == nil {
-		return slices.Index(a.names, name)
-	}
-	if at, known := a.index[name]; known {
-		return at
-	}
-	return -1
+	return a[place]
 }

@@ -201,9 +201,6 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 		if err != nil {
 			return err
 		}
-		if len(refused) > 0 {
-			explain.MarkRefused(ports, flags.running.summary.Node, refused)
-		}
 		if flags.output == "text" && !flags.all {
 			explain.Condense(ports, flags.allNodes)
 		}
@@ -274,7 +271,7 @@ func warnOfSystem(stderr io.Writer, node string, labels map[string]string) {
 // explain explains a state as each of some nodes sees it; several nodes Service by Service, once to those that decide alike. On
 // the node of the running proxy that proxy's own observations count. What is dialled may meet a rule on some of the nodes only.
 func (f *explainFlags) explain(
-	ctx context.Context, change model.Change, names []string, query explain.Query, refused []explain.Refusal,
+	ctx context.Context, change model.Change, names []string, query explain.Query, refused map[string]*explain.Refusal,
 ) iter.Seq2[[]explain.Port, error] {
 	return func(yield func([]explain.Port, error) bool) {
 		views, isFound := explain.NewViews(change, f.settings.Tables(model.Families).NodePorts, query), query == explain.Query{}
@@ -298,7 +295,7 @@ func (f *explainFlags) explain(
 
 // portsOf yields the ports on each node that is explained alone, and then those on all others.
 func (f *explainFlags) portsOf(
-	change model.Change, names []string, query explain.Query, views *explain.Views, refused []explain.Refusal,
+	change model.Change, names []string, query explain.Query, views *explain.Views, refused map[string]*explain.Refusal,
 ) iter.Seq[[]explain.Port] {
 	return func(yield func([]explain.Port) bool) {
 		var others []*model.Node
@@ -309,11 +306,14 @@ func (f *explainFlags) portsOf(
 				others = append(others, node)
 				continue
 			}
-			of := views
+			of, clients := views, f.clients(change.Nodes[name])
 			if isApart {
 				of = explain.NewViews(change.Then(avoids), f.settings.Tables(model.Families).NodePorts, query)
 			}
-			if !yield(of.Ports(f.clients(change.Nodes[name]), node)) {
+			if f.running.isOf(name) {
+				clients.Refused = refused
+			}
+			if !yield(of.Ports(clients, node)) {
 				return
 			}
 		}
@@ -364,7 +364,7 @@ func (f *stateFlags) written(ctx context.Context, name model.ObjectName) *corev1
 		service, _ := cluster.Service(ctx, config, name) // without it the Service is not found
 		return service
 	}
-	objects, _, err := f.objects(nil)
+	objects, _, err := f.objects()
 	if err != nil {
 		return nil
 	}

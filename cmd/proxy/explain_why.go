@@ -12,7 +12,7 @@ import (
 
 // runWhy prints why a node does not use an endpoint, and after which changes it would.
 func runWhy(ctx context.Context, stdout, stderr io.Writer, flags *explainFlags, query explain.Query) error {
-	objects, unread, err := readObjects(ctx, stderr, &flags.manifestsFlag, flags.onceConnection(), flags.topology.namespace, nil)
+	objects, unread, err := readObjects(ctx, stderr, &flags.manifestsFlag, flags.onceConnection(), flags.topology.namespace)
 	if err != nil {
 		return err
 	}

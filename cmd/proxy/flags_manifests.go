@@ -80,7 +80,7 @@ func (f *manifestsFlag) loadInto(into *folder.Folder) (convert.Update, error) {
 }
 
 // objects reads the objects as they are written.
-func (f *manifestsFlag) objects(read func(file string, objects int)) (convert.Objects, []model.Finding, error) {
+func (f *manifestsFlag) objects() (convert.Objects, []model.Finding, error) {
 	stream, err := f.readStream()
 	if err != nil {
 		return convert.Objects{}, nil, err
@@ -89,7 +89,7 @@ func (f *manifestsFlag) objects(read func(file string, objects int)) (convert.Ob
 		objects, problems := folder.ObjectsOf(stream)
 		return objects, problems, nil
 	}
-	objects, problems, err := folder.Objects(f.manifests, read)
+	objects, problems, err := folder.Objects(f.manifests)
 	if err != nil {
 		return convert.Objects{}, nil, fmt.Errorf("load manifests: %w", err)
 	}

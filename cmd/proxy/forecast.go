@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/limited"
@@ -70,8 +69,9 @@ measured, that (--clients), as long as proxies would plan with it. --demand take
 Without NAME it is about the Services of all namespaces, or of the one of -n. NAME without NAMESPACE is in that of -n, or in
 the one of the kubeconfig's context.
 
-What if? --without-nodes, --evacuate, --annotate and --scale, as often as wanted, show before and after. Loads are multiples
-of the mean before in both: an endpoint that has to do the work of two expects 2.00. What the webhook would deny is an error.
+What if? --without-nodes, --evacuate, --annotate and --scale, as often as wanted, show before and after. They are made in the
+order in which they are written. Loads are multiples of the mean before in both: an endpoint that has to do the work of two
+expects 2.00. What the webhook would deny is an error.
 While Nodes are being evacuated, or would be, it lists the Services that have nothing else, and on which Nodes.
 
 Exit status: 1 if a Service misses --max-load, --min-near or --max-refused; 2 if the command line is wrong, if
@@ -124,18 +124,17 @@ type forecastFlags struct {
 	gateFlags
 	namespaceFlags
 	viewFlags
-	publisher                      string // the namespace of what publishes ServiceDemands
-	bounds                         []string
-	demand, clients, price, output string
-	top                            int
+	publisher               string // the namespace of what publishes ServiceDemands
+	bounds                  []string
+	demand, clients, output string
+	top                     int
 
-	withoutNodes, evacuate, annotate, scale []string
+	perGB   float64           // 0 without a price
+	changes []forecast.Change // the what-ifs, and words as they were written
+	words   []string
 
-	// After Validate:
-	bound   []uint64
-	perGB   float64          // 0 without a price
+	bound   []uint64         // after Validate
 	traffic forecast.Traffic // after readDemand, with a price
-	changes []forecast.Change
 }
 
 func (f *forecastFlags) register(flags *pflag.FlagSet) {
@@ -155,33 +154,39 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.clients, "clients", clientsMeasured,
 		"`WHOSE` connections count where ServiceDemands say what was measured of a Service: measured, those that are there; or assumed, as if "+
 			"nobody had measured. Bounds are compared with both plans: '120%', with assumed demand, and '120% measured'")
-	flags.StringVar(&f.price, "price", "",
+	flags.Func("price",
 		"`PRICE` of bytes between zones, such as 0.01/GB: print what each setting would cost in a month. Needs --demand in bytes a second "+
-			"(sum by (instance, namespace, service) (rate(vicinity_service_traffic_bytes_total[1d])))")
+			"(sum by (instance, namespace, service) (rate(vicinity_service_traffic_bytes_total[1d])))",
+		func(text string) (err error) {
+			f.perGB, err = forecast.ParsePrice(text)
+			return err
+		})
 	flags.StringVarP(&f.output, "output", "o", "text", "`FORMAT` of the output: text, json, yaml, or html for one file to look at")
 	flags.IntVar(&f.top, "top", 30, "`NUMBER` of Services that text shows; 0 for all")
 	f.gateFlags.register(flags)
-	flags.StringArrayVar(&f.withoutNodes, "without-nodes", nil,
-		"what if the Nodes that a label `SELECTOR` chooses were gone, with what runs there?")
-	flags.StringArrayVar(&f.evacuate, "evacuate", nil, "what if a `ZONE`, or the Nodes that a label selector chooses, were being evacuated?")
-	flags.StringArrayVar(&f.annotate, "annotate", nil,
-		"what if a Service had another `ANNOTATION`, written 'NAMESPACE/NAME KEY=VALUE'? The key trafficDistribution is the field; no "+
-			"value takes it away")
-	flags.StringArrayVar(&f.scale, "scale", nil, "what if a Service had so many ready endpoints in a zone: `NAMESPACE/NAME=ZONE:REPLICAS`?")
+	whatIf(f, flags, "without-nodes", "what if the Nodes that a label `SELECTOR` chooses were gone, with what runs there?",
+		forecast.ParseWithoutNodes)
+	whatIf(f, flags, "evacuate", "what if a `ZONE`, or the Nodes that a label selector chooses, were being evacuated?", forecast.ParseEvacuate)
+	whatIf(f, flags, "annotate", "what if a Service had another `ANNOTATION`, written 'NAMESPACE/NAME KEY=VALUE'? The key "+
+		"trafficDistribution is the field; no value takes it away", forecast.ParseAnnotate)
+	whatIf(f, flags, "scale", "what if a Service had so many ready endpoints in a zone: `NAMESPACE/NAME=ZONE:REPLICAS`?", forecast.ParseScale)
+}
+
+// whatIf registers a flag that asks for a change.
+func whatIf[C forecast.Change](f *forecastFlags, flags *pflag.FlagSet, name, usage string, parse func(string) (C, error)) {
+	flags.Func(name, usage, func(text string) error {
+		change, err := parse(text)
+		f.changes, f.words = append(f.changes, change), append(f.words, "--"+name+" "+text)
+		return err
+	})
 }
 
 // Validate checks all flags and reports every mistake at once.
 func (f *forecastFlags) Validate() error {
-	errs := []error{f.kubectlFlags.Validate(), f.gateFlags.Validate(), cli.OneOf("output", f.output, "text", "json", "yaml", "html"),
+	errs := []error{f.kubectlFlags.Validate(), cli.OneOf("output", f.output, "text", "json", "yaml", "html"),
 		cli.OneOf("clients", f.clients, clientsMeasured, clientsAssumed), f.viewFlags.Validate()}
-	if f.perGB = 0; f.price != "" {
-		var err error
-		if f.perGB, err = forecast.ParsePrice(f.price); err != nil {
-			errs = append(errs, fmt.Errorf("--price: %w", err))
-		}
-		if f.demand == "" {
-			errs = append(errs, errors.New("--price needs --demand, which says how many bytes there are"))
-		}
+	if f.perGB > 0 && f.demand == "" {
+		errs = append(errs, errors.New("--price needs --demand, which says how many bytes there are"))
 	}
 	f.bound = nil
 	for _, text := range f.bounds {
@@ -196,59 +201,14 @@ func (f *forecastFlags) Validate() error {
 	if f.top < 0 {
 		errs = append(errs, fmt.Errorf("--top %d must be 0 or more", f.top))
 	}
-	if f.output == "html" && len(f.withoutNodes)+len(f.evacuate)+len(f.annotate)+len(f.scale) > 0 {
+	if f.output == "html" && len(f.changes) > 0 {
 		errs = append(errs, errors.New("-o html shows one state, and no before and after; leave the what-ifs out"))
-	}
-	return errors.Join(append(errs, f.parseChanges())...)
-}
-
-// parseChanges parses the what-ifs.
-func (f *forecastFlags) parseChanges() error {
-	var errs []error
-	f.changes = nil
-	add := func(flag string, change forecast.Change, err error) {
-		if err != nil {
-			errs = append(errs, fmt.Errorf("--%s: %w", flag, err))
-		}
-		f.changes = append(f.changes, change)
-	}
-	for _, text := range f.withoutNodes {
-		selector, err := labels.Parse(text)
-		add("without-nodes", forecast.WithoutNodes{Selector: selector}, err)
-	}
-	for _, text := range f.evacuate {
-		evacuate, err := forecast.ParseEvacuate(text)
-		add("evacuate", evacuate, err)
-	}
-	for _, text := range f.annotate {
-		annotate, err := forecast.ParseAnnotate(text)
-		add("annotate", annotate, err)
-	}
-	for _, text := range f.scale {
-		scale, err := forecast.ParseScale(text)
-		add("scale", scale, err)
 	}
 	return errors.Join(errs...)
 }
 
-// words are the what-ifs as they were written.
-func (f *forecastFlags) words() string {
-	var words []string
-	for _, flag := range []struct {
-		name   string
-		values []string
-	}{{"without-nodes", f.withoutNodes}, {"evacuate", f.evacuate}, {"annotate", f.annotate}, {"scale", f.scale}} {
-		for _, value := range flag.values {
-			words = append(words, "--"+flag.name+" "+value)
-		}
-	}
-	return strings.Join(words, ", ")
-}
-
 func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastFlags, query explain.Query) error {
-	progress := cli.NewProgress(stderr)
-	read := func(what string, objects int) { progress.Show("%s: %s read", what, printable.Count(objects, "object")) }
-	objects, unread, err := readObjects(ctx, stderr, &flags.manifestsFlag, flags.connection(), flags.publisher, read)
+	objects, unread, err := readObjects(ctx, stderr, &flags.manifestsFlag, flags.connection(), flags.publisher)
 	if err != nil {
 		return unreadableError{err}
 	}
@@ -269,7 +229,6 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	}
 	options := forecast.Options{
 		Now: time.Now(), Bounds: flags.bound, Judge: judgeOf(objects, flags.serviceProxyName), Only: query,
-		Progress: func(done, all int) { progress.Show("%d of %s forecast", done, printable.Count(all, "Service")) },
 	}
 	if flags.demand != "" {
 		if err := flags.readDemand(state, &options); err != nil {
@@ -291,7 +250,6 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	} else {
 		report, refused = forecast.Make(state, options)
 	}
-	progress.End()
 	flags.priced(&before, &report)
 	warnOf(stderr, refused)
 	if isComparison {
@@ -366,7 +324,7 @@ func (f *forecastFlags) print(stdout io.Writer, report *forecast.Report) error {
 
 func (f *forecastFlags) printComparison(stdout io.Writer, before, after *forecast.Report) error {
 	if f.output == "text" {
-		return forecast.Comparison(stdout, f.words(), before, after, f.top)
+		return forecast.Comparison(stdout, strings.Join(f.words, ", "), before, after, f.top)
 	}
 	return explain.Print(stdout, f.output, map[string]any{"before": before, "after": after})
 }

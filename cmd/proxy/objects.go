@@ -194,11 +194,9 @@ func incomplete(refused []model.Finding, asked explain.Query) error {
 }
 
 // readObjects reads everything once, as it is written: from manifests, or without them from the cluster. What had to be
-// left out causes a warning, and is returned. The publisher of ServiceDemands is in demandNamespace. read reports
-// progress; it may be nil.
+// left out causes a warning, and is returned. The publisher of ServiceDemands is in demandNamespace.
 func readObjects(
 	ctx context.Context, stderr io.Writer, manifests *manifestsFlag, connection kube.Connection, demandNamespace string,
-	read func(what string, objects int),
 ) (convert.Objects, []model.Finding, error) {
 	if manifests.manifests == "" {
 		clientLog(stderr)
@@ -206,10 +204,10 @@ func readObjects(
 		if err != nil {
 			return convert.Objects{}, nil, unreadableError{fmt.Errorf("connect to the API server: %w", err)}
 		}
-		objects, err := cluster.Objects(ctx, config, demandNamespace, read)
+		objects, err := cluster.Objects(ctx, config, demandNamespace)
 		return objects, nil, err
 	}
-	objects, problems, err := manifests.objects(read)
+	objects, problems, err := manifests.objects()
 	if err != nil {
 		return convert.Objects{}, nil, err
 	}

@@ -127,8 +127,8 @@ func (f *stateFlags) alone() error {
 // isOf reports whether the running proxy is that of a node.
 func (r *running) isOf(node string) bool { return r.summary != nil && r.summary.Node == node }
 
-// refusedByKernel asks the running proxy which Services the kernel of its node refuses; none if no proxy answers.
-func (r *running) refusedByKernel(ctx context.Context) (refused []explain.Refusal) {
+// refusedByKernel asks the running proxy which Services the kernel of its node refuses, by name; none if no proxy answers.
+func (r *running) refusedByKernel(ctx context.Context) map[string]*explain.Refusal {
 	if r.summary == nil {
 		return nil
 	}
@@ -136,9 +136,10 @@ func (r *running) refusedByKernel(ctx context.Context) (refused []explain.Refusa
 	if err != nil {
 		return nil
 	}
+	refused := map[string]*explain.Refusal{}
 	for _, one := range *found {
 		if one.Kernel != nil {
-			refused = append(refused, *one.Kernel)
+			refused[one.Kernel.Service] = one.Kernel
 		}
 	}
 	return refused

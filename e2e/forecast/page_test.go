@@ -148,7 +148,7 @@ func (b *browser) screenshot(name string) []byte {
 const rows = `document.querySelectorAll("#services tbody tr")`
 
 func TestThePageOfTenServicesIsUsedByKeyboard(t *testing.T) {
-	shop, problems, err := folder.Objects("shop", nil)
+	shop, problems, err := folder.Objects("shop")
 	must.Succeed(t, err)
 	if len(problems) > 0 {
 		t.Fatal(problems)
@@ -331,7 +331,7 @@ func TestThePageFitsIntoEveryWindow(t *testing.T) {
 
 // TestThePageSaysWhyConnectionsAreRefused, and what no label says is no number.
 func TestThePageSaysWhyConnectionsAreRefused(t *testing.T) {
-	shop, _, err := folder.Objects("shop", nil)
+	shop, _, err := folder.Objects("shop")
 	must.Succeed(t, err)
 	for _, node := range shop.Nodes {
 		delete(node.Labels, string(policy.Region))

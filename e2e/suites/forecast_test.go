@@ -92,7 +92,7 @@ func expectLoads(ctx context.Context, g Gomega, service *corev1.Service, measure
 // forecastOf forecasts a Service as the API server has it.
 func forecastOf(ctx context.Context, service *corev1.Service) forecast.Service {
 	GinkgoHelper()
-	objects, err := apiserver.Objects(ctx, kube.config, "vicinity-system", nil)
+	objects, err := apiserver.Objects(ctx, kube.config, "vicinity-system")
 	Expect(err).NotTo(HaveOccurred())
 	report, refused := forecast.Make(forecast.NewCluster(objects, convert.View{}), forecast.Options{
 		Now: time.Now(), Bounds: []uint64{120},

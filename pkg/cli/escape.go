@@ -3,7 +3,6 @@ package cli
 import (
 	"bytes"
 	"io"
-	"os"
 	"sync"
 
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
@@ -40,21 +39,4 @@ func (e *escaping) end() {
 		printable.Fprintf(e.to, "\\x%02x", b)
 	}
 	e.rest = nil
-}
-
-// Terminal returns the terminal that a command's output leads to, for control characters of our own; nil if it leads
-// elsewhere.
-func Terminal(output io.Writer) io.Writer {
-	escaping, is := output.(*escaping)
-	if !is {
-		return nil
-	}
-	file, is := escaping.to.(*os.File)
-	if !is {
-		return nil
-	}
-	if info, err := file.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
-		return nil
-	}
-	return file
 }

@@ -25,13 +25,12 @@ func Root(name, short, long string, commands ...*cobra.Command) *cobra.Command {
 		DisableFlagsInUseLine: true,
 		// A mistyped command comes with flags that only the right one knows; the error must be about the command.
 		FParseErrWhitelist:         cobra.FParseErrWhitelist{UnknownFlags: true},
-		CompletionOptions:          cobra.CompletionOptions{DisableDefaultCmd: true},
 		SuggestionsMinimumDistance: 2,
 	}
 	root.SetUsageTemplate(usageTemplate)
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(append(commands, newCompletion(name))...)
+	root.AddCommand(commands...)
 	return root
 }
 

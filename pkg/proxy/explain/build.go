@@ -26,17 +26,23 @@ func (c Clients) build(cluster *model.Cluster, decision selection.Decision, dial
 		Excluded:        excluded(decision.Exclusions()),
 		AllowedSources:  allowedSources(decision),
 		AffinitySeconds: int(service.AffinityTimeout / time.Second),
+		Refused:         c.Refused[service.Name.String()],
 	}
 	if len(service.Topology.NodeKeys()) > 0 {
 		port.NodesFrom = c.NodesFrom
 	}
 	port.Warnings = warnings(cluster, decision, port.Lost)
 	port.Outcome, port.Message = outcomeOfClusterIP(port.Traffic)
+	if dialled.addr.IsValid() {
+		reached := decision
+		reached.Owned = []model.PortFrontend{decision.Owned[slices.IndexFunc(decision.Owned, dialled.isLedBy)]}
+		port.Frontends, port.Traffic = frontends(reached.Owned), []Traffic{}
+		if !dialled.addr.Addr().IsLoopback() {
+			port.Traffic = c.traffic(reached)
+		}
+	}
 	if loopback, isAsked := c.loopback(decision, dialled.addr); isAsked {
 		port.Traffic = append(port.Traffic, loopback)
-	}
-	if dialled.addr.IsValid() {
-		dialled.narrow(&port, decision)
 	}
 	port.NextTiers = nextTiers(decision.Tiers())
 	if decision.Selection.Local != nil {

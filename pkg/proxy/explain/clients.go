@@ -18,6 +18,8 @@ type Clients struct {
 	NodesFrom string
 	// NodePorts says whether node ports are served on loopback.
 	NodePorts model.NodePortAddresses
+	// Refused are the Services that the kernel of the node refuses, by namespace/name.
+	Refused map[string]*Refusal
 }
 
 // Ports explains every Service port that a query asks for, as the cluster's own node decides it: by Service, then in

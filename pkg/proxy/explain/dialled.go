@@ -55,22 +55,6 @@ func (d dialled) leadsTo(decision selection.Decision) bool {
 	return slices.ContainsFunc(decision.Owned, d.isLedBy)
 }
 
-// narrow reduces a port to what concerns the frontend that is reached.
-func (d dialled) narrow(port *Port, decision selection.Decision) {
-	reached := decision.Owned[slices.IndexFunc(decision.Owned, d.isLedBy)]
-	port.Frontends = frontends([]model.PortFrontend{reached})
-	address := port.Frontends[0].Address
-	port.Traffic = slices.DeleteFunc(port.Traffic, func(traffic Traffic) bool {
-		isLoopback := traffic.To == toLoopback
-		return isLoopback != d.addr.Addr().IsLoopback() || !isLoopback && !slices.Contains(traffic.Frontends, address)
-	})
-	for i := range port.Traffic {
-		if port.Traffic[i].To != toLoopback {
-			port.Traffic[i].Frontends = []string{address}
-		}
-	}
-}
-
 // undefined explains the protocols over which what is dialled leads to no Service port, but meets a rule all the same: the
 // port of a ClusterIP that its Service does not define, and an address of a ServiceCIDR that is nobody's ClusterIP. Nil: it meets
 // none. The holders are the Services whose ClusterIP it is.
@@ -86,7 +70,7 @@ func (d dialled) undefined(cluster *model.Cluster, holders []model.ObjectName) *
 	}
 	port := &Port{
 		Node: cluster.Self().Name, Number: int(d.addr.Port()), Family: model.FamilyOf(addr).String(), Address: d.addr.String(),
-		Cluster: choice(selection.Choice{}, nil),
+		Frontends: []Frontend{}, Excluded: []Excluded{}, Cluster: choice(selection.Choice{}, nil),
 	}
 	for _, protocol := range model.Protocols {
 		if _, leads := d.leads[protocol]; !leads {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -16,21 +15,16 @@ import (
 // Print writes a value for machines: "json" or "yaml". Characters that would control a terminal are escaped, without
 // changing the value.
 func Print(w io.Writer, format string, value any) error {
-	var page bytes.Buffer
-	encoder := json.NewEncoder(&page)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		return fmt.Errorf("write JSON: %w", err)
+	text, err := encode(value, "")
+	if err != nil {
+		return err
 	}
-	text, _ := printable.Escape(page.Bytes())
 	if format == "yaml" {
-		converted, err := yaml.JSONToYAML(text) // which refuses JSON with bare control characters
+		converted, err := inYAML(text)
 		if err != nil {
-			return fmt.Errorf("encode YAML: %w", err)
+			return err
 		}
-		// Its encoder leaves a few characters that only double quotes could escape. JSON is YAML, too.
-		if escaped, _ := printable.Escape(converted); bytes.Equal(escaped, converted) {
+		if converted != nil {
 			text = converted
 		}
 	}
@@ -40,27 +34,28 @@ func Print(w io.Writer, format string, value any) error {
 	return nil
 }
 
-// withoutNull returns a port with empty lists for nil ones: those would be null in JSON, over which no script can iterate.
-func (p *Port) withoutNull() Port {
-	port := *p
-	port.Frontends = neverNull(port.Frontends)
-	port.Excluded = neverNull(port.Excluded)
-	port.Traffic = slices.Clone(neverNull(port.Traffic))
-	for i := range port.Traffic {
-		port.Traffic[i].Frontends = neverNull(port.Traffic[i].Frontends)
+// encode writes a value as JSON, with something before each line but the first, and a newline at the end.
+func encode(value any, before string) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetIndent(before, "  ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return nil, fmt.Errorf("write JSON: %w", err)
 	}
-	port.Cluster.Endpoints = neverNull(port.Cluster.Endpoints)
-	if port.Local != nil {
-		local := *port.Local
-		local.Endpoints = neverNull(local.Endpoints)
-		port.Local = &local
-	}
-	return port
+	escaped, _ := printable.Escape(text.Bytes())
+	return escaped, nil
 }
 
-func neverNull[T any](list []T) []T {
-	if list == nil {
-		return []T{}
+// inYAML converts JSON without bare control characters. The encoder leaves a few characters that only double quotes could
+// escape: with one of those the result is nil. JSON is YAML, too.
+func inYAML(text []byte) ([]byte, error) {
+	converted, err := yaml.JSONToYAML(text)
+	if err != nil {
+		return nil, fmt.Errorf("encode YAML: %w", err)
 	}
-	return list
+	if escaped, _ := printable.Escape(converted); !bytes.Equal(escaped, converted) {
+		return nil, nil
+	}
+	return converted, nil
 }

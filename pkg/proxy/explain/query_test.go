@@ -97,7 +97,7 @@ func mustParse(t *testing.T, arg string) explain.Query {
 	return query
 }
 
-func TestNearest(t *testing.T) {
+func TestNoServiceSaysWhichOneWasMeant(t *testing.T) {
 	existing := []model.ObjectName{
 		{Namespace: "shop", Name: "checkout"}, {Namespace: "default", Name: "website"}, {Namespace: "default", Name: "web"},
 	}
@@ -115,13 +115,12 @@ func TestNearest(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			nearest, found := explain.Nearest(mustParse(t, test.meant).Service, existing)
-			got := ""
-			if found {
-				got = nearest.String()
+			want := "service " + test.meant + " not found here"
+			if test.want != "" {
+				want += "; did you mean " + test.want + "?"
 			}
-			if got != test.want {
-				t.Errorf("Nearest(%s) = %q, want %q", test.meant, got, test.want)
+			if got := explain.NoService(mustParse(t, test.meant).Service, existing, " here"); got.Error() != want {
+				t.Errorf("got %q, want %q", got, want)
 			}
 		})
 	}

@@ -21,19 +21,6 @@ type Refusal struct {
 	InForce bool `json:"inForce"`
 }
 
-// MarkRefused enters the refusals of a node's kernel into the ports of that node.
-func MarkRefused(ports []Port, node string, refusals []Refusal) {
-	byService := make(map[string]*Refusal, len(refusals))
-	for i := range refusals {
-		byService[refusals[i].Service] = &refusals[i]
-	}
-	for i := range ports {
-		if ports[i].Node == node {
-			ports[i].Refused = byService[ports[i].Service]
-		}
-	}
-}
-
 // refusedLines say that what follows is not what the kernel does.
 func refusedLines(refusal *Refusal) []string {
 	if refusal == nil {

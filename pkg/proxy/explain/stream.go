@@ -2,14 +2,10 @@ package explain
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
-
-	"sigs.k8s.io/yaml"
-
-	"github.com/vicinity-proxy/vicinity/pkg/printable"
 )
 
 // Stream writes ports as they come: "text", "json" or "yaml". Those of a large cluster may not fit into memory. Close
@@ -73,48 +69,27 @@ func (s *Stream) add(page *bytes.Buffer, port *Port) error {
 		writePort(page, *port)
 		return nil
 	}
-	item, err := encode(port.withoutNull())
+	item, err := encode(port, "  ")
 	if err != nil {
 		return err
 	}
-	if s.format == "yaml" {
-		return addYAML(page, item)
-	}
-	begin := ",\n  "
-	if s.Written == 0 {
-		begin = "[\n  "
-	}
-	page.WriteString(begin)
-	page.Write(item)
-	return nil
-}
-
-// encode writes a port as an item of a JSON list.
-func encode(port Port) ([]byte, error) {
-	var item bytes.Buffer
-	encoder := json.NewEncoder(&item)
-	encoder.SetIndent("  ", "  ")
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(port); err != nil {
-		return nil, fmt.Errorf("write JSON: %w", err)
-	}
-	escaped, _ := printable.Escape(bytes.TrimSuffix(item.Bytes(), []byte("\n")))
-	return escaped, nil
-}
-
-// addYAML adds an item of a JSON list to one in YAML.
-func addYAML(page *bytes.Buffer, item []byte) error {
-	list, err := yaml.JSONToYAML(append(append([]byte("["), item...), ']')) // which refuses JSON with bare control characters
-	if err != nil {
-		return fmt.Errorf("encode YAML: %w", err)
-	}
-	// Its encoder leaves a few characters that only double quotes could escape. JSON is YAML, too.
-	if escaped, _ := printable.Escape(list); bytes.Equal(escaped, list) {
+	item = bytes.TrimSuffix(item, []byte("\n"))
+	switch {
+	case s.format == "yaml":
+		list, err := inYAML(slices.Concat([]byte("["), item, []byte("]")))
+		if err != nil {
+			return err
+		}
+		if list == nil {
+			list = slices.Concat([]byte("- "), item, []byte("\n"))
+		}
 		page.Write(list)
 		return nil
+	case s.Written == 0:
+		page.WriteString("[\n  ")
+	default:
+		page.WriteString(",\n  ")
 	}
-	page.WriteString("- ")
 	page.Write(item)
-	page.WriteByte('\n')
 	return nil
 }

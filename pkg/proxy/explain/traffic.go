@@ -31,7 +31,7 @@ func (c Clients) traffic(decision selection.Decision) []Traffic {
 			external = append(external, addressOf(frontend.Frontend))
 		}
 	}
-	var list []Traffic
+	list := []Traffic{}
 	if len(clusterIP) > 0 {
 		list = append(list, c.clusterIPTraffic(decision, clusterIP))
 	}

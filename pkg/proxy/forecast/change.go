@@ -26,6 +26,13 @@ type Change interface {
 	apply(c *Cluster, rehinted map[model.ObjectName]bool) error
 }
 
+// changeFunc is a Change that only explaining makes.
+type changeFunc func(c *Cluster, rehinted map[model.ObjectName]bool) error
+
+func (f changeFunc) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
+	return f(c, rehinted)
+}
+
 // After returns the cluster as it would be after some changes, one after the other, with the hints that the
 // EndpointSlice controller would have written by then.
 func (c Cluster) After(changes []Change) (Cluster, error) {
@@ -46,6 +53,12 @@ func (c Cluster) After(changes []Change) (Cluster, error) {
 
 // WithoutNodes takes nodes away, with the endpoints on them.
 type WithoutNodes struct{ Selector labels.Selector }
+
+// ParseWithoutNodes reads a label selector.
+func ParseWithoutNodes(text string) (WithoutNodes, error) {
+	selector, err := labels.Parse(text)
+	return WithoutNodes{selector}, err
+}
 
 func (w WithoutNodes) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
 	gone := map[string]bool{}
@@ -111,18 +124,14 @@ func ParseEvacuate(text string) (Evacuate, error) {
 }
 
 func (e Evacuate) apply(c *Cluster, _ map[model.ObjectName]bool) error {
-	chosen := 0
-	for i, node := range c.nodes {
-		if e.Selector != nil && e.Selector.Matches(labels.Set(node.Labels)) ||
-			e.Selector == nil && node.Labels[string(policy.Zone)] == e.Zone {
-			changed := *node
-			changed.Labels = with(node.Labels, policy.EvacuateLabel, "true")
-			c.nodes[i] = &changed
-			chosen++
+	isChosen := func(node *corev1.Node) bool {
+		if e.Selector != nil {
+			return e.Selector.Matches(labels.Set(node.Labels))
 		}
+		return node.Labels[string(policy.Zone)] == e.Zone
 	}
 	switch {
-	case chosen > 0:
+	case c.label(isChosen, policy.EvacuateLabel, "true") > 0:
 		return nil
 	case e.Selector != nil:
 		return fmt.Errorf("--evacuate %s chooses none of the Nodes: %d in all", e.Selector, len(c.nodes))
@@ -183,31 +192,42 @@ func unknownDistribution(value string) error {
 }
 
 func (a Annotate) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
-	service, at, err := c.find(a.Service)
-	if err != nil {
-		return err
-	}
-	changed := *service
-	if a.Key == TrafficDistribution {
-		changed.Spec.TrafficDistribution = &a.Value
-		if a.Value == "" {
-			changed.Spec.TrafficDistribution = nil
-		}
-	} else {
-		changed.Annotations = with(service.Annotations, a.Key, a.Value)
-	}
-	c.services[at] = &changed
 	rehinted[a.Service] = true
+	return c.changeService(a.Service, func(service *corev1.Service) {
+		switch {
+		case a.Key != TrafficDistribution:
+			service.Annotations = with(service.Annotations, a.Key, a.Value)
+		case a.Value == "":
+			service.Spec.TrafficDistribution = nil
+		default:
+			service.Spec.TrafficDistribution = &a.Value
+		}
+	})
+}
+
+// changeService puts a changed copy in the place of a Service.
+func (c *Cluster) changeService(name model.ObjectName, change func(*corev1.Service)) error {
+	at, found := c.index(name)
+	if !found {
+		return c.NotFound(name)
+	}
+	changed := *c.services[at]
+	change(&changed)
+	c.services[at] = &changed
 	return nil
 }
 
-// find finds a Service, or says which one was probably meant.
-func (c *Cluster) find(name model.ObjectName) (*corev1.Service, int, error) {
-	at, found := c.index(name)
-	if !found {
-		return nil, 0, c.NotFound(name)
+// label sets a label of some nodes, of which it returns the number; an empty value removes it.
+func (c *Cluster) label(isMeant func(*corev1.Node) bool, key, value string) (count int) {
+	for i, node := range c.nodes {
+		if isMeant(node) {
+			changed := *node
+			changed.Labels = with(node.Labels, key, value)
+			c.nodes[i] = &changed
+			count++
+		}
 	}
-	return c.services[at], at, nil
+	return count
 }
 
 // with returns a copy of labels or annotations with one set; an empty value removes it.
@@ -224,10 +244,7 @@ func with(all map[string]string, key, value string) map[string]string {
 
 // NotFound says that there is no Service of a name, and which one was probably meant.
 func (c Cluster) NotFound(name model.ObjectName) error {
-	if near, ok := explain.Nearest(name, c.ServiceNames()); ok {
-		return fmt.Errorf("service %s not found; did you mean %s?", name, near)
-	}
-	return fmt.Errorf("service %s not found", name)
+	return explain.NoService(name, c.ServiceNames(), "")
 }
 
 // Scale gives a Service a number of ready endpoints in a zone.
@@ -262,8 +279,8 @@ func ParseScale(text string) (Scale, error) {
 }
 
 func (s Scale) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
-	if _, _, err := c.find(s.Service); err != nil {
-		return err
+	if c.Service(s.Service) == nil {
+		return c.NotFound(s.Service)
 	}
 	var nodes []string
 	zoneOf := map[string]string{}

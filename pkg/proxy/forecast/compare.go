@@ -15,10 +15,10 @@ func Compare(before, after Cluster, options Options) (was, would Report, refused
 	clients := clientsIn(before, after)
 	first, was := newForecaster(before, options)
 	first.clientsOf, first.means = clients, map[portOf]mean{}
-	first.forecast(&was, options)
+	first.forecast(&was, options.Only)
 	second, would := newForecaster(after, options)
 	second.clientsOf, second.before = clients, first.means
-	second.forecast(&would, options)
+	second.forecast(&would, options.Only)
 	return was, would, convert.SortProblems(append(first.refused, second.refused...))
 }
 

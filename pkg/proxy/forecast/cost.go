@@ -81,7 +81,7 @@ func (p *printer) costs(report *Report, names []string, costs []Cost) {
 	case len(costs) == 0:
 		return
 	case report.BytesInMonth == 0:
-		p.f("\nTo other zones in a month: nothing, because no bytes of %s were measured.\n", report.these())
+		p.f("\nTo other zones in a month: nothing, because no bytes of %s were measured.\n", report.orService("Services"))
 		return
 	}
 	unit := unitOf(report.BytesInMonth)

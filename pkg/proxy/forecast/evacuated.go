@@ -2,10 +2,8 @@ package forecast
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
@@ -19,8 +17,7 @@ type OnlyEvacuated struct {
 	Service string `json:"service"` // namespace/name
 	// Share is the part of the Service's connections inside the cluster that keeps going to these Nodes.
 	Share float64 `json:"share"`
-	// Clients counts the Nodes that these connections come from, and On names the first ones; never null.
-	// Report.OnlyEvacuatedOn has all.
+	// Clients counts the Nodes that these connections come from, and On names them, at most MaxListed; never null.
 	Clients int      `json:"clients"`
 	On      []string `json:"on"`
 	// Outside are the evacuated Nodes on which connections from outside the cluster stay, because externalTrafficPolicy is
@@ -28,27 +25,14 @@ type OnlyEvacuated struct {
 	Outside []string `json:"outside"`
 }
 
-// NodeOnlyEvacuated is a client's Node for which some Services have only evacuated endpoints.
-type NodeOnlyEvacuated struct {
-	Node     string   `json:"node"`
-	Count    int      `json:"count"`
-	Services []string `json:"services"` // by name, at most MaxListed
-}
-
 // noteEvacuated notes a Service that has only evacuated endpoints for some clients.
 func (f *forecaster) noteEvacuated(service *model.Service, portions []portion, now *Outlook) {
-	one := OnlyEvacuated{Service: service.Name.String(), Share: now.evacuated, On: []string{}, Outside: []string{}}
+	one := OnlyEvacuated{
+		Service: service.Name.String(), Share: now.evacuated, Clients: len(now.onlyEvacuated), On: []string{}, Outside: []string{},
+	}
 	for i, node := range slices.Sorted(maps.Keys(now.onlyEvacuated)) {
-		if one.Clients++; i < fleet.MostNamed {
+		if i < MaxListed {
 			one.On = append(one.On, node)
-		}
-		on := f.onlyEvacuatedOn[node]
-		if on == nil {
-			on = &NodeOnlyEvacuated{Node: node}
-			f.onlyEvacuatedOn[node] = on
-		}
-		if on.Count++; on.Count <= MaxListed {
-			on.Services = append(on.Services, one.Service)
 		}
 	}
 	if service.ExternalTrafficLocal && isExternal(service) {
@@ -98,23 +82,9 @@ func (p *printer) onlyEvacuated(report *Report, most int) {
 			if most > 0 && i == most {
 				break
 			}
-			outside := "-"
-			if len(one.Outside) > 0 {
-				outside = explain.Counted(one.Outside)
-			}
-			line(one.Service, percent(one.Share), namedOf(one.On, one.Clients), outside)
+			line(one.Service, percent(one.Share), cmp.Or(countedOf(one.On[:min(len(one.On), fleet.MostNamed)], one.Clients), "-"),
+				cmp.Or(explain.Counted(one.Outside), "-"))
 		}
 	})
 	p.more(len(list), most)
-}
-
-// namedOf names a few of many.
-func namedOf(few []string, count int) string {
-	switch more := count - len(few); {
-	case count == 0:
-		return "-"
-	case more > 0:
-		return fmt.Sprintf("%s and %d more", strings.Join(few, ", "), more)
-	}
-	return strings.Join(few, ", ")
 }

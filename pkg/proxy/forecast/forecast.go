@@ -1,7 +1,6 @@
 package forecast
 
 import (
-	"maps"
 	"math"
 	"slices"
 	"time"
@@ -29,14 +28,12 @@ type Options struct {
 	Demand *Measurement
 	// Judge says what is wrong with a Service's settings; it may be nil.
 	Judge Judge
-	// Progress is called after each Service; it may be nil.
-	Progress func(done, all int)
 }
 
 // Make makes a forecast. It refuses unreadable objects, as a proxy would.
 func Make(cluster Cluster, options Options) (Report, []model.Finding) {
 	f, report := newForecaster(cluster, options)
-	f.forecast(&report, options)
+	f.forecast(&report, options.Only)
 	return report, convert.SortProblems(f.refused)
 }
 
@@ -52,7 +49,7 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 	}
 	f := forecaster{
 		Cluster: cluster, selected: selected, avoided: avoided, refused: refused, demand: options.Demand,
-		controllers: newControllers(cluster.nodes), judge: options.Judge, onlyEvacuatedOn: map[string]*NodeOnlyEvacuated{},
+		controllers: newControllers(cluster.nodes), judge: options.Judge,
 	}
 	isMeasured := true
 	if f.demand != nil {
@@ -68,7 +65,7 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 	report := Report{
 		Nodes: len(nodes), Zones: append(f.fleet.Zones(), "other"), ZonesInAll: f.fleet.ZonesInAll(),
 		Services: []Service{}, NotServed: []NotServed{}, EvacuatedNodes: timed + open, OnlyEvacuated: []OnlyEvacuated{},
-		OnlyEvacuatedOn: []NodeOnlyEvacuated{}, Namespace: options.Only.Service.Namespace,
+		Namespace: options.Only.Service.Namespace,
 	}
 	if options.Only.Service.Name != "" {
 		report.Namespace, report.Service = "", options.Only.Service.String()
@@ -81,16 +78,13 @@ func newForecaster(cluster Cluster, options Options) (forecaster, Report) {
 }
 
 // forecast forecasts all Services that are asked about.
-func (f *forecaster) forecast(report *Report, options Options) {
-	for i, object := range f.selected {
+func (f *forecaster) forecast(report *Report, only explain.Query) {
+	for _, object := range f.selected {
 		service, why := f.service(object)
 		if why != "" {
 			report.NotServed = append(report.NotServed, NotServed{nameOf(object).String(), why})
 		} else {
 			report.Services = append(report.Services, service)
-		}
-		if options.Progress != nil {
-			options.Progress(i+1, len(f.selected))
 		}
 	}
 	report.noteHints()
@@ -98,15 +92,12 @@ func (f *forecaster) forecast(report *Report, options Options) {
 		report.Notes = append(report.Notes, note)
 	}
 	if f.demand != nil {
-		report.Incomplete = append(f.demand.lacks(), f.demand.lacksServices(options.Only, report.Services)...)
+		report.Incomplete = append(f.demand.lacks(), f.demand.lacksServices(only, report.Services)...)
 	}
 	report.Demand = f.demandInWords(report.Services)
 	f.weigh(report.Services)
 	report.Settings = f.totals(report.Services)
 	report.OnlyEvacuated = append(report.OnlyEvacuated, f.onlyEvacuated...)
-	for _, node := range slices.Sorted(maps.Keys(f.onlyEvacuatedOn)) {
-		report.OnlyEvacuatedOn = append(report.OnlyEvacuatedOn, *f.onlyEvacuatedOn[node])
-	}
 }
 
 // forecaster is a forecast that is being made.
@@ -123,8 +114,7 @@ type forecaster struct {
 	// unmeasured are the Services that are to be planned with measured demand, but are not.
 	unmeasured []string
 
-	onlyEvacuated   []OnlyEvacuated
-	onlyEvacuatedOn map[string]*NodeOnlyEvacuated
+	onlyEvacuated []OnlyEvacuated
 
 	// For a comparison: see Compare.
 	clientsOf     map[model.ObjectName][]model.ObjectName

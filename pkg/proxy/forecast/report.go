@@ -35,8 +35,6 @@ type Report struct {
 	// only there; never null.
 	EvacuatedNodes int             `json:"evacuatedNodes"`
 	OnlyEvacuated  []OnlyEvacuated `json:"onlyEvacuated"`
-	// OnlyEvacuatedOn has the same by the clients' Nodes, in the order of their names; never null.
-	OnlyEvacuatedOn []NodeOnlyEvacuated `json:"onlyEvacuatedOn"`
 	// Costs are what bytes to other zones cost in a month under each setting, of BytesInMonth in all, at PerGB; none without
 	// a price.
 	Costs        []Cost  `json:"costs,omitempty"`

@@ -85,11 +85,8 @@ func TestAllSharesMakeOne(t *testing.T) {
 type replaced struct{ *corev1.Service }
 
 func (r replaced) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
-	_, at, err := c.find(nameOf(r.Service))
-	if err == nil {
-		c.services[at], rehinted[nameOf(r.Service)] = r.Service, true
-	}
-	return err
+	rehinted[nameOf(r.Service)] = true
+	return c.changeService(nameOf(r.Service), func(service *corev1.Service) { *service = *r.Service })
 }
 
 // patched is a Service after `kubectl patch` with some YAML.

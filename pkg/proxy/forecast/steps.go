@@ -34,14 +34,19 @@ func (w *asking) steps(decision selection.Decision, endpoint *model.PortEndpoint
 	}
 	name := explain.EndpointName(endpoint.Addr)
 	if !endpoint.Ready {
-		add(setReady{w.service, map[netip.Addr]bool{endpoint.Addr.Addr(): true}, true}, 1, true, "make %s ready", name)
+		add(setReady(w.service, map[netip.Addr]bool{endpoint.Addr.Addr(): true}, true), 1, true, "make %s ready", name)
 	}
 	switch {
 	case endpoint.Avoid.Is(model.Unreachable):
-		add(answers{endpoint.Node}, 1, false, "bring %s back, so that it answers %s", endpoint.Node, w.node)
+		answers := changeFunc(func(c *Cluster, _ map[model.ObjectName]bool) error {
+			c.seen = maps.Clone(c.seen)
+			delete(c.seen, model.Against{Node: endpoint.Node, Why: model.Unreachable})
+			return nil
+		})
+		add(answers, 1, false, "bring %s back, so that it answers %s", endpoint.Node, w.node)
 	case endpoint.Avoid != nil:
 		label := endpoint.Avoid.Why.Label()
-		add(relabel{endpoint.Node, label, ""}, 1, false, "take the label %s from %s", label, endpoint.Node)
+		add(relabel(endpoint.Node, label, ""), 1, false, "take the label %s from %s", label, endpoint.Node)
 	}
 	w.labelSteps(decision, endpoint, add)
 	w.settingSteps(decision, add)
@@ -57,7 +62,7 @@ func (w *asking) steps(decision selection.Decision, endpoint *model.PortEndpoint
 		if used > 1 {
 			what = fmt.Sprintf("the %d endpoints that are used", used)
 		}
-		add(setReady{w.service, nearer, false}, used, false, "make %s unready: %s", what, explain.Counted(names))
+		add(setReady(w.service, nearer, false), used, false, "make %s unready: %s", what, explain.Counted(names))
 	}
 	return steps
 }
@@ -82,11 +87,11 @@ func (w *asking) labelSteps(decision selection.Decision, endpoint *model.PortEnd
 			continue
 		}
 		if known && (!carried || mine != value) && own.Labels != nil {
-			add(relabel{own.Name, string(key), value}, 1, false, "label %s %s=%s", own.Name, key, value)
+			add(relabel(own.Name, string(key), value), 1, false, "label %s %s=%s", own.Name, key, value)
 		}
 		isOfSlice := key == policy.Zone && endpoint.Zone != "" // then the node's label says nothing
 		if carried && endpoint.Node != "" && !isOfSlice && (!known || mine != value) {
-			add(relabel{endpoint.Node, string(key), mine}, 1, false, "label %s %s=%s", endpoint.Node, key, mine)
+			add(relabel(endpoint.Node, string(key), mine), 1, false, "label %s %s=%s", endpoint.Node, key, mine)
 		}
 	}
 }
@@ -95,7 +100,12 @@ func (w *asking) labelSteps(decision selection.Decision, endpoint *model.PortEnd
 func (w *asking) settingSteps(decision selection.Decision, add adder) {
 	service := w.Service(w.service)
 	if decision.Service.InternalTrafficLocal {
-		add(setInternalPolicy{w.service}, 1, false, "set spec.internalTrafficPolicy to Cluster")
+		everywhere := changeFunc(func(c *Cluster, _ map[model.ObjectName]bool) error {
+			return c.changeService(w.service, func(service *corev1.Service) {
+				service.Spec.InternalTrafficPolicy = new(corev1.ServiceInternalTrafficPolicyCluster)
+			})
+		})
+		add(everywhere, 1, false, "set spec.internalTrafficPolicy to Cluster")
 	}
 	if text, has := service.Annotations[policy.TopologyKeysAnnotation]; has {
 		if keys := decision.Service.Topology.Keys; len(keys) > 0 && !slices.Contains(keys, policy.AnyNode) {
@@ -134,75 +144,36 @@ func (w *asking) hintStep(add adder) {
 		}
 	}
 	if len(names) > 0 {
-		add(withoutHints{w.service}, len(names), false, "take the hints out of EndpointSlice %s", strings.Join(names, ", "))
+		without := changeFunc(func(c *Cluster, _ map[model.ObjectName]bool) error {
+			c.slicesOf[w.service] = endpointsIn(c.slicesOf[w.service], func(e *discoveryv1.Endpoint) { e.Hints = nil })
+			return nil
+		})
+		add(without, len(names), false, "take the hints out of EndpointSlice %s", strings.Join(names, ", "))
 	}
 }
 
 // setReady makes endpoints ready or unready.
-type setReady struct {
-	service model.ObjectName
-	addrs   map[netip.Addr]bool
-	ready   bool
-}
-
-func (s setReady) apply(c *Cluster, rehinted map[model.ObjectName]bool) error {
-	c.slicesOf[s.service] = endpointsIn(c.slicesOf[s.service], func(e *discoveryv1.Endpoint) {
-		if len(e.Addresses) == 0 {
-			return
-		}
-		if addr, err := netip.ParseAddr(e.Addresses[0]); err == nil && s.addrs[addr] {
-			no := false
-			e.Conditions = discoveryv1.EndpointConditions{Ready: &s.ready, Serving: &s.ready, Terminating: &no}
-		}
-	})
-	rehinted[s.service] = true
-	return nil
-}
-
-// relabel sets a label of a node; an empty value removes it.
-type relabel struct{ node, key, value string }
-
-func (r relabel) apply(c *Cluster, _ map[model.ObjectName]bool) error {
-	for i, node := range c.nodes {
-		if node.Name != r.node {
-			continue
-		}
-		changed := *node
-		changed.Labels = with(node.Labels, r.key, r.value)
-		c.nodes[i] = &changed
+func setReady(service model.ObjectName, addrs map[netip.Addr]bool, ready bool) changeFunc {
+	return func(c *Cluster, rehinted map[model.ObjectName]bool) error {
+		c.slicesOf[service] = endpointsIn(c.slicesOf[service], func(e *discoveryv1.Endpoint) {
+			if len(e.Addresses) == 0 {
+				return
+			}
+			if addr, err := netip.ParseAddr(e.Addresses[0]); err == nil && addrs[addr] {
+				e.Conditions = discoveryv1.EndpointConditions{Ready: &ready, Serving: &ready, Terminating: new(false)}
+			}
+		})
+		rehinted[service] = true
 		return nil
 	}
-	return fmt.Errorf("node %s not found", r.node)
 }
 
-// answers makes a node answer again.
-type answers struct{ node string }
-
-func (a answers) apply(c *Cluster, _ map[model.ObjectName]bool) error {
-	c.seen = maps.Clone(c.seen)
-	delete(c.seen, model.Against{Node: a.node, Why: model.Unreachable})
-	return nil
-}
-
-// setInternalPolicy sets internalTrafficPolicy: Cluster.
-type setInternalPolicy struct{ service model.ObjectName }
-
-func (s setInternalPolicy) apply(c *Cluster, _ map[model.ObjectName]bool) error {
-	service, at, err := c.find(s.service)
-	if err != nil {
-		return err
+// relabel sets a label of a node that there is; an empty value removes it.
+func relabel(name, key, value string) changeFunc {
+	return func(c *Cluster, _ map[model.ObjectName]bool) error {
+		if c.label(func(node *corev1.Node) bool { return node.Name == name }, key, value) == 0 {
+			return fmt.Errorf("node %s not found", name)
+		}
+		return nil
 	}
-	changed := *service
-	everywhere := corev1.ServiceInternalTrafficPolicyCluster
-	changed.Spec.InternalTrafficPolicy = &everywhere
-	c.services[at] = &changed
-	return nil
-}
-
-// withoutHints removes hints.
-type withoutHints struct{ service model.ObjectName }
-
-func (w withoutHints) apply(c *Cluster, _ map[model.ObjectName]bool) error {
-	c.slicesOf[w.service] = endpointsIn(c.slicesOf[w.service], func(e *discoveryv1.Endpoint) { e.Hints = nil })
-	return nil
 }

@@ -54,20 +54,12 @@ func (r *Report) ofSelection() string {
 	return r.ofNamespace()
 }
 
-// these names the Services that the report is about.
-func (r *Report) these() string {
+// orService is the Service that the report is about, or else those of its namespace: all says how these are called.
+func (r *Report) orService(all string) string {
 	if r.Service != "" {
 		return r.Service
 	}
-	return "Services" + r.ofNamespace()
-}
-
-// any names each of them, in a sentence about none.
-func (r *Report) any() string {
-	if r.Service != "" {
-		return r.Service
-	}
-	return "any Service" + r.ofNamespace()
+	return all + r.ofNamespace()
 }
 
 // printer escapes what it writes, so that no name can forge a line, and remembers the first error.
@@ -284,7 +276,7 @@ func (p *printer) advice(report *Report, most int) {
 		p.f("\nand %s; --top 0 prints all\n", printable.Count(len(todo)-len(shown), "more Service"))
 	}
 	if len(todo) == 0 {
-		p.f("\nNo other setting keeps more connections in their zone without overloading endpoints, for %s.\n", report.any())
+		p.f("\nNo other setting keeps more connections in their zone without overloading endpoints, for %s.\n", report.orService("any Service"))
 	}
 }
 
@@ -370,7 +362,7 @@ func Comparison(w io.Writer, changes string, before, after *Report, most int) er
 	p.onlyEvacuated(after, most)
 	differences := Differences(before, after)
 	if len(differences) == 0 {
-		p.f("\nNothing is different for %s.\n", after.any())
+		p.f("\nNothing is different for %s.\n", after.orService("any Service"))
 		return p.err
 	}
 	p.f("\n")

@@ -16,18 +16,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// progressEach is the number of objects after which progress is reported: a page of the API server.
-const progressEach = 500
-
 // Objects lists the objects of a cluster as its API server has them, page by page. An error names what could not be
 // listed. A resource that proxies can do without may be missing, or forbidden.
 //
 // Where there are ServiceDemands, the Lease of their publisher in a namespace is read, too; it may be missing or forbidden.
-//
-// read is called after each 500 objects, with what is listed and how many of all kinds there are; it may be nil.
-func Objects(
-	ctx context.Context, config *rest.Config, demandNamespace string, read func(resource string, objects int),
-) (convert.Objects, error) {
+func Objects(ctx context.Context, config *rest.Config, demandNamespace string) (convert.Objects, error) {
 	all, err := newListWatches(config, Options{View: convert.View{WithHeadless: true}})
 	if err != nil {
 		return convert.Objects{}, err
@@ -43,7 +36,7 @@ func Objects(
 	}
 	for _, kind := range convert.WholeKinds {
 		for _, list := range lists[kind] {
-			err := list.into(ctx, &objects, read)
+			err := list.into(ctx, &objects)
 			if kind == convert.ServiceDemands && apierrors.IsForbidden(err) {
 				objects.DemandsForbidden = true
 			}
@@ -89,17 +82,13 @@ type listOf struct {
 	listWatch *cache.ListWatch
 }
 
-func (l listOf) into(ctx context.Context, objects *convert.Objects, read func(resource string, objects int)) error {
-	listed := 0
+func (l listOf) into(ctx context.Context, objects *convert.Objects) error {
 	err := eachItem(ctx, l.listWatch, func(sent runtime.Object) error {
 		object, isObject := sent.(convert.Object)
 		if !isObject {
 			return fmt.Errorf("the API server sent %T", sent)
 		}
 		objects.Add(object)
-		if listed++; read != nil && listed%progressEach == 0 {
-			read(l.resource, objects.Len())
-		}
 		return nil
 	})
 	if err != nil {

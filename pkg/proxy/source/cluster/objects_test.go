@@ -49,12 +49,13 @@ func TestObjectsWithoutOptionalKinds(t *testing.T) {
 				fmt.Fprint(w, listOfOne(resource, r.URL.Query().Get("labelSelector")))
 			}))
 			defer server.Close()
-			objects, err := Objects(t.Context(), &rest.Config{Host: server.URL}, "publishers", nil)
+			objects, err := Objects(t.Context(), &rest.Config{Host: server.URL}, "publishers")
 			if (err == nil) != (test.fails == "") || err != nil && !strings.Contains(err.Error(), test.fails) {
 				t.Fatalf("error %v, want %q", err, test.fails)
 			}
-			if test.fails == "" && objects.Len() != test.objects {
-				t.Errorf("%d objects, want %d: %+v", objects.Len(), test.objects, objects)
+			count := len(objects.Nodes) + len(objects.Services) + len(objects.Slices) + len(objects.Demands)
+			if test.fails == "" && count != test.objects {
+				t.Errorf("%d objects, want %d: %+v", count, test.objects, objects)
 			}
 		})
 	}
@@ -100,7 +101,7 @@ func TestWhoListsServiceDemandsReadsTheirLease(t *testing.T) {
 				}
 			}))
 			defer server.Close()
-			objects, err := Objects(t.Context(), &rest.Config{Host: server.URL}, "publishers", nil)
+			objects, err := Objects(t.Context(), &rest.Config{Host: server.URL}, "publishers")
 			if c.fails != "" {
 				if err == nil || !strings.Contains(err.Error(), c.fails) {
 					t.Errorf("error %v, want %q", err, c.fails)

@@ -65,8 +65,3 @@ func (o *Objects) Inventory() Inventory {
 	}
 	return counted
 }
-
-// Len returns how many objects there are.
-func (o *Objects) Len() int {
-	return len(o.Nodes) + len(o.Services) + len(o.Slices) + len(o.Demands)
-}

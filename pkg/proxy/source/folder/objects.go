@@ -11,9 +11,7 @@ import (
 
 // Objects reads the objects of a folder as they are written there. If an object appears twice, the first one counts, by
 // file name, then by place. What cannot be read is a finding. It fails if the folder cannot be read.
-//
-// read is called after each file, with how many objects there are; it may be nil.
-func Objects(dir string, read func(file string, objects int)) (convert.Objects, []model.Finding, error) {
+func Objects(dir string) (convert.Objects, []model.Finding, error) {
 	found, err := manifest.Scan(dir)
 	if err != nil {
 		return convert.Objects{}, nil, err
@@ -25,9 +23,6 @@ func Objects(dir string, read func(file string, objects int)) (convert.Objects, 
 	for _, name := range found.Files {
 		if err := d.file(found.Dir, name); err != nil {
 			d.problems = append(d.problems, unreadableProblem(name, err))
-		}
-		if read != nil {
-			read(name, d.objects.Len())
 		}
 	}
 	return d.objects, convert.SortProblems(d.problems), nil

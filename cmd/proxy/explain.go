@@ -71,8 +71,7 @@ not define is refused, and an address of a ServiceCIDR that is nobody's ClusterI
 
 --all-nodes explains Service by Service, and nodes that decide alike once, as the first of them sees it: "on node-1, node-4
 and 331 more". In JSON 'alike' has their names, and says what is another one on each, such as the endpoints on the node
-itself. It leaves out Nodes that do not run Linux; JSON and YAML have at most a million ports, counting each on each node.
-'forecast' sums up all nodes.
+itself. It leaves out Nodes that do not run Linux. 'forecast' sums up all nodes.
 
 PORT is a port's name or its number. Without NAME all Services are explained, or those of the namespace of -n. NAME without
 NAMESPACE is in that of -n, or in the one of the kubeconfig's context.
@@ -196,17 +195,18 @@ func runExplain(ctx context.Context, stdout, stderr io.Writer, flags *explainFla
 	// No proxy needs to run here: without one, the output is what a proxy would decide.
 	refused := flags.running.refusedByKernel(ctx)
 	flags.running.warnOfUnreachable(stderr, nodes...)
+	views := explain.NewViews(change, flags.settings.Tables(model.Families).NodePorts, query)
 	stream := explain.NewStream(stdout, flags.output)
-	for ports, err := range flags.explain(ctx, change, nodes, query, refused) {
-		if err != nil {
-			return err
-		}
+	for ports := range flags.portsOf(change, nodes, query, views, refused) {
 		if flags.output == "text" && !flags.all {
 			explain.Condense(ports, flags.allNodes)
 		}
 		if err := stream.Write(ports); err != nil {
 			return err
 		}
+	}
+	if stream.Written == 0 && query != (explain.Query{}) {
+		return flags.notFound(ctx, views.From(&model.Node{Name: nodes[0]}), query)
 	}
 	if err := stream.Close(); err != nil || stream.Written > 0 {
 		if err == nil && flags.output == "text" && flags.allNodes {
@@ -268,32 +268,9 @@ func warnOfSystem(stderr io.Writer, node string, labels map[string]string) {
 	}
 }
 
-// explain explains a state as each of some nodes sees it; several nodes Service by Service, once to those that decide alike. On
-// the node of the running proxy that proxy's own observations count. What is dialled may meet a rule on some of the nodes only.
-func (f *explainFlags) explain(
-	ctx context.Context, change model.Change, names []string, query explain.Query, refused map[string]*explain.Refusal,
-) iter.Seq2[[]explain.Port, error] {
-	return func(yield func([]explain.Port, error) bool) {
-		views, isFound := explain.NewViews(change, f.settings.Tables(model.Families).NodePorts, query), query == explain.Query{}
-		if f.output != "text" {
-			if err := tooMany(views.PortsOnEach(), len(names), query); err != nil {
-				yield(nil, err)
-				return
-			}
-		}
-		for ports := range f.portsOf(change, names, query, views, refused) {
-			isFound = isFound || len(ports) > 0
-			if len(ports) > 0 && !yield(ports, nil) {
-				return
-			}
-		}
-		if !isFound {
-			yield(nil, f.notFound(ctx, views.From(&model.Node{Name: names[0]}), query))
-		}
-	}
-}
-
-// portsOf yields the ports on each node that is explained alone, and then those on all others.
+// portsOf explains a state as each of some nodes sees it; several nodes Service by Service, once to those that decide alike. On the
+// node of the running proxy that proxy's own observations count, so it is explained alone, before all others. What is dialled may
+// meet a rule on some of the nodes only.
 func (f *explainFlags) portsOf(
 	change model.Change, names []string, query explain.Query, views *explain.Views, refused map[string]*explain.Refusal,
 ) iter.Seq[[]explain.Port] {
@@ -319,21 +296,6 @@ func (f *explainFlags) portsOf(
 		}
 		views.All(others, f.clients)(yield)
 	}
-}
-
-// tooMany is the error of a question whose answer would be too long to be of use.
-func tooMany(ports, nodes int, query explain.Query) error {
-	if ports*nodes <= explain.MostExplained {
-		return nil
-	}
-	ask := "one Service (NAMESPACE/NAME), the Services of one namespace (-n), or one node (--node)"
-	if query.Service.Name != "" {
-		ask = "one of its ports (NAMESPACE/NAME:PORT), or one node (--node)"
-	} else if query.Service.Namespace != "" {
-		ask = "one Service (NAMESPACE/NAME), or one node (--node)"
-	}
-	return fmt.Errorf("explain %d ports on each of %d nodes: that is more than %d explanations; ask about %s. The text (-o text) counts "+
-		"nodes that decide alike, and 'forecast' sums up all nodes", ports, nodes, explain.MostExplained, ask)
 }
 
 // notFound says what is missing, what was probably meant, or why the proxy does not serve the Service.

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 )
 
@@ -87,23 +86,5 @@ func TestNodesWithoutLinuxAreNoClients(t *testing.T) {
 		if got.status != 0 || !strings.Contains(got.stdout, want) {
 			t.Errorf("forecast: status %d, want %q\n%s%s", got.status, want, got.stdout, got.stderr)
 		}
-	}
-}
-
-// TestExplainSaysWhatToAskInsteadOfTooMuch at once.
-func TestExplainSaysWhatToAskInsteadOfTooMuch(t *testing.T) {
-	for query, want := range map[explain.Query]string{
-		{}: "explain 2000 ports on each of 5000 nodes: that is more than 1000000 explanations; ask about one Service (NAMESPACE/NAME), " +
-			"the Services of one namespace (-n), or one node (--node). The text (-o text) counts nodes that decide alike, and " +
-			"'forecast' sums up all nodes",
-		{Service: model.ObjectName{Namespace: "shop"}}:              "ask about one Service (NAMESPACE/NAME), or one node (--node)",
-		{Service: model.ObjectName{Namespace: "shop", Name: "web"}}: "ask about one of its ports (NAMESPACE/NAME:PORT), or one node (--node)",
-	} {
-		if err := tooMany(2000, 5000, query); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v, want %q", query, err, want)
-		}
-	}
-	if err := tooMany(1, 5000, explain.Query{}); err != nil {
-		t.Error(err)
 	}
 }

@@ -212,8 +212,13 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	if err != nil {
 		return unreadableError{err}
 	}
-	state, origin := flags.state(objects), flags.origin()
-	held := objects.Inventory()
+	origin, held := flags.origin(), objects.Inventory()
+	state := forecast.NewCluster(objects, convert.View{
+		ServiceProxyName: flags.serviceProxyName, DefaultMaxLoad: flags.viewFlags.maxLoad, DefaultMeasured: flags.measured,
+	})
+	if flags.clients == clientsAssumed {
+		state = state.AsAssumed()
+	}
 	if lack := held.Lack(origin, "nothing can be forecast", convert.Services, convert.Nodes); lack != "" {
 		return unreadableError{errors.New(lack)}
 	}
@@ -244,43 +249,20 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	}
 	var before, report forecast.Report
 	var refused []model.Finding
-	isComparison := len(flags.changes) > 0
-	if isComparison {
+	if len(flags.changes) > 0 {
 		before, report, refused = forecast.Compare(state, after, options)
 	} else {
 		report, refused = forecast.Make(state, options)
 	}
-	flags.priced(&before, &report)
-	warnOf(stderr, refused)
-	if isComparison {
-		err = flags.printComparison(stdout, &before, &report)
-	} else {
-		err = flags.print(stdout, &report)
+	if flags.perGB > 0 {
+		before.Price(flags.traffic, flags.perGB)
+		report.Price(flags.traffic, flags.perGB)
 	}
-	if err != nil {
+	warnOf(stderr, refused)
+	if err := flags.print(stdout, &before, &report); err != nil {
 		return err
 	}
 	return flags.judge(stderr, &report, noSlices != "", append(unread, refused...), query)
-}
-
-// state is a cluster of some objects, with the clients that are asked about.
-func (f *forecastFlags) state(objects convert.Objects) forecast.Cluster {
-	state := forecast.NewCluster(objects, convert.View{
-		ServiceProxyName: f.serviceProxyName, DefaultMaxLoad: f.viewFlags.maxLoad, DefaultMeasured: f.measured,
-	})
-	if f.clients == clientsAssumed {
-		return state.AsAssumed()
-	}
-	return state
-}
-
-// priced says what bytes cost, if there is a price.
-func (f *forecastFlags) priced(reports ...*forecast.Report) {
-	for _, report := range reports {
-		if f.perGB > 0 {
-			report.Price(f.traffic, f.perGB)
-		}
-	}
 }
 
 func (f *forecastFlags) notFound(state forecast.Cluster, query explain.Query) error {
@@ -312,21 +294,19 @@ func (f *forecastFlags) readDemand(state forecast.Cluster, options *forecast.Opt
 	return nil
 }
 
-func (f *forecastFlags) print(stdout io.Writer, report *forecast.Report) error {
-	switch f.output {
-	case "text":
-		return forecast.Text(stdout, report, f.top)
-	case "html":
+// print prints a report; with what-ifs, what it was before, too.
+func (f *forecastFlags) print(stdout io.Writer, before, report *forecast.Report) error {
+	switch isComparison := len(f.changes) > 0; {
+	case f.output == "html":
 		return forecast.HTML(stdout, report)
+	case f.output == "text" && isComparison:
+		return forecast.Comparison(stdout, strings.Join(f.words, ", "), before, report, f.top)
+	case f.output == "text":
+		return forecast.Text(stdout, report, f.top)
+	case isComparison:
+		return explain.Print(stdout, f.output, map[string]any{"before": before, "after": report})
 	}
 	return explain.Print(stdout, f.output, report)
-}
-
-func (f *forecastFlags) printComparison(stdout io.Writer, before, after *forecast.Report) error {
-	if f.output == "text" {
-		return forecast.Comparison(stdout, strings.Join(f.words, ", "), before, after, f.top)
-	}
-	return explain.Print(stdout, f.output, map[string]any{"before": before, "after": after})
 }
 
 // judge ends with exitUnread if part of what was asked about could not be read, else with status 1 if a Service does

@@ -37,7 +37,8 @@ func TestNoFlagAndNoArgumentReachesTheTerminalAsItIs(t *testing.T) {
 			})
 		}
 	}
-	for _, args := range [][]string{{hostile.Text}, {"help", hostile.Text}, {"--" + hostile.Text}, {"-" + hostile.Text}} {
+	wantSafe(t, "help for no command", "help", hostile.Text)
+	for _, args := range [][]string{{hostile.Text}, {"--" + hostile.Text}, {"-" + hostile.Text}} {
 		if got := wantSafe(t, "no command", args...); got.status != 2 {
 			t.Errorf("%q: %+v", args, got)
 		}

@@ -77,7 +77,6 @@ func TestAWrongCommandLineIsReportedOnceWithItsUsage(t *testing.T) {
 			words("explain --sync-period 1s"), "unknown flag: --sync-period",
 			"proxy explain [[NAMESPACE/]NAME[:PORT] | ADDRESS:PORT] [flags]",
 		},
-		"help for an unknown command": {words("help frobnicate"), `unknown command "frobnicate"`, "proxy help [COMMAND]"},
 		"a flag without its value": {
 			words("render --manifests"), "flag needs an argument: --manifests", "proxy render [flags]",
 		},

@@ -29,7 +29,6 @@ func Root(name, short, long string, commands ...*cobra.Command) *cobra.Command {
 	}
 	root.SetUsageTemplate(usageTemplate)
 	root.SetFlagErrorFunc(flagError)
-	root.SetHelpCommand(newHelp())
 	root.AddCommand(commands...)
 	return root
 }
@@ -72,26 +71,6 @@ func flagError(command *cobra.Command, err error) error {
 		err = fmt.Errorf("%w; did you mean --%s?", err, meant)
 	}
 	return UsageError{err}
-}
-
-// newHelp is cobra's own help, except for a command that does not exist: that is a mistake here too.
-func newHelp() *cobra.Command {
-	return &cobra.Command{
-		Use:                   "help [COMMAND]",
-		Short:                 "Print how a command is used",
-		Args:                  AtMost(1),
-		DisableFlagsInUseLine: true,
-		RunE: func(help *cobra.Command, args []string) error {
-			command, _, err := help.Root().Find(args)
-			if err != nil {
-				return UsageError{err}
-			}
-			if command == help.Root() && len(args) > 0 {
-				return unknownCommand(command, args)
-			}
-			return command.Help()
-		},
-	}
 }
 
 func commandNames(root *cobra.Command) []string {

@@ -25,25 +25,8 @@ type Clients struct {
 // Ports explains every Service port that a query asks for, as the cluster's own node decides it: by Service, then in
 // the order of the Service's ports, IPv4 before IPv6.
 func (c Clients) Ports(cluster *model.Cluster, query Query) []Port {
-	planner := selection.NewPlanner(cluster)
-	planner.SeeFrom(cluster)
-	return c.ports(cluster, planner, query, query.namesIn(cluster))
-}
-
-// ports explains what a query asks for of some Services (see namesIn); of those to which the address leads, if one is dialled.
-func (c Clients) ports(cluster *model.Cluster, planner *selection.Planner, query Query, services []model.ObjectName) []Port {
-	var ports []Port
-	dialled, holders := query.dialledIn(cluster), services
-	if dialled.addr.IsValid() {
-		services = dialled.services
-	}
-	for _, name := range services {
-		ports = append(ports, c.portsOf(cluster, planner, planner.Decide(name, model.Families), query, dialled)...)
-	}
-	if undefined := dialled.undefined(cluster, holders); undefined != nil {
-		ports = append(ports, *undefined)
-	}
-	return ports
+	views := &Views{cluster: cluster, planner: selection.NewPlanner(cluster), query: query, names: query.namesIn(cluster)}
+	return views.Ports(c, &model.Node{Name: cluster.Self().Name, Addresses: cluster.LocalAddrs()})
 }
 
 // portsOf explains what a query asks for of one Service, given what was decided about it.

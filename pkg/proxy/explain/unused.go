@@ -15,9 +15,8 @@ const maxUnused = 20
 
 // slicesOf are the EndpointSlices of a Service, and what is the same for all of its ports.
 type slicesOf struct {
-	isHeadless bool
-	families   []string
-	slices     []sliceOf
+	families []string
+	slices   []sliceOf
 	// leftOut is how many more endpoints there are than a Service can have.
 	leftOut int
 }
@@ -31,7 +30,7 @@ type sliceOf struct {
 func newSlicesOf(cluster *model.Cluster, service *model.Service) slicesOf {
 	all := cluster.SlicesOf(service.Name)
 	taken, _ := model.Taken(all)
-	s := slicesOf{isHeadless: service.IsHeadless, families: familiesOf(service), leftOut: len(all) - len(taken)}
+	s := slicesOf{families: familiesOf(service), leftOut: len(all) - len(taken)}
 	ports := make([]policy.PortWords, len(service.Ports))
 	for i, port := range service.Ports {
 		ports[i] = portWords(port)
@@ -68,14 +67,7 @@ func (s slicesOf) explain(port *Port, decision selection.Decision) {
 func (s slicesOf) unused(decision selection.Decision) (list []UnusedSlice, more int) {
 	for i := range s.slices {
 		slice := &s.slices[i]
-		why := slice.WhyUnreachable(s.isHeadless, s.families)
-		switch isOfFamily := slice.AddressType == decision.Family.String(); {
-		case why != policy.Unused{} || !isOfFamily:
-		case !decision.IsOfAddresses && (!slice.serves || len(decision.Endpoints) == 0):
-			why = slice.WhyNot(portWords(decision.Port))
-		default:
-			why = slice.WhyCrowded()
-		}
+		why := whyUnused(&slice.SliceWords, decision, s.families, slice.serves && len(decision.Endpoints) > 0)
 		switch {
 		case why == policy.Unused{}:
 		case len(list) == maxUnused:
@@ -89,15 +81,19 @@ func (s slicesOf) unused(decision selection.Decision) (list []UnusedSlice, more 
 
 // WhyUnused returns why a slice of a Service does nothing for a port, or why some addresses of its endpoints do not.
 func WhyUnused(slice *model.EndpointSlice, decision selection.Decision) policy.Unused {
-	words, port := sliceWords(slice), portWords(decision.Port)
-	why := words.WhyUnreachable(decision.Service.IsHeadless, familiesOf(decision.Service))
+	words := sliceWords(slice)
+	return whyUnused(&words, decision, familiesOf(decision.Service), words.Serves(policy.NewWanted(portWords(decision.Port))))
+}
+
+func whyUnused(slice *policy.SliceWords, decision selection.Decision, families []string, serves bool) policy.Unused {
+	why := slice.WhyUnreachable(decision.Service.IsHeadless, families)
 	switch {
-	case why != policy.Unused{}, words.AddressType != decision.Family.String():
+	case why != policy.Unused{}, slice.AddressType != decision.Family.String():
 		return why
-	case !decision.IsOfAddresses && !words.Serves(policy.NewWanted(port)):
-		return words.WhyNot(port)
+	case !decision.IsOfAddresses && !serves:
+		return slice.WhyNot(portWords(decision.Port))
 	}
-	return words.WhyCrowded()
+	return slice.WhyCrowded()
 }
 
 // familiesOf returns the families in which EndpointSlices can serve a Service.

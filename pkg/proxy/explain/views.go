@@ -7,10 +7,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// MostExplained is how many ports are explained for machines in one run, counting each port once on each node. It bounds the
-// names of nodes in the output.
-const MostExplained = 1_000_000
-
 // Views explains one state of the cluster as several of its nodes see it. What does not depend on the node is computed
 // once: the cost is that of the explanations, and not of all nodes for each node.
 type Views struct {
@@ -27,39 +23,18 @@ func NewViews(change model.Change, nodePorts model.NodePortAddresses, query Quer
 }
 
 // Ports explains to a node what the query asks for, in the order of Clients.Ports.
-func (v *Views) Ports(clients Clients, node *model.Node) []Port {
-	view := v.From(node)
-	v.planner.SeeFrom(view)
-	return clients.ports(view, v.planner, v.query, v.names)
+func (v *Views) Ports(clients Clients, node *model.Node) (all []Port) {
+	v.all([]*model.Node{node}, clients, func(ports []Port) bool {
+		all = append(all, ports...)
+		return true
+	})
+	return all
 }
 
 // From is the cluster as a node sees it. The node's addresses are those that its object names: the command may run on
 // another machine.
 func (v *Views) From(node *model.Node) *model.Cluster {
 	return v.cluster.SeenFrom(node.Name, node.Addresses)
-}
-
-// PortsOnEach is about how many ports each node has to explain.
-func (v *Views) PortsOnEach() (ports int) {
-	if v.query.Dialled.IsValid() {
-		return len(model.Protocols)
-	}
-	for _, name := range v.names {
-		service := v.cluster.Service(name)
-		if service == nil {
-			continue
-		}
-		families := max(1, len(service.ClusterIPs))
-		if service.IsHeadless && v.query.Port == "" {
-			ports += families // its addresses
-		}
-		for _, port := range service.Ports {
-			if v.query.Match(service.PortID(port, model.IPv4), port.Port) {
-				ports += families
-			}
-		}
-	}
-	return ports
 }
 
 // namesIn returns the Services that a query asks for by name, sorted; those whose ClusterIP it is, if an address is dialled.

@@ -237,19 +237,3 @@ func TestViewsOfTwiceAsManyNodesTakeTwiceTheWork(t *testing.T) {
 		}
 	}
 }
-
-// TestWhatIsToBeExplainedIsCountedBeforehand, by what the query asks for.
-func TestWhatIsToBeExplainedIsCountedBeforehand(t *testing.T) {
-	change := manyNodes(3, rand.New(rand.NewPCG(1, 1)))
-	for query, want := range map[explain.Query]int{
-		{}: 10,
-		{Service: model.ObjectName{Namespace: "shop"}}:                          10,
-		{Service: model.ObjectName{Namespace: "shop", Name: "s2"}}:              1,
-		{Service: model.ObjectName{Namespace: "shop", Name: "s2"}, Port: "443"}: 0,
-		{Service: model.ObjectName{Namespace: "elsewhere"}}:                     0,
-	} {
-		if got := explain.NewViews(change, model.NodePortAddresses{}, query).PortsOnEach(); got != want {
-			t.Errorf("%+v: %d ports, want %d", query, got, want)
-		}
-	}
-}

@@ -17,13 +17,8 @@ type Weights map[string]float64
 
 // weightsOf adds up the demand of all Services by node or zone: the first of nameLabels that a sample has.
 func weightsOf(samples []Sample) (Weights, error) {
-	weights, seen := Weights{}, map[string]bool{}
+	weights := Weights{}
 	for i, sample := range samples {
-		series := fmt.Sprint(sample.Labels) // in the order of the labels
-		if seen[series] {
-			return nil, fmt.Errorf("sample %d is of the same series as one before it: %s", i+1, printable.Short(series))
-		}
-		seen[series] = true
 		name := sample.nameOf(nameLabels...)
 		if name == "" {
 			return nil, fmt.Errorf("sample %d has none of the labels %s; write the query with `sum by (node)`",

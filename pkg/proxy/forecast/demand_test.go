@@ -44,10 +44,6 @@ func TestWeightsAreReadFromQueries(t *testing.T) {
 		"not a number":       {`[{"metric":{"node":"a"},"value":[1,"NaN"]}]`, nil, "a: NaN is not a weight"},
 		"negative":           {`[{"metric":{"node":"a"},"value":[1,"-1"]}]`, nil, "a: -1 is not a weight"},
 		"infinite":           {`[{"metric":{"node":"a"},"value":[1,"+Inf"]}]`, nil, "a: +Inf is not a weight"},
-		"a series twice": {
-			`[{"metric":{"pod":"a","node":"n"},"value":[1,"2"]},{"metric":{"node":"n","pod":"a"},"value":[1,"3"]}]`, nil,
-			"sample 2 is of the same series",
-		},
 		"a sum that is too large": {
 			`[{"metric":{"pod":"a","node":"n"},"value":[1,"1e308"]},{"metric":{"pod":"b","node":"n"},"value":[1,"1e308"]}]`, nil,
 			"n: 1e+308 is not a weight",

@@ -22,11 +22,8 @@ func HTML(w io.Writer, report *Report) error {
 	if err != nil {
 		return fmt.Errorf("write the page: %w", err)
 	}
-	before, after, _ := bytes.Cut(page, reportMark)
-	for _, part := range [][]byte{before, text, after} {
-		if _, err := w.Write(part); err != nil {
-			return fmt.Errorf("write the page: %w", err)
-		}
+	if _, err := w.Write(bytes.Replace(page, reportMark, text, 1)); err != nil {
+		return fmt.Errorf("write the page: %w", err)
 	}
 	return nil
 }

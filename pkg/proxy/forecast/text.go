@@ -309,36 +309,22 @@ func (p *printer) causes(of string, causes []Cause) {
 	}
 }
 
-// Difference is one Service before and after a change.
-type Difference struct {
-	Service string   `json:"service"`
-	Before  *Outlook `json:"before"` // null if it was not served
-	After   *Outlook `json:"after"`
+// comparison is one Service before and after a change. No change adds a Service, or takes one away.
+type comparison struct {
+	service       *Service // after it
+	before, after *Outlook
 }
 
-// Differences returns the Services that differ, those that get worst first.
-func Differences(before, after *Report) []Difference {
-	var list []Difference
-	index := map[string]int{}
-	for i := range before.Services {
-		service := &before.Services[i]
-		index[service.Service] = len(list)
-		list = append(list, Difference{Service: service.Service, Before: &service.Outlooks[0]})
-	}
+// differences returns the Services that differ, those that get worst first.
+func differences(before, after *Report) (list []comparison) {
 	for i := range after.Services {
 		service := &after.Services[i]
-		at, known := index[service.Service]
-		if !known {
-			at = len(list)
-			list = append(list, Difference{Service: service.Service})
+		was, is := &before.Services[i].Outlooks[0], &service.Outlooks[0]
+		if was.Shares != is.Shares || was.Busiest.Load != is.Busiest.Load || !slices.Equal(was.Loads, is.Loads) {
+			list = append(list, comparison{service, was, is})
 		}
-		list[at].After = &service.Outlooks[0]
 	}
-	list = slices.DeleteFunc(list, func(d Difference) bool {
-		return d.Before != nil && d.After != nil && d.Before.Shares == d.After.Shares &&
-			d.Before.Busiest.Load == d.After.Busiest.Load && slices.Equal(d.Before.Loads, d.After.Loads)
-	})
-	slices.SortStableFunc(list, func(a, b Difference) int {
+	slices.SortStableFunc(list, func(a, b comparison) int {
 		return cmp.Or(cmp.Compare(b.refused(), a.refused()), cmp.Compare(b.left(), a.left()), cmp.Compare(b.load(), a.load()))
 	})
 	return list
@@ -346,11 +332,9 @@ func Differences(before, after *Report) []Difference {
 
 // refused, left and load are how much more is refused, how much more leaves the zone, and how much more the busiest
 // endpoint expects.
-func (d *Difference) refused() float64 { return orNone(d.After).Refused - orNone(d.Before).Refused }
-func (d *Difference) left() float64    { return orNone(d.Before).Zone - orNone(d.After).Zone }
-func (d *Difference) load() float64 {
-	return orNone(d.After).Busiest.Load - orNone(d.Before).Busiest.Load
-}
+func (d *comparison) refused() float64 { return d.after.Refused - d.before.Refused }
+func (d *comparison) left() float64    { return d.before.Zone - d.after.Zone }
+func (d *comparison) load() float64    { return d.after.Busiest.Load - d.before.Busiest.Load }
 
 // Comparison writes what is different between two forecasts, for a terminal.
 func Comparison(w io.Writer, changes string, before, after *Report, most int) error {
@@ -360,55 +344,39 @@ func Comparison(w io.Writer, changes string, before, after *Report, most int) er
 	p.costs(after, []string{"before", "after"}, slices.Concat(before.Costs, after.Costs))
 	p.notes(after)
 	p.onlyEvacuated(after, most)
-	differences := Differences(before, after)
-	if len(differences) == 0 {
+	different := differences(before, after)
+	if len(different) == 0 {
 		p.f("\nNothing is different for %s.\n", after.orService("any Service"))
 		return p.err
 	}
 	p.f("\n")
 	p.table(func(line func(...string)) {
 		line("SERVICE", "ENDPOINTS USED", "IN THE ZONE", "REFUSED", "BUSIEST BEFORE", "", "BUSIEST AFTER", "")
-		for i, d := range differences {
+		for i, d := range different {
 			if most > 0 && i == most {
 				break
 			}
-			before, after := orNone(d.Before), orNone(d.After)
-			line(d.Service, fmt.Sprintf("%d → %d", before.Used, after.Used), inZone(before)+" → "+inZone(after),
+			before, after := d.before, d.after
+			line(d.service.Service, fmt.Sprintf("%d → %d", before.Used, after.Used), inZone(before)+" → "+inZone(after),
 				percent(before.Refused)+" → "+percent(after.Refused),
 				cmp.Or(before.Busiest.Endpoint, "-"), times(before.Busiest.Load), cmp.Or(after.Busiest.Endpoint, "-"), times(after.Busiest.Load))
 		}
 	})
-	p.more(len(differences), most)
-	same := len(after.Services)
-	for _, d := range differences {
-		if d.After != nil {
-			same--
-		}
-	}
-	if same > 0 {
+	p.more(len(different), most)
+	if same := len(after.Services) - len(different); same > 0 {
 		p.f("\n%s as before.\n", printable.Count(same, "other Service"))
 	}
-	p.newlyRefused(differences, after, most)
+	p.newlyRefused(different, most)
 	return p.err
 }
 
 // newlyRefused says why connections are refused now but were not before.
-func (p *printer) newlyRefused(differences []Difference, after *Report, most int) {
-	for i := range differences {
-		if differences[i].refused() <= 0 || most > 0 && i == most {
+func (p *printer) newlyRefused(different []comparison, most int) {
+	for i, d := range different {
+		if d.refused() <= 0 || most > 0 && i == most {
 			return // those that get worst come first
 		}
-		at := slices.IndexFunc(after.Services, func(s Service) bool { return s.Service == differences[i].Service })
-		if at >= 0 {
-			p.f("\n")
-			p.causes(after.Services[at].Service, after.Services[at].Causes)
-		}
+		p.f("\n")
+		p.causes(d.service.Service, d.service.Causes)
 	}
-}
-
-func orNone(o *Outlook) *Outlook {
-	if o == nil {
-		return &Outlook{}
-	}
-	return o
 }

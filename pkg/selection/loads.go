@@ -1,6 +1,8 @@
 package selection
 
 import (
+	"slices"
+
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
@@ -18,11 +20,15 @@ type Loads struct {
 	Measured *MeasuredLoads
 }
 
-// MeasuredLoads is a measured demand.
+// MeasuredLoads compare measured demand with what would be assumed without it.
 type MeasuredLoads struct {
 	*model.Demand
-	// Zones are the zones that have nodes, each with its part of their sum.
-	Zones map[string]float64
+	// Zones are the measured demand of the zones that have nodes, and AssumedZones the assumed one, each as a part of its
+	// sum.
+	Zones, AssumedZones map[string]float64
+	// AssumedGives is what each endpoint would get of the measured demand, per mille of the mean, if the plan were made with
+	// assumed demand: in the order of the endpoints.
+	AssumedGives []uint64
 }
 
 // Loads returns what the endpoints of a decision expect, and whether anything was planned.
@@ -47,23 +53,46 @@ func (p *Planner) Loads(decision Decision) (loads Loads, planned bool) {
 }
 
 func (p *Planner) loadsOf(service *model.Service, part *planned, demand balance.Demand) (loads Loads) {
-	loads.Endpoints = balance.NewPlan(demand, part.places, int(service.Topology.MaxLoad)).Loads()
-	loads.Source = demand.Source()
+	limit := int(service.Topology.MaxLoad)
+	loads.Endpoints, loads.Source = balance.NewPlan(demand, part.places, limit).Loads(), demand.Source()
 	for node, count := range p.readyEndpoints(service.Clients()) {
 		if labels, _ := p.cluster.NodeLabels(node); policy.IsLinux(labels) {
 			loads.Clients += int(count)
 		}
 	}
 	if loads.Source == balance.Measurement {
-		measured, all := p.cluster.MeasuredDemand(service), uint64(0)
-		zones := demand.Zones() // their numbers are rounded for the plan; what was measured is not
-		for zone := range zones {
-			all += uint64(measured.Zones[zone])
+		assumed := p.assumedOf(service, WithZone(service.Topology.Keys))
+		loads.Measured = &MeasuredLoads{
+			Demand: p.cluster.MeasuredDemand(service), AssumedZones: partsOf(assumed.Zones()),
+			AssumedGives: balance.NewPlan(assumed, part.places, limit).LoadsUnder(demand),
 		}
-		loads.Measured = &MeasuredLoads{Demand: measured, Zones: map[string]float64{}}
-		for zone := range zones {
-			loads.Measured.Zones[zone] = float64(measured.Zones[zone]) / float64(all)
-		}
+		loads.Measured.setParts(demand)
 	}
 	return loads
+}
+
+// setParts takes the parts of the zones that there are from what was measured, because a plan rounds it.
+func (m *MeasuredLoads) setParts(demand balance.Demand) {
+	zones := map[string]uint64{}
+	for zone := range demand.Zones() {
+		zones[zone] = uint64(m.Demand.Zones[zone])
+	}
+	m.Zones = partsOf(zones)
+}
+
+// AssumedBusiest returns the index of the endpoint that would get most if the plan were made with assumed demand.
+func (m *MeasuredLoads) AssumedBusiest() int {
+	return slices.Index(m.AssumedGives, slices.Max(m.AssumedGives))
+}
+
+// partsOf returns the zones' parts of their total demand; all 0 if that is 0.
+func partsOf(zones map[string]uint64) map[string]float64 {
+	all, parts := uint64(0), make(map[string]float64, len(zones))
+	for _, asks := range zones {
+		all += asks
+	}
+	for zone, asks := range zones {
+		parts[zone] = float64(asks) / float64(max(all, 1))
+	}
+	return parts
 }

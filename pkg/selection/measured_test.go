@@ -103,7 +103,7 @@ func TestMeasuredDemandIsPlannedWithWhileItCounts(t *testing.T) {
 	}
 }
 
-// TestMeasuredLoads: with the loads come the zones' demand.
+// TestMeasuredLoads: with the loads come the zones' demand, and what endpoints would get if demand were assumed.
 func TestMeasuredLoads(t *testing.T) {
 	for name, clients := range map[string][]string{"by labels": nil, "by clients": {"shop/client"}} {
 		topology := bounded(120, zoneThenAll...)
@@ -120,8 +120,11 @@ func TestMeasuredLoads(t *testing.T) {
 			t.Fatalf("%s: %+v", name, loads)
 		}
 		m := loads.Measured
-		if _, has := m.Zones["zone-c"]; m.Zones["zone-b"] < 0.8999 || m.Zones["zone-b"] > 0.9001 || m.Zones["zone-c"] != 0 || !has {
-			t.Errorf("%s: zones ask %v", name, m.Zones)
+		if at := m.AssumedBusiest(); m.AssumedGives[at] < 2475 || m.AssumedGives[at] > 2800 || at < 4 || at > 7 {
+			t.Errorf("%s: endpoint %d would get %d", name, at, m.AssumedGives[at])
+		}
+		if m.Zones["zone-b"] < 0.8999 || m.Zones["zone-b"] > 0.9001 || m.Zones["zone-c"] != 0 || m.AssumedZones["zone-c"] != 1./3 {
+			t.Errorf("%s: zones ask %v, and are assumed to ask %v", name, m.Zones, m.AssumedZones)
 		}
 		for i, load := range loads.Endpoints {
 			if load.Bounded > 1201 {

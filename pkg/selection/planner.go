@@ -186,7 +186,7 @@ func (p *Planner) sumDemand(service *model.Service) (balance.Demand, bool) {
 	if demand, measured := p.measuredOf(service); measured {
 		return demand, true
 	}
-	return p.assumedOf(service), true
+	return p.assumedOf(service, service.Topology.Keys), true
 }
 
 // measuredOf returns the measured demand of a Service, if it counts.
@@ -209,12 +209,12 @@ func WithZone(keys []policy.Key) []policy.Key {
 	return append(slices.Clone(keys), policy.Zone)
 }
 
-// assumedOf returns the assumed demand of nodes on a Service: equal for all nodes unless a
+// assumedOf returns the assumed demand of nodes, grouped by some keys, on a Service: equal for all nodes unless a
 // node's label says more or less; or, if the owner names the clients, the number of their ready endpoints on the node.
-func (p *Planner) assumedOf(service *model.Service) balance.Demand {
+func (p *Planner) assumedOf(service *model.Service, keys []policy.Key) balance.Demand {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	list := p.listOf(service.Topology.Keys)
+	list := p.listOf(keys)
 	if len(service.Topology.Clients) == 0 {
 		return list.cells.ByLabels()
 	}

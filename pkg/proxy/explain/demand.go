@@ -12,11 +12,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// demand says which clients' connections the plan is for.
+// demand says which clients' connections the plan is for, and what would change if demand were assumed.
 func (l *Load) demand(cluster *model.Cluster, decision selection.Decision, loads selection.Loads) {
-	m := loads.Measured
+	topology, m := decision.Service.Topology, loads.Measured
 	if m == nil {
-		l.Demand = whyAssumed(cluster, decision.Service) + " " + whoAsks(decision.Service.Topology.Clients, loads.Clients)
+		l.Demand = whyAssumed(cluster, decision.Service) + " " + whoAsks(topology.Clients, loads.Clients)
 		return
 	}
 	l.Measured = &Measured{
@@ -29,6 +29,25 @@ func (l *Load) demand(cluster *model.Cluster, decision selection.Decision, loads
 	l.Demand = fmt.Sprintf("Zones ask as measured at %s, %s a minute, %d of %s heard: %s.",
 		m.Since.UTC().Format("2006-01-02 15:04 UTC"), printable.Count(m.ConnectionsPerMinute, "connection"), m.NodesHeard,
 		printable.Count(m.NodesAll, "node"), parts(zones, m.Zones))
+	busiest := m.AssumedBusiest()
+	gives := m.AssumedGives[busiest]
+	l.AssumedWouldGive = float64(gives) / 1000
+	l.Assumed = fmt.Sprintf("%s, zones would ask %s: planned so, %s would get %s times the mean.",
+		ifAssumed(topology.Clients, loads.Clients), parts(zones, m.AssumedZones), EndpointName(decision.Endpoints[busiest].Addr), times(gives))
+}
+
+// ifAssumed says what would be assumed, of clients with a number of ready endpoints.
+func ifAssumed(clients []string, ready int) string {
+	names := strings.Join(clients, " and ")
+	switch {
+	case len(clients) == 0:
+		return "If each Node asked alike, or as its labels say"
+	case ready == 0:
+		return "No endpoint of " + names + " is ready on a Node; if each Node asked alike"
+	case ready == 1:
+		return "If only the one ready endpoint of " + names + " asked"
+	}
+	return "If each ready endpoint of " + names + " asked alike"
 }
 
 // roundedParts rounds parts of 1.

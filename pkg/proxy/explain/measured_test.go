@@ -41,7 +41,7 @@ func shop(clients ...string) *model.Cluster {
 	return cluster
 }
 
-// TestExplainSaysWhoseDemandItIs: as measured; or as assumed, and why although
+// TestExplainSaysWhoseDemandItIs: as measured, with what assumed demand would change; or as assumed, and why although
 // the owner wants it measured.
 func TestExplainSaysWhoseDemandItIs(t *testing.T) {
 	demands := map[model.ObjectName]*model.Demand{web().Name: {
@@ -52,29 +52,40 @@ func TestExplainSaysWhoseDemandItIs(t *testing.T) {
 		"zone-b 90 %, zone-a 10 %."
 	const each = " Each Node counts as one client, unless its labels say otherwise."
 	for name, c := range map[string]struct {
-		state          model.DemandState
-		demands        map[model.ObjectName]*model.Demand
-		clients        []string
-		source, demand string
+		state           model.DemandState
+		demands         map[model.ObjectName]*model.Demand
+		clients         []string
+		source          string
+		demand, assumed string
 	}{
-		"measured":                    {model.DemandCounts, demands, nil, "measured", measured},
-		"measured, clients are named": {model.DemandCounts, demands, []string{"default/three"}, "measured", measured},
-		"nothing of it":               {model.DemandCounts, nil, nil, "labels", string(servicedemand.NoneToPlan) + each},
-		"old":                         {model.DemandStale, demands, nil, "labels", string(servicedemand.NotConfirmed) + each},
-		"nobody":                      {model.DemandUnpublished, nil, nil, "labels", string(servicedemand.NotPublished) + each},
-		"not read":                    {model.DemandUnknown, nil, nil, "labels", string(servicedemand.NotKnown) + each},
+		"measured": {model.DemandCounts, demands, nil, "measured", measured,
+			"If each Node asked alike, or as its labels say, zones would ask zone-b 50 %, zone-a 50 %: planned so, 10.244.98.0:8080 would get " +
+				"1.80 times the mean."},
+		"measured, clients are named": {model.DemandCounts, demands, []string{"default/three"}, "measured", measured,
+			"If each ready endpoint of default/three asked alike, zones would ask zone-b 0 %, zone-a 100 %: planned so, 10.244.98.0:8080 " +
+				"would get 1.88 times the mean."},
+		"measured, one client is ready": {model.DemandCounts, demands, []string{"default/one"}, "measured", measured,
+			"If only the one ready endpoint of default/one asked, zones would ask zone-b 0 %, zone-a 100 %: planned so, 10.244.98.0:8080 " +
+				"would get 1.88 times the mean."},
+		"measured, no client is ready": {model.DemandCounts, demands, []string{"default/none"}, "measured", measured,
+			"No endpoint of default/none is ready on a Node; if each Node asked alike, zones would ask zone-b 50 %, zone-a 50 %: planned so, " +
+				"10.244.98.0:8080 would get 1.80 times the mean."},
+		"nothing of it": {model.DemandCounts, nil, nil, "labels", string(servicedemand.NoneToPlan) + each, ""},
+		"old":           {model.DemandStale, demands, nil, "labels", string(servicedemand.NotConfirmed) + each, ""},
+		"nobody":        {model.DemandUnpublished, nil, nil, "labels", string(servicedemand.NotPublished) + each, ""},
+		"not read":      {model.DemandUnknown, nil, nil, "labels", string(servicedemand.NotKnown) + each, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := shop(c.clients...)
 			cluster.Apply(model.Change{Demands: c.demands, DemandState: &c.state})
 			port := one(t, cluster)
 			load := port.Load
-			if load == nil || load.Demand != c.demand || load.DemandSource != c.source {
-				t.Fatalf("it says %+v, want\n%s", load, c.demand)
+			if load == nil || load.Demand != c.demand || load.Assumed != c.assumed || load.DemandSource != c.source {
+				t.Fatalf("it says %+v, want\n%s\n%s", load, c.demand, c.assumed)
 			}
 			isMeasured := c.source == "measured"
-			if (load.Measured != nil) != isMeasured {
-				t.Errorf("measured is %+v", load.Measured)
+			if (load.Measured != nil) != isMeasured || (load.AssumedWouldGive >= 1.8) != isMeasured {
+				t.Errorf("measured is %+v, assumed would give %f", load.Measured, load.AssumedWouldGive)
 			}
 			if isMeasured && (load.Measured.Nodes != 200 || load.Measured.Zones["zone-a"] != 0.1) {
 				t.Errorf("measured is %+v", load.Measured)
@@ -83,7 +94,7 @@ func TestExplainSaysWhoseDemandItIs(t *testing.T) {
 			if err := explain.NewStream(&page, "text").Write([]explain.Port{port}); err != nil {
 				t.Fatal(err)
 			}
-			if !strings.Contains(page.String(), c.demand+"\n") {
+			if !strings.Contains(page.String(), c.demand+"\n") || !strings.Contains(page.String(), c.assumed) {
 				t.Errorf("the page is\n%s", page.String())
 			}
 		})

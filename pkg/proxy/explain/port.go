@@ -158,6 +158,10 @@ type Load struct {
 	// DemandSource is where that is from: labels, clients or measured. Measured has the details of the latter.
 	DemandSource string    `json:"demandSource"`
 	Measured     *Measured `json:"measured,omitempty"`
+	// Assumed says in a sentence what would change if demand were assumed; AssumedWouldGive is what the busiest endpoint
+	// would get then, as a multiple of the mean. Empty if demand is assumed.
+	Assumed          string  `json:"assumed,omitempty"`
+	AssumedWouldGive float64 `json:"assumedWouldGive,omitempty"`
 }
 
 // Measured is the measured demand of a Service.

@@ -40,6 +40,9 @@ func writePort(page *bytes.Buffer, port Port) {
 	}
 	if port.Load != nil && port.Load.Message != "" {
 		writeLines(page, "load", []string{port.Load.Message, port.Load.Demand})
+		if port.Load.Assumed != "" {
+			writeLines(page, "", []string{port.Load.Assumed})
+		}
 	}
 	if port.NodesFrom != "" {
 		writeLines(page, "nodes", []string{"other nodes' labels come from " + SourceInWords(port.NodesFrom)})

@@ -50,3 +50,49 @@ func (s *split) unbounded() []uint64 {
 	}
 	return loads
 }
+
+// LoadsUnder returns what each endpoint would get, per mille of the mean, if the nodes' demand differed from the
+// planned one: in the order in which the endpoints were given. Both demands must be of the same cells.
+func (p *Plan) LoadsUnder(demand Demand) []uint64 {
+	var nodes crowd
+	nodes.gather(demand, p.places) // the same entries, in the same order: they follow from cells and places alone
+	loads := make([]uint64, len(p.places.of))
+	for rank := range p.splits {
+		s := &p.splits[rank]
+		under := s.under(nodes.sums)
+		for i, place := range p.places.of {
+			if place != nowhere && s.counts[place] > 0 {
+				loads[i] = under[place]
+			}
+		}
+	}
+	return loads
+}
+
+// under returns what one endpoint of each place would get if the entries asked these sums, per mille of the mean of its
+// component.
+func (s *split) under(sums []tally) []uint64 {
+	all := make([]uint64, len(s.components))
+	for _, e := range s.entries {
+		all[s.componentNumber(s.crowd.of(int(e)))] += sums[e].demand
+	}
+	placed := make([]uint64, len(s.groups)) // of ONE of its component
+	for _, e := range s.entries {
+		groups := s.crowd.of(int(e))
+		whole := all[s.componentNumber(groups)]
+		if whole == 0 {
+			continue
+		}
+		for _, leg := range s.legs(groups) {
+			placed[leg.group] += part(leg.Part, sums[e].demand, whole)
+		}
+	}
+	loads := make([]uint64, len(s.counts))
+	s.spread(placed, loads)
+	for place := range loads {
+		if c := s.componentOf(s.groupsOf(place)); c != nil {
+			loads[place] = perMille(loads[place], ONE/c.endpoints)
+		}
+	}
+	return loads
+}

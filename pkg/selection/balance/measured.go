@@ -40,13 +40,21 @@ func (c *Cells) Measured(zones map[string]uint32) (d Demand, any bool) {
 	return d, true
 }
 
-// Zones returns the total of a measured demand in each zone that has nodes.
+// Zones returns the total demand of the nodes of each zone; if no node has any, each counts 1, as in a plan. The cells
+// must have the zone among their keys.
 func (d Demand) Zones() map[string]uint64 {
-	zones := map[string]uint64{}
+	d.zone = slices.Index(d.cells.keys, policy.Zone)
+	zones, nodes, all := map[string]uint64{}, map[string]uint64{}, uint64(0)
 	for cell := range d.cells.cells {
 		if sum := d.in(int32(cell)); sum.nodes > 0 {
-			zones[d.zoneOf(int32(cell))] += sum.demand
+			zone := d.zoneOf(int32(cell))
+			zones[zone] += sum.demand
+			nodes[zone] += sum.nodes
+			all += sum.demand
 		}
+	}
+	if all == 0 {
+		return nodes
 	}
 	return zones
 }

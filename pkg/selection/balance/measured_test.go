@@ -3,6 +3,7 @@ package balance_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -109,5 +110,36 @@ func TestWhatZonesAskIsWhatCounts(t *testing.T) {
 		if _, any := measuredCells().Measured(zones); any {
 			t.Errorf("%s: somebody asks", name)
 		}
+	}
+	if got := measuredCells().ByLabels().Zones(); got["a"] != 3 || got["b"] != 2 || got[""] != 1 {
+		t.Errorf("by labels zones ask %v", got)
+	}
+}
+
+// TestLoadsUnderAnotherDemand: if a plan for one demand meets another demand, each endpoint gets the sum of the nodes'
+// parts.
+func TestLoadsUnderAnotherDemand(t *testing.T) {
+	differ := 0
+	measuredWorlds(t, 300, func(w *world, _ *rand.Rand) {
+		assumed := *w
+		assumed.measured, assumed.clients = false, nil
+		cells := w.cells("")
+		plan := balance.NewPlan(cells.ByLabels(), balance.NewPlaces(w.keys, w.endpoints, w.valueOf), w.limit)
+		under, expected := plan.LoadsUnder(w.demand(cells)), plan.Loads()
+		rows := assumed.rows()
+		for _, p := range w.problems() {
+			loads := w.outcome(&p, byParts, rows).loads
+			for j, i := range p.endpoints {
+				if p.total > int64(len(p.nodes)) && math.Abs(float64(under[i])-1000*loads[j]) > 1 {
+					t.Errorf("endpoint %d gets %d per mille of the mean, want %f", i, under[i], 1000*loads[j])
+				}
+				if under[i] > 2*expected[i].Bounded {
+					differ++
+				}
+			}
+		}
+	})
+	if differ < 100 {
+		t.Errorf("only %d endpoints get more than twice of what was planned: the worlds are too tame", differ)
 	}
 }

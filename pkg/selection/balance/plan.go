@@ -203,10 +203,18 @@ func (s *split) root(g int32) int32 {
 
 // componentOf returns the component of a place or entry with some groups; nil if none has endpoints.
 func (s *split) componentOf(groups []int32) *component {
-	if at := slices.IndexFunc(groups, s.has); at >= 0 {
-		return &s.components[s.groups[groups[at]].component]
+	if number := s.componentNumber(groups); number != none {
+		return &s.components[number]
 	}
 	return nil
+}
+
+// componentNumber returns the number of that component; none if there is none.
+func (s *split) componentNumber(groups []int32) int32 {
+	if at := slices.IndexFunc(groups, s.has); at >= 0 {
+		return s.groups[groups[at]].component
+	}
+	return none
 }
 
 // scale finds out what each component's nodes ask and its endpoints may take.

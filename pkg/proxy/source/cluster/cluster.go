@@ -121,15 +121,14 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 }
 
 // Run delivers the complete state as the first update as soon as every list is complete, and then what changes until
-// the context ends. Then it returns nil at once; nothing is delivered and no outage is reported after that. While the
-// API server is away, the last known state stays in force. Run may be called once.
+// the context ends. Then it returns nil at once; nothing is delivered after that. While the API server is
+// away, the last known state stays in force. Run may be called once.
 //
 // It waits only for a while for ServiceCIDRs that the API server forbids to list, and takes them up when they come.
 //
 // deliver is called by one goroutine, and may take its time: what changes meanwhile comes as one update after it.
 func (w *Watcher) Run(ctx context.Context, deliver func(convert.Update)) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer w.outages.settleAll()
 	defer cancel()
 	for _, stream := range w.streams {
 		stream.follow(ctx)

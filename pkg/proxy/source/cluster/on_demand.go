@@ -45,7 +45,7 @@ type wanted struct{ isNeeded, labels bool }
 func (d *onDemand) watch(ctx context.Context) {
 	lingers := demandLinger
 	for ctx.Err() == nil {
-		if d.isNeededNow() {
+		if isNeeded, _ := d.look(nil); isNeeded {
 			d.follow(ctx, lingers)
 			lingers = min(2*lingers, demandLingerMax)
 			continue
@@ -145,11 +145,6 @@ func (d *onDemand) dropNow(end context.CancelFunc) (isDropped bool) {
 		}
 	})
 	return isDropped
-}
-
-func (d *onDemand) isNeededNow() bool {
-	isNeeded, _ := d.look(nil)
-	return isNeeded
 }
 
 // look reports whether the resource is needed now, and whether more is needed than a source has.

@@ -14,9 +14,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// settleTime is how long a file must be left alone before its stamp is trusted, and while the folder is followed,
-// before what happened to it counts. Two writes within the resolution of a file system's clock (up to two seconds) leave
-// the same stamp.
+// settleTime is how long a file must be left alone before its stamp is trusted, and while the folder is followed, before
+// what happened to it counts. Two writes within the resolution of a file system's clock (up to two seconds) leave the same
+// stamp.
 const settleTime = 2 * time.Second
 
 // errEmptied is why a file that held objects is not believed when it is empty: a shell truncates the
@@ -50,8 +50,8 @@ type file struct {
 }
 
 // read reads a file again if it may have changed, and returns its new state: the same file if nothing is new. What the
-// file holds counts when it has been the same for as long as it takes to settle. A program may write a file slowly:
-// what it has not written yet has not been deleted, and a text that ends at a random place may be valid up to there.
+// file holds counts when it has been the same for as long as it takes to settle. A program may write a file slowly: what
+// it has not written yet has not been deleted, and a text that ends at a random place may well be valid up to there.
 func (f *file) read(dir, name string, view convert.View, settle time.Duration, now time.Time) *file {
 	updated := *f
 	text, err := updated.newText(filepath.Join(dir, name), now)

@@ -136,7 +136,8 @@ func TestWatchSeesWhatIsTurnedOnTheWay(t *testing.T) {
 	}
 }
 
-// TestNothingIsLostThatMovesWhileItIsRead: an object that moves from one file to another may be found in neither.
+// TestNothingIsLostThatMovesWhileItIsRead: an object that moves from one file to another, of another name or not, may be
+// found in neither.
 func TestNothingIsLostThatMovesWhileItIsRead(t *testing.T) {
 	const turns = 250
 	r := &releases{t: t, root: t.TempDir(), link: "current"}

@@ -9,8 +9,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// lookInterval is how often the folder is looked at. inotify would report sooner, but nothing about the path to the
-// folder, or about those to which links lead: any of these may be replaced, so the folder is looked at anyway.
+// lookInterval is how often the folder is looked at. inotify would tell sooner, but nothing about the path to the folder, or
+// about those to which links lead: any of these may be replaced, and so all of them would be looked at as often anyway.
 const lookInterval = time.Second
 
 // mostLooking bounds the part of the time that looks take: 1 of mostLooking.

@@ -19,6 +19,9 @@ type Tree struct {
 	Files []string
 	// Unreadable are the files and subfolders that cannot be looked at, with the reason.
 	Unreadable map[string]error
+	// Watched are the directories, or the single file, in which any change may change the tree or a file of it. Changes of
+	// links on the way to them do not show there.
+	Watched []string
 	// Links are the names that are links, with the reason of each that leads nowhere.
 	Links map[string]error
 }
@@ -48,7 +51,7 @@ type scanner struct {
 // cannot be read.
 func Scan(dir string) (Tree, error) {
 	if info, err := os.Stat(dir); err == nil && info.Mode().IsRegular() {
-		return Tree{Dir: filepath.Dir(dir), Files: []string{filepath.Base(dir)}}, nil
+		return Tree{Dir: filepath.Dir(dir), Files: []string{filepath.Base(dir)}, Watched: []string{dir}}, nil
 	}
 	s := scanner{dir: dir, visited: make(map[string]bool)}
 	s.out = Tree{Dir: dir, Unreadable: make(map[string]error), Links: make(map[string]error)}
@@ -56,6 +59,8 @@ func Scan(dir string) (Tree, error) {
 		return Tree{}, err
 	}
 	slices.Sort(s.out.Files)
+	slices.Sort(s.out.Watched)
+	s.out.Watched = slices.Compact(s.out.Watched)
 	return s.out, nil
 }
 
@@ -77,6 +82,7 @@ func (s *scanner) directory(name string) error {
 	if err != nil {
 		return fmt.Errorf("reading the folder: %w", err)
 	}
+	s.out.Watched = append(s.out.Watched, full)
 	for _, entry := range entries {
 		if !strings.HasPrefix(entry.Name(), ".") {
 			s.entry(path.Join(name, entry.Name()), entry.Type()&fs.ModeSymlink != 0)
@@ -104,6 +110,16 @@ func (s *scanner) entry(name string, isLink bool) {
 		}
 	case stat.Mode().IsRegular() && isManifest(name):
 		s.out.Files = append(s.out.Files, name)
+		if isLink {
+			s.watchTarget(full)
+		}
+	}
+}
+
+// watchTarget adds the directory in which a link's file is to those watched: writing there shows nowhere else.
+func (s *scanner) watchTarget(link string) {
+	if target, err := filepath.EvalSymlinks(link); err == nil {
+		s.out.Watched = append(s.out.Watched, filepath.Dir(target))
 	}
 }
 

@@ -14,9 +14,8 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// settleTime is how long a file must be left alone before its stamp is trusted, and while the folder is followed, before
-// what happened to it counts. Two writes within the resolution of a file system's clock (up to two seconds) leave the same
-// stamp.
+// settleTime is how long a file must be left alone before its stamp is trusted, and before it may take something away.
+// Two writes within the resolution of a file system's clock (up to two seconds) leave the same stamp.
 const settleTime = 2 * time.Second
 
 // errEmptied is why a file that held objects is not believed when it is empty: a shell truncates the
@@ -30,12 +29,6 @@ type stamp struct {
 	modified, changed syscall.Timespec
 }
 
-// version is what a file held when it was read; the zero value is a file that is not there.
-type version struct {
-	sum      [sha256.Size]byte
-	contents contents
-}
-
 // file is one file of the folder.
 type file struct {
 	stamp     stamp
@@ -44,20 +37,16 @@ type file struct {
 	version
 	// failure is why the file could not be read the last time.
 	failure error
-	// coming is the version that was found last, while it does not count yet; since is when it was first found.
+	// coming is the version that was read last, while it does not count yet; since is when it was first read.
 	coming *version
 	since  time.Time
 }
 
-// read reads a file again if it may have changed, and returns its new state: the same file if nothing is new. What the
-// file holds counts when it has been the same for as long as it takes to settle. A program may write a file slowly: what
-// it has not written yet has not been deleted, and a text that ends at a random place may well be valid up to there.
-func (f *file) read(dir, name string, view convert.View, settle time.Duration, now time.Time) *file {
+// read reads a file again if it may have changed, and returns its new state. It leaves the old one as it was. A file
+// that is not followed counts at once.
+func (f *file) read(dir, name string, view convert.View, isFollowed bool, now time.Time) *file {
 	updated := *f
 	text, err := updated.newText(filepath.Join(dir, name), now)
-	if err == nil && text == nil && f.coming == nil {
-		return f
-	}
 	updated.failure = err
 	if err == nil && text != nil && len(text) == 0 && f.mayHoldObjects() {
 		updated.failure = errEmptied
@@ -70,29 +59,33 @@ func (f *file) read(dir, name string, view convert.View, settle time.Duration, n
 		return &updated
 	}
 	if text != nil {
-		switch sum := sha256.Sum256(text); {
-		case sum == f.sum:
-			updated.coming = nil
-		case f.coming == nil || sum != f.coming.sum:
-			updated.coming, updated.since = &version{sum, decode(name, text, view)}, now
-		}
+		updated.note(name, text, view, now)
 	}
-	if updated.coming != nil && now.Sub(updated.since) >= settle {
-		updated.version, updated.coming = *updated.coming, nil
+	if updated.coming != nil && (!isFollowed || isBelieved(&f.version, updated.coming, now.Sub(updated.since))) {
+		updated.believe()
 	}
 	return &updated
 }
 
-// vanish takes in that the file is not there, and returns its new state: nil as soon as that counts.
-func (f *file) vanish(settle time.Duration, now time.Time) *file {
-	updated := file{version: f.version, coming: f.coming, since: f.since}
-	if f.coming == nil || f.coming.sum != [sha256.Size]byte{} {
-		updated.coming, updated.since = &version{}, now
+// note takes in a text that was read. since is kept while the text stays the same.
+func (f *file) note(name string, text []byte, view convert.View, now time.Time) {
+	sum := sha256.Sum256(text)
+	switch {
+	case sum == f.sum:
+		f.coming = nil
+	case f.coming == nil || sum != f.coming.sum:
+		f.coming = &version{sum: sum, size: len(text), contents: decode(name, text, view)}
+		f.since = now
 	}
-	if now.Sub(updated.since) >= settle {
-		return nil
+}
+
+// believe makes the version that was read last the one that counts.
+func (f *file) believe() {
+	now := *f.coming
+	if !now.contents.isComplete {
+		now.missing = now.lostSince(&f.version)
 	}
-	return &updated
+	f.version, f.coming = now, nil
 }
 
 // mayHoldObjects reports whether the file held objects, as far as known, when it was read last.

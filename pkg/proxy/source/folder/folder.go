@@ -3,7 +3,6 @@ package folder
 import (
 	"errors"
 	"io/fs"
-	"maps"
 	"strings"
 	"time"
 
@@ -20,12 +19,10 @@ type Folder struct {
 	// LastGood are the versions that a running proxy has in force for refused objects. They are in force here before the
 	// first load.
 	LastGood []convert.Refusal
-	// settle is how long a file must be the same before it counts, after the first load.
-	settle time.Duration
+	// isFollowed: it is loaded again and again. Then a file that loses something counts only a moment later.
+	isFollowed bool
 
 	isLoaded bool
-	// isWhole: at the last load everything could be looked at.
-	isWhole  bool
 	files    map[string]*file // by path relative to the folder
 	inForce  map[convert.ObjectKey]entry
 	problems []model.Finding
@@ -47,22 +44,10 @@ func (f *Folder) loadAt(dir string, now time.Time) (convert.Update, error) {
 		if !f.isLoaded {
 			return convert.Update{}, err
 		}
-		f.isWhole = false
 		_, problems := resolve(f.inForce, f.files)
 		return f.update(model.Change{}, append(problems, unreadableProblem(".", err))), nil
 	}
-	files, wasWhole := f.read(found, now), f.isWhole
-	f.isWhole = len(found.Unreadable) == 0
-	if f.isWhole && wasWhole && maps.Equal(files, f.files) && !f.isDue(now) {
-		return convert.Update{}, nil
-	}
-	return f.take(files, found.Unreadable, now), nil
-}
-
-// isDue reports whether something changes by now although no file does.
-func (f *Folder) isDue(now time.Time) bool {
-	at, some := f.nodes.Next()
-	return some && !now.Before(at)
+	return f.take(f.read(found, now), found.Unreadable, now), nil
 }
 
 // Stream is manifests that can be read only once, such as standard input.
@@ -135,33 +120,44 @@ func (f *Folder) update(change model.Change, problems []model.Finding) convert.U
 
 // read returns the files of the folder in their current state. Files that cannot be looked at stay as they were.
 func (f *Folder) read(found manifest.Tree, now time.Time) map[string]*file {
-	settle := f.settle
-	if !f.isLoaded {
-		settle = 0
-	}
 	files := make(map[string]*file, len(found.Files))
 	for _, name := range found.Files {
 		old := f.files[name]
 		if old == nil {
 			old = &file{}
 		}
-		if current := old.read(found.Dir, name, f.View, settle, now); !errors.Is(current.failure, fs.ErrNotExist) {
-			files[name] = current
+		current := old.read(found.Dir, name, f.View, f.isFollowed, now)
+		if errors.Is(current.failure, fs.ErrNotExist) {
+			continue // deleted a moment ago
 		}
+		files[name] = current
 	}
 	for name, old := range f.files {
-		if files[name] != nil {
-			continue
-		}
-		if failure := found.FailureOf(name); failure != nil {
+		if failure := found.FailureOf(name); failure != nil && files[name] == nil {
 			hidden := *old
 			hidden.failure, hidden.isSettled = failure, false
 			files[name] = &hidden
-		} else if current := old.vanish(settle, now); current != nil {
-			files[name] = current
 		}
 	}
 	return files
+}
+
+// next returns when something changes although no file does, and whether anything will.
+func (f *Folder) next() (at time.Time, some bool) {
+	if f.nodes == nil {
+		return time.Time{}, false
+	}
+	return f.nodes.Next()
+}
+
+// isWaiting reports whether a file does not count yet and has to be looked at again.
+func (f *Folder) isWaiting() bool {
+	for _, file := range f.files {
+		if file.coming != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // unreadableProblem says that a file or folder cannot be read, without its path on this machine.

@@ -78,7 +78,7 @@ func TestFolderEndsUpWhereAFreshLoadWouldWhateverHappenedBefore(t *testing.T) {
 // to, because that one lacks another object and was written later.
 func TestAnObjectThatMovesToAFileThatIsBeingWrittenStays(t *testing.T) {
 	f := newTestFolder(t)
-	f.folder.settle = settleTime
+	f.folder.isFollowed = true
 	f.write("a.yaml", serviceYAML("web", "10.96.0.1"))
 	f.write("b.yaml", serviceYAML("db", "10.96.0.2"))
 	f.loadAfter(0)

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -91,83 +90,72 @@ func linkTo(folder string, links ...string) func(*testing.T, string) string {
 func TestWatchSeesWhatIsTurnedOnTheWay(t *testing.T) {
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := &releases{t: t, root: t.TempDir(), link: way.link}
-				if err := os.MkdirAll(filepath.Dir(filepath.Join(r.root, r.link)), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				turn := r.turn
-				if way.isSwap {
-					turn = r.swap
-				}
-				for number := 1; number <= 3; number++ {
-					r.write(filepath.Join(fmt.Sprintf("v%d", number), way.of), fmt.Sprintf("10.96.0.%d", number))
-				}
-				turn("v1")
-				dir := filepath.Join(r.root, way.folder(t, r.root))
-				f := follow(t, &testFolder{t: t, dir: dir, state: make(map[string]string)})
-				until := func(what string, holds func() bool) {
-					t.Helper()
-					f.until(func() bool {
-						if len(f.state) != 2 {
-							t.Fatalf("%s: an object is lost: %v", what, f.state)
-						}
-						return holds()
-					})
-				}
-				serves := func(clusterIP string) func() bool {
-					return func() bool {
-						return strings.HasPrefix(f.state["Service default/web"], "["+clusterIP+"]") && len(f.problems) == 0
+			t.Parallel() // a turned link is noticed within a second
+			r := &releases{t: t, root: t.TempDir(), link: way.link}
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(r.root, r.link)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			turn := r.turn
+			if way.isSwap {
+				turn = r.swap
+			}
+			for number := 1; number <= 3; number++ {
+				r.write(filepath.Join(fmt.Sprintf("v%d", number), way.of), fmt.Sprintf("10.96.0.%d", number))
+			}
+			turn("v1")
+			dir := filepath.Join(r.root, way.folder(t, r.root))
+			f := follow(t, &testFolder{t: t, dir: dir, state: make(map[string]string)}, newWatch)
+			until := func(what string, holds func() bool) {
+				t.Helper()
+				f.until(func() bool {
+					if len(f.state) != 2 {
+						t.Fatalf("%s: an object is lost: %v", what, f.state)
 					}
+					return holds()
+				})
+			}
+			serves := func(clusterIP string) func() bool {
+				return func() bool {
+					return strings.HasPrefix(f.state["Service default/web"], "["+clusterIP+"]") && len(f.problems) == 0
 				}
-				until("at first", serves("10.96.0.1"))
-				turn("v2")
-				until("it is turned", serves("10.96.0.2"))
-				current := &testFolder{t: t, dir: filepath.Join(r.root, way.link, way.of)}
-				current.write("web.yaml", serviceYAML("web", "10.96.0.22"))
-				until("what it leads to now changes", serves("10.96.0.22"))
-				turn("nowhere")
-				until("it leads nowhere", func() bool { return len(f.problems) > 0 })
-				f.wantService("10.96.0.22")
-				turn("v3")
-				until("it leads somewhere again", serves("10.96.0.3"))
-			})
+			}
+			until("at first", serves("10.96.0.1"))
+			turn("v2")
+			until("it is turned", serves("10.96.0.2"))
+			current := &testFolder{t: t, dir: filepath.Join(r.root, way.link, way.of)}
+			current.write("web.yaml", serviceYAML("web", "10.96.0.22"))
+			until("what it leads to now changes", serves("10.96.0.22"))
+			turn("nowhere")
+			until("it leads nowhere", func() bool { return len(f.problems) > 0 })
+			f.wantService("10.96.0.22")
+			turn("v3")
+			until("it leads somewhere again", serves("10.96.0.3"))
 		})
 	}
 }
 
-// TestNothingIsLostThatMovesWhileItIsRead: an object that moves from one file to another, of another name or not, may be
-// found in neither.
-func TestNothingIsLostThatMovesWhileItIsRead(t *testing.T) {
+// TestWhatIsTurnedWhileItIsReadIsReadAnew: an object that moves from one file to another would otherwise be in neither.
+func TestWhatIsTurnedWhileItIsReadIsReadAnew(t *testing.T) {
 	const turns = 250
 	r := &releases{t: t, root: t.TempDir(), link: "current"}
 	for number := range turns {
 		release := &testFolder{t: t, dir: filepath.Join(r.root, fmt.Sprint(number))}
 		for at, service := range []string{"web", "stays"} {
-			release.write(fmt.Sprintf("%d.yaml", (number+at)%(2+number%2)), serviceYAML(service, fmt.Sprintf("10.96.%d.1", at)))
+			release.write(fmt.Sprintf("%d.yaml", (number+at)%2), serviceYAML(service, fmt.Sprintf("10.96.%d.1", at)))
 		}
 	}
 	r.turn("0")
-	f := &testFolder{t: t, dir: filepath.Join(r.root, r.link), state: map[string]string{}, folder: Folder{settle: settleTime}}
-	f.loadAfter(0)
-	looks := 1
+	f := follow(t, &testFolder{t: t, dir: filepath.Join(r.root, r.link), state: make(map[string]string)}, restless)
 	for number := 1; number < turns; number++ {
-		turned := make(chan struct{})
-		go func() {
-			defer close(turned)
-			time.Sleep(time.Duration(number) * 2 * time.Microsecond) // so that it is turned while the folder is read
-			r.turn(fmt.Sprint(number))
-		}()
-		for left := 4; left > 0; looks++ {
-			select {
-			case <-turned:
-				left--
-			default:
-			}
-			f.loadAfter(time.Duration(looks) * lookInterval)
-			if len(f.state) != 2 {
-				t.Errorf("after %d looks an object is lost: %v", looks, f.state)
-			}
-		}
+		r.turn(fmt.Sprint(number))
+		time.Sleep(5 * time.Millisecond)
 	}
+	r.write("last", "10.96.0.99")
+	r.turn("last")
+	f.until(func() bool {
+		if len(f.state) != 2 {
+			t.Fatalf("an object is lost: %v", f.state)
+		}
+		return strings.HasPrefix(f.state["Service default/web"], "[10.96.0.99]")
+	})
 }

@@ -4,28 +4,22 @@ import (
 	"context"
 	"log/slog"
 	"sync"
-	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
-// lookInterval is how often the folder is looked at. inotify would tell sooner, but nothing about the path to the folder, or
-// about those to which links lead: any of these may be replaced, and so all of them would be looked at as often anyway.
-const lookInterval = time.Second
-
-// mostLooking bounds the part of the time that looks take: 1 of mostLooking.
-const mostLooking = 20
-
 // Manifests is a folder of manifests as a source of the cluster's state. It is for one goroutine, except for Refusals.
 type Manifests struct {
-	dir string
-	log *slog.Logger
-
-	mutex  sync.Mutex // guards the folder
+	dir    string
+	log    *slog.Logger
 	folder Folder
 
 	// lack is which EndpointSlices were missing at the last load.
 	lack string
+
+	// loaded is the folder as it was loaded last, for Refusals.
+	mutex  sync.Mutex
+	loaded Folder
 }
 
 // NewManifests returns the folder at dir as a source of what a view sees. It reads nothing yet.
@@ -35,8 +29,6 @@ func NewManifests(dir string, view convert.View, log *slog.Logger) *Manifests {
 
 // Load reads what changed in the folder since the last load; the first time, everything.
 func (m *Manifests) Load() (convert.Update, error) {
-	m.mutex.Lock()
-	defer m.mutex.Unlock()
 	return m.folder.Load(m.dir)
 }
 
@@ -45,22 +37,51 @@ func (m *Manifests) Load() (convert.Update, error) {
 //
 // deliver is called by one goroutine, and may take its time: what changes meanwhile comes as one update after it.
 func (m *Manifests) Run(ctx context.Context, deliver func(convert.Update)) error {
-	m.folder.settle = settleTime
+	watch := newWatch(m.dir, m.log)
+	defer watch.close()
+	return m.run(ctx, watch, deliver)
+}
+
+// loadAtOnce is Load, of one place. If a link is turned while files are read, an object that moves from one file to
+// another may be in neither, and seem to be gone: then all is read anew. While links are turned all the time, what was
+// loaded stays in force.
+//
+// It first watches and then reads, so that no change falls between the two.
+func (m *Manifests) loadAtOnce(watch *watch) (convert.Update, error) {
+	for attempt := 1; ; attempt++ {
+		watch.follow()
+		loaded := m.folder // Load changes this copy, but nothing that it refers to
+		update, err := loaded.Load(m.dir)
+		isLast := attempt == followAttempts
+		if !watch.isTurned() || isLast && !m.folder.isLoaded {
+			m.folder = loaded
+			return update, err
+		}
+		if isLast {
+			return convert.Update{}, nil
+		}
+	}
+}
+
+// run is Run with a given watch.
+func (m *Manifests) run(ctx context.Context, watch *watch, deliver func(convert.Update)) error {
+	m.folder.isFollowed = true
 	for first := true; ; first = false {
-		began := time.Now()
-		update, err := m.Load()
+		update, err := m.loadAtOnce(watch)
 		if err != nil {
 			return err
 		}
-		took := time.Since(began)
+		m.mutex.Lock()
+		m.loaded = m.folder // a load changes nothing that this copy refers to
+		m.mutex.Unlock()
 		m.warn()
 		if first || !update.IsEmpty() {
 			deliver(update)
 		}
-		select {
-		case <-ctx.Done():
+		watch.again = m.folder.isWaiting()
+		watch.until, _ = m.folder.next()
+		if !watch.wait(ctx) {
 			return nil
-		case <-time.After(max(lookInterval, (mostLooking-1)*took)):
 		}
 	}
 }
@@ -77,6 +98,7 @@ func (m *Manifests) warn() {
 // Refusals returns the objects that were refused when the folder was loaded last, with the versions in force.
 func (m *Manifests) Refusals() []convert.Refusal {
 	m.mutex.Lock()
-	defer m.mutex.Unlock()
-	return m.folder.Refusals()
+	loaded := m.loaded
+	m.mutex.Unlock()
+	return loaded.Refusals()
 }

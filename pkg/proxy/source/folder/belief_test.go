@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
@@ -50,40 +51,55 @@ func forms() map[string]string {
 	}
 }
 
-// TestNoCutOfAFileTakesAnythingAway while it is written, with another object at its beginning than before.
+const some = 13 // bytes between two cuts where not each is made
+
+// TestNoCutOfAFileTakesAnythingAway while it is written: as it was, or with another object at its beginning. Each cut is made
+// of the forms in which what is left may be without a fault, and of JSON.
 func TestNoCutOfAFileTakesAnythingAway(t *testing.T) {
 	for name, before := range forms() {
-		t.Run(name, func(t *testing.T) {
-			f := newTestFolder(t)
-			f.folder.settle = settleTime
-			f.write(name, before)
-			f.loadAfter(0)
-			inForce := maps.Clone(f.state)
-			if len(inForce) != 20 {
-				t.Fatalf("%d objects are in force, want 20", len(inForce))
-			}
-			after := strings.Replace(before, "10.0.0.10", "10.0.0.99", 1)
-			now := time.Duration(0)
-			for size := 1; size < len(strings.TrimSpace(after)); size += 13 {
-				f.write(name, after[:size])
-				now += settleTime // since the text before: so this one is new each time
-				f.loadAfter(now)
-				f.loadAfter(now + settleTime - 1)
-				if diff := cmp.Diff(inForce, f.state); diff != "" {
-					t.Fatalf("after %d of %d bytes (-want +got):\n%s", size, len(after), diff)
-				}
-				if f.wantProblems(); t.Failed() {
-					t.FailNow()
-				}
-			}
-			f.write(name, after)
-			f.loadAfter(now + settleTime)
-			if changed := f.loadAfter(now + 2*settleTime); len(changed) != 1 {
-				t.Errorf("when the file is whole %q change", changed)
-			}
-		})
+		each := some
+		if name == "documents.yaml" || name == "list.yaml" || name == "list.json" {
+			each = 1
+		}
+		t.Run(name, func(t *testing.T) { cutEverywhere(t, name, before, before, each) })
+		another := strings.Replace(before, "10.0.0.10", "10.0.0.99", 1)
+		t.Run(name+" changed", func(t *testing.T) { cutEverywhere(t, name, before, another, some) })
 	}
 }
+
+// cutEverywhere writes a file that holds one text with the beginnings of another, the longer ones later, and then whole.
+func cutEverywhere(t *testing.T, name, before, after string, each int) {
+	f := newTestFolder(t)
+	f.folder.isFollowed = true
+	f.write(name, before)
+	f.loadAfter(0)
+	inForce := maps.Clone(f.state)
+	if len(inForce) != 20 {
+		t.Fatalf("%d objects are in force, want 20", len(inForce))
+	}
+	now := time.Duration(0)
+	for size := 1; size < len(strings.TrimSpace(after)); size += each {
+		f.write(name, after[:size])
+		now += settleTime // since the text before: so this one is new each time
+		f.loadAfter(now)
+		if size%some == 0 {
+			f.loadAfter(now + settleTime - 1)
+		}
+		if diff := cmp.Diff(inForce, f.state); diff != "" {
+			t.Fatalf("after %d of %d bytes, ending in %q (-want +got):\n%s", size, len(after), tail(after[:size]), diff)
+		}
+		if f.wantProblems(); t.Failed() {
+			t.FailNow()
+		}
+	}
+	f.write(name, after)
+	changed := f.loadAfter(now + settleTime)
+	if want := after != before; (len(changed) == 1) != want || f.folder.isWaiting() {
+		t.Errorf("when the file is whole %q change at once, it waits: %t", changed, f.folder.isWaiting())
+	}
+}
+
+func tail(text string) string { return text[max(0, len(text)-40):] }
 
 // TestAFileThatIsLeftAloneCounts, wherever its text ends: readable objects are served, and missing ones are gone,
 // unless a part cannot be read.
@@ -91,7 +107,7 @@ func TestAFileThatIsLeftAloneCounts(t *testing.T) {
 	for name, whole := range forms() {
 		t.Run(name, func(t *testing.T) {
 			f := newTestFolder(t)
-			f.folder.settle = settleTime
+			f.folder.isFollowed = true
 			f.write(name, whole)
 			f.loadAfter(0)
 			loaded := f.folder
@@ -99,7 +115,9 @@ func TestAFileThatIsLeftAloneCounts(t *testing.T) {
 				f.folder = loaded
 				f.write(name, whole[:size])
 				f.loadAfter(time.Second)
-				f.loadAfter(time.Second + settleTime)
+				if f.loadAfter(time.Second + settleTime); f.folder.isWaiting() {
+					t.Fatalf("%d bytes are not believed, though the file was left alone", size)
+				}
 				there := decode(name, []byte(whole[:size]), convert.View{})
 				if !there.isComplete && len(f.folder.inForce) != 20 {
 					t.Fatalf("after %d bytes %d objects are in force; some cannot be read, so that none may be gone", size, len(f.folder.inForce))
@@ -118,7 +136,7 @@ func TestAFileThatIsLeftAloneCounts(t *testing.T) {
 func TestAFileThatStopsInTheMiddleForLongLosesNothingThatComesLater(t *testing.T) {
 	asYAML, _ := twentyObjects()
 	f := newTestFolder(t)
-	f.folder.settle = settleTime
+	f.folder.isFollowed = true
 	f.write("a.yaml", strings.Join(asYAML, "---\n"))
 	f.loadAfter(0)
 	inForce := maps.Clone(f.state)
@@ -141,4 +159,44 @@ func TestAFileThatStopsInTheMiddleForLongLosesNothingThatComesLater(t *testing.T
 // cutService is the first lines of a Service.
 func cutService(text string, lines int) string {
 	return strings.Join(strings.SplitAfter(text, "\n")[:lines], "")
+}
+
+func TestBelief(t *testing.T) {
+	claims := func(names ...string) contents {
+		var c contents
+		for _, name := range names {
+			name, value, _ := strings.Cut(name, "=")
+			key := convert.ObjectKey{Kind: convert.Services, Name: model.ObjectName{Namespace: "default", Name: name}}
+			c.claims = append(c.claims, claim{key: key, value: value})
+		}
+		return c
+	}
+	of := func(size int, names ...string) version { return version{size: size, contents: claims(names...)} }
+	missing := claims("c").claims[0].key
+	for name, test := range map[string]struct {
+		before, now version
+		alone       time.Duration
+		want        bool
+	}{
+		"the first version":                    {version{}, of(9, "a"), 0, true},
+		"one more object":                      {of(9, "a"), of(18, "a", "b"), 0, true},
+		"one object less":                      {of(18, "a", "b"), of(9, "a"), 0, false},
+		"one object less, for a while":         {of(18, "a", "b"), of(9, "a"), settleTime, true},
+		"one object less, not for long enough": {of(18, "a", "b"), of(9, "a"), settleTime - 1, false},
+		"another object, and longer":           {of(9, "a"), of(18, "bbbb"), 0, false},
+		"one that could not be read is not there": {
+			version{size: 18, contents: claims("a"), missing: []convert.ObjectKey{missing}}, of(20, "a"), 0, false},
+		"one that could not be read is there": {
+			version{size: 18, contents: claims("a"), missing: []convert.ObjectKey{missing}}, of(20, "a", "c"), 0, true},
+		"the last object is shorter":         {of(9, "a", "b=12"), of(8, "a", "b=1"), 0, false},
+		"the last object is longer":          {of(9, "a", "b=12"), of(10, "a", "b=123"), 0, true},
+		"one before the last is shorter":     {of(9, "a=12", "b"), of(8, "a=1", "b"), 0, true},
+		"a comment behind the last is gone":  {of(9, "a", "b"), of(5, "a", "b"), 0, true},
+		"nothing was there, and nothing is":  {version{size: 9}, version{size: 5}, 0, true},
+		"the same, with the objects swapped": {of(9, "a", "b"), of(9, "b", "a"), 0, true},
+	} {
+		if got := isBelieved(&test.before, &test.now, test.alone); got != test.want {
+			t.Errorf("%s: isBelieved() = %t, want %t", name, got, test.want)
+		}
+	}
 }

@@ -2,7 +2,6 @@ package selection
 
 import (
 	"net/netip"
-	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -41,8 +40,5 @@ func serving(endpoints []model.PortEndpoint, allowed func(*model.PortEndpoint) b
 
 // allows reports whether the topology keys ever let a connection go to an endpoint: whether any of them matches.
 func (v Viewpoint) allows(keys []policy.Key, endpoint *model.PortEndpoint) bool {
-	return len(keys) == 0 || slices.ContainsFunc(keys, func(key policy.Key) bool {
-		own, carried := v.ownValue(key)
-		return carried && v.matches(endpoint, key, own)
-	})
+	return len(keys) == 0 || v.firstMatch(keys, endpoint) < len(keys)
 }

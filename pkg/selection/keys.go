@@ -71,6 +71,16 @@ func (v Viewpoint) matches(endpoint *model.PortEndpoint, key policy.Key, own str
 	return known && value == own
 }
 
+// firstMatch returns the index of the first key that matches an endpoint; the number of keys if none does.
+func (v Viewpoint) firstMatch(keys []policy.Key, endpoint *model.PortEndpoint) int {
+	for k, key := range keys {
+		if own, carried := v.ownValue(key); carried && v.matches(endpoint, key, own) {
+			return k
+		}
+	}
+	return len(keys)
+}
+
 // ValueOf returns an endpoint's value of a key, and whether it is known. The EndpointSlice answers the keys that need
 // no Node (policy.Key.NeedsNode); if it does not name the zone, a Node does that happens to be known.
 func (v Viewpoint) ValueOf(endpoint *model.PortEndpoint, key policy.Key) (value string, known bool) {

@@ -17,7 +17,10 @@ func selectLocal(policyField string, endpoints []model.PortEndpoint, viewpoint V
 		phase model.Phase
 		code  Code
 	}{{model.PhaseReady, OnThisNode}, {model.PhaseTerminating, OnThisNodeTerminating}} {
-		if chosen := pickOnNode(endpoints, turn.phase, viewpoint); len(chosen) > 0 {
+		chosen := pick(endpoints, func(endpoint *model.PortEndpoint) bool {
+			return endpoint.Phase() == turn.phase && viewpoint.isHere(endpoint)
+		})
+		if len(chosen) > 0 {
 			choice := &Choice{Endpoints: chosen, Tier: TierNode, Reason: Reason{Code: turn.code, Key: policyField}}
 			choice.noteAvoided()
 			return choice
@@ -28,12 +31,6 @@ func selectLocal(policyField string, endpoints []model.PortEndpoint, viewpoint V
 		return &none
 	}
 	return &Choice{Reason: Reason{Code: NoneOnThisNode, Key: policyField}}
-}
-
-func pickOnNode(endpoints []model.PortEndpoint, wanted model.Phase, viewpoint Viewpoint) []model.PortEndpoint {
-	return pick(endpoints, func(endpoint *model.PortEndpoint) bool {
-		return endpoint.Phase() == wanted && viewpoint.isHere(endpoint)
-	})
 }
 
 // isHere reports whether an endpoint runs on this node. One whose node is unknown never does.

@@ -238,7 +238,7 @@ func (p *Planner) readyEndpoints(services []model.ObjectName) map[string]uint32 
 	for _, service := range services {
 		ready, known := p.asked[service]
 		if !known {
-			ready = p.readyEndpointsOf(service)
+			ready = ReadyEndpoints(p.cluster.SlicesOf(service))
 			if p.asked == nil {
 				p.asked = map[model.ObjectName]map[string]uint32{}
 			}
@@ -249,10 +249,6 @@ func (p *Planner) readyEndpoints(services []model.ObjectName) map[string]uint32 
 		}
 	}
 	return byNode
-}
-
-func (p *Planner) readyEndpointsOf(service model.ObjectName) map[string]uint32 {
-	return ReadyEndpoints(p.cluster.SlicesOf(service))
 }
 
 // ReadyEndpoints counts the ready endpoints in a Service's slices, by node. One that has addresses in both families

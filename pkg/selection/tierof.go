@@ -17,11 +17,9 @@ const (
 // it, if there are keys; TierHint if hints narrow the choice and one is for this node or its zone; TierNone otherwise.
 // With a bound on the load slots may belong to several tiers, and each endpoint has its own tier.
 func (d Decision) TierOf(endpoint *model.PortEndpoint) string {
-	view := &d.Viewpoint
-	for _, key := range d.Service.Topology.Keys {
-		if own, carried := view.ownValue(key); carried && view.matches(endpoint, key, own) {
-			return string(key)
-		}
+	view, keys := &d.Viewpoint, d.Service.Topology.Keys
+	if k := view.firstMatch(keys, endpoint); k < len(keys) {
+		return string(keys[k])
 	}
 	switch d.Selection.Cluster.Tier {
 	case TierForNodes:

@@ -64,12 +64,9 @@ func (v Viewpoint) tiersByKeys(keys []policy.Key, endpoints []model.PortEndpoint
 		if !usable {
 			continue
 		}
-		for k, key := range keys {
-			if own, carried := v.ownValue(key); carried && v.matches(endpoint, key, own) {
-				tier := &matching[int(rank)*len(keys)+k]
-				tier.Endpoints = append(tier.Endpoints, *endpoint)
-				break
-			}
+		if k := v.firstMatch(keys, endpoint); k < len(keys) {
+			tier := &matching[int(rank)*len(keys)+k]
+			tier.Endpoints = append(tier.Endpoints, *endpoint)
 		}
 	}
 	var tiers []Tier

@@ -32,6 +32,10 @@ func (w *Watcher) decide(decide func(*state)) (concerned []wake.Signal) {
 			concerned = append(concerned, d.need)
 		}
 	}
+	if w.state.areMoved {
+		w.state.areMoved = false
+		concerned = append(concerned, w.moved)
+	}
 	if w.state.nodes.HasQuestions() {
 		concerned = append(concerned, w.missed)
 	}

@@ -36,7 +36,7 @@ type Options struct {
 	// Interrupted is called when the API server no longer sends changes of a resource, with the time and the reason, and
 	// Resumed when it does again: "services", "endpointslices", "servicecidrs", "nodes/NAME" (this node), "nodes" (the
 	// others) or in their place "topologyslices", or "endpointslices/proxies" with "nodes/demand" and "nodes/control-plane";
-	// "nodes/evacuated", "endpointslices/addresses", "endpointslices/headless" or "servicedemands".
+	// "nodes/evacuated", "endpointslices/addresses" or "servicedemands".
 	// The last known state stays in force meanwhile. Both may be nil, and must return at once.
 	Interrupted func(resource string, since time.Time, err error)
 	Resumed     func(resource string)
@@ -69,9 +69,10 @@ type Watcher struct {
 	// timer is set to waking, the time when the state has something to do; zero if it has nothing.
 	timer  *time.Timer
 	waking time.Time
-	// fresh holds a signal while there may be something to deliver, and missed while nodes may have vanished.
-	fresh, missed wake.Signal
-	onDemand      []*onDemand // one of each of onDemands
+	// fresh holds a signal while there may be something to deliver, missed while nodes may have vanished, and moved while
+	// proxies may have.
+	fresh, missed, moved wake.Signal
+	onDemand             []*onDemand
 }
 
 // New returns a Watcher of the cluster at an API server. It sends no request yet.
@@ -84,6 +85,12 @@ func New(config *rest.Config, options Options) (*Watcher, error) {
 }
 
 func newWatcher(listWatches listWatches, options Options) *Watcher {
+	if options.TopologyFrom == nil {
+		options.TopologyFrom = func(string) {}
+	}
+	if options.DemandRenewed == nil {
+		options.DemandRenewed = func(time.Time) {}
+	}
 	publisherOf := func(name string) publisher {
 		return publisher{leases: listWatches.leases, name: model.ObjectName{Namespace: options.TopologyNamespace, Name: name}}
 	}
@@ -95,15 +102,12 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 		state:       newState(options.Node),
 		fresh:       wake.NewSignal(),
 		missed:      wake.NewSignal(),
+		moved:       wake.NewSignal(),
 
 		topologyPublisher: publisherOf(topologyslice.LeaseName),
 		demandPublisher:   publisherOf(servicedemand.LeaseName),
 	}
-	for _, row := range onDemands {
-		d := row.of(w)
-		d.watcher, d.need = w, wake.NewSignal()
-		w.onDemand = append(w.onDemand, d)
-	}
+	w.onDemand = []*onDemand{otherNodes(w), measuredDemand(w)}
 	for _, kind := range convert.Kinds {
 		if kind.IsOnDemand {
 			continue
@@ -121,15 +125,14 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 }
 
 // Run delivers the complete state as the first update as soon as every list is complete, and then what changes until
-// the context ends. Then it returns nil at once; nothing is delivered and no outage is reported after that. While the
-// API server is away, the last known state stays in force. Run may be called once.
+// the context ends. Then it returns nil at once; nothing is delivered after that. While the API server is
+// away, the last known state stays in force. Run may be called once.
 //
 // It waits only for a while for ServiceCIDRs that the API server forbids to list, and takes them up when they come.
 //
 // deliver is called by one goroutine, and may take its time: what changes meanwhile comes as one update after it.
 func (w *Watcher) Run(ctx context.Context, deliver func(convert.Update)) error {
 	ctx, cancel := context.WithCancel(ctx)
-	defer w.outages.settleAll()
 	defer cancel()
 	for _, stream := range w.streams {
 		stream.follow(ctx)

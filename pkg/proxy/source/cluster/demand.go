@@ -11,6 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
+	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
 // measuredDemand is followed while a Service is planned with measured demand: the publisher's Lease is read now and
@@ -21,6 +22,7 @@ func measuredDemand(w *Watcher) *onDemand {
 		resource: convert.ServiceDemands.Resource, asked: []asked{w.ask(convert.ServiceDemands, convert.ServiceDemands.Resource)},
 	}
 	return &onDemand{
+		watcher: w, need: wake.NewSignal(),
 		choose: func(ctx context.Context, now *source) *source { return w.lookForDemand(ctx, now, &objects) },
 		await: func(s *state) {
 			w.demandPublisher.Observed = lease.Observed{}
@@ -29,7 +31,7 @@ func measuredDemand(w *Watcher) *onDemand {
 		wants: func(s *state) wanted { return wanted{isNeeded: s.nodes.NeedsMeasured()} }, drop: (*state).dropDemands,
 		tell: func(resource string) {
 			if resource == "" {
-				w.tellDemandRenewed(time.Time{})
+				w.options.DemandRenewed(time.Time{})
 			}
 		},
 	}
@@ -47,7 +49,7 @@ func (w *Watcher) lookForDemand(ctx context.Context, now, objects *source) *sour
 		isNews = s.demands.lease != is
 		s.takeDemandLease(is)
 	})
-	w.tellDemandRenewed(w.demandPublisher.RenewedAt())
+	w.options.DemandRenewed(w.demandPublisher.RenewedAt())
 	if isNews {
 		w.logDemand(is)
 	}
@@ -83,12 +85,6 @@ func (w *Watcher) logDemand(is model.DemandState) {
 		log.Warn(string(is.Assumed()), "age", age)
 	case model.DemandCounts:
 		log.Info("planning with what was measured of Services", "age", age)
-	}
-}
-
-func (w *Watcher) tellDemandRenewed(at time.Time) {
-	if w.options.DemandRenewed != nil {
-		w.options.DemandRenewed(at)
 	}
 }
 

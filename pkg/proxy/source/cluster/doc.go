@@ -6,7 +6,7 @@
 //	follow    with a Reflector, whose store this is      stream.go, which also says what a cluster may lack
 //	strip     to the value that is used                  package convert converts; intern.go
 //	take in   one after the other, and what is due       change.go
-//	decide    deliver, refuse or hold back               state.go, state_services.go, headless.go (pure)
+//	decide    deliver, refuse or hold back               state.go, state_services.go (pure)
 //	          serve a while longer what left this proxy  state_leaving.go (pure)
 //	          whether what was measured counts           demand.go
 //	          what is known of nodes                     package nodes (pure)

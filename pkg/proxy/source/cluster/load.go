@@ -37,11 +37,6 @@ func (w *Watcher) Load(ctx context.Context, which Nodes) (convert.Update, error)
 			return convert.Update{}, err
 		}
 	}
-	if s.needsHeadless() {
-		if err := w.newStream(w.headlessSlices()).load(ctx, s); err != nil {
-			return convert.Update{}, err
-		}
-	}
 	if err := w.loadDemands(ctx, s); err != nil {
 		return convert.Update{}, err
 	}
@@ -75,9 +70,7 @@ func (w *Watcher) loadOthers(ctx context.Context, s *state, which Nodes) error {
 	}
 	s.nodes.KnowAll(true)
 	s.serveHeld()
-	if w.options.TopologyFrom != nil {
-		w.options.TopologyFrom(from.resource)
-	}
+	w.options.TopologyFrom(from.resource)
 	return nil
 }
 

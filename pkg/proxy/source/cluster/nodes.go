@@ -15,11 +15,13 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/lease"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
+	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
 // otherNodes are followed while a Service needs them.
 func otherNodes(w *Watcher) *onDemand {
 	return &onDemand{
+		watcher: w, need: wake.NewSignal(),
 		choose: w.chooseSource, begin: (*state).begin,
 		await: func(s *state) {
 			w.topologyPublisher.Observed = lease.Observed{}

@@ -26,26 +26,20 @@ func Objects(ctx context.Context, config *rest.Config, demandNamespace string) (
 		return convert.Objects{}, err
 	}
 	var objects convert.Objects
-	lists := map[*convert.Kind][]listOf{
-		convert.Nodes:          {{convert.Nodes.Resource, all.allNodes}},
-		convert.Services:       {{convert.Services.Resource, all.byKind[convert.Services]}},
-		convert.ServiceDemands: {{convert.ServiceDemands.Resource, all.byKind[convert.ServiceDemands]}},
-		convert.EndpointSlices: {
-			{convert.EndpointSlices.Resource, all.byKind[convert.EndpointSlices]}, {headlessSlices, all.byKind[convert.HeadlessSlices]},
-		},
-	}
 	for _, kind := range convert.WholeKinds {
-		for _, list := range lists[kind] {
-			err := list.into(ctx, &objects)
-			if kind == convert.ServiceDemands && apierrors.IsForbidden(err) {
-				objects.DemandsForbidden = true
-			}
-			if kind.Optional != nil && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
-				continue
-			}
-			if err != nil {
-				return convert.Objects{}, err
-			}
+		list := listOf{kind.Resource, all.byKind[kind]}
+		if kind == convert.Nodes {
+			list.listWatch = all.allNodes
+		}
+		err := list.into(ctx, &objects)
+		if kind == convert.ServiceDemands && apierrors.IsForbidden(err) {
+			objects.DemandsForbidden = true
+		}
+		if kind.Optional != nil && (apierrors.IsNotFound(err) || apierrors.IsForbidden(err)) {
+			continue
+		}
+		if err != nil {
+			return convert.Objects{}, err
 		}
 	}
 	if len(objects.Demands) > 0 {

@@ -46,7 +46,7 @@ func TestObjectsWithoutOptionalKinds(t *testing.T) {
 					fmt.Fprint(w, `{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"vicinity-demand"}}`)
 					return
 				}
-				fmt.Fprint(w, listOfOne(resource, r.URL.Query().Get("labelSelector")))
+				fmt.Fprint(w, listOfOne(resource))
 			}))
 			defer server.Close()
 			objects, err := Objects(t.Context(), &rest.Config{Host: server.URL}, "publishers")
@@ -97,7 +97,7 @@ func TestWhoListsServiceDemandsReadsTheirLease(t *testing.T) {
 					reason := map[int]string{http.StatusNotFound: "NotFound", http.StatusForbidden: "Forbidden"}[c.demands]
 					fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":%q,"code":%d}`, reason, c.demands)
 				default:
-					fmt.Fprint(w, listOfOne(resource, r.URL.Query().Get("labelSelector")))
+					fmt.Fprint(w, listOfOne(resource))
 				}
 			}))
 			defer server.Close()
@@ -118,18 +118,14 @@ func TestWhoListsServiceDemandsReadsTheirLease(t *testing.T) {
 	}
 }
 
-// listOfOne returns a list with one object of a resource; of headless Services' slices it is empty.
-func listOfOne(resource, selector string) string {
+// listOfOne returns a list with one object of a resource.
+func listOfOne(resource string) string {
 	kinds := map[string]string{
 		"nodes": `"kind":"NodeList","apiVersion":"v1"`, "services": `"kind":"ServiceList","apiVersion":"v1"`,
 		"endpointslices": `"kind":"EndpointSliceList","apiVersion":"discovery.k8s.io/v1"`,
 		"servicedemands": `"kind":"ServiceDemandList","apiVersion":"vicinity.dev/v1alpha1"`,
 	}
-	item := `{"metadata":{"name":"one"}}`
-	if resource == "endpointslices" && !strings.HasPrefix(selector, "!") {
-		item = ""
-	}
-	return fmt.Sprintf(`{%s,"metadata":{},"items":[%s]}`, kinds[resource], item)
+	return fmt.Sprintf(`{%s,"metadata":{},"items":[{"metadata":{"name":"one"}}]}`, kinds[resource])
 }
 
 // TestEachKindIsDecoded whichever others its group has.

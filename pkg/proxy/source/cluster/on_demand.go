@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
@@ -16,17 +15,6 @@ const (
 	demandLinger    = 30 * time.Second
 	demandLingerMax = 12 * time.Hour
 )
-
-// onDemands are the resources that are followed only while a Service needs them, a row each: the kind, unless package
-// nodes or convert.Kinds has it, and how it is followed.
-var onDemands = []struct {
-	kind *convert.Kind
-	of   func(*Watcher) *onDemand
-}{
-	{nil, otherNodes},
-	{convert.HeadlessSlices, slicesOfHeadless},
-	{nil, measuredDemand},
-}
 
 // onDemand is a resource that is followed while a Service needs it.
 type onDemand struct {
@@ -40,12 +28,12 @@ type onDemand struct {
 	wanted wanted
 	need   wake.Signal
 	// await tells the state that the resource is asked for from now on, and begin announces a source before anything comes
-	// from it; both are nil if nothing waits for it, and there is only one source.
+	// from it; nil if there is only one.
 	await func(*state)
 	begin func(*state, *source)
 	// drop takes back what was delivered, unless it is needed again, and reports whether it has.
 	drop func(*state) bool
-	// tell is called with the resource that is followed from now on, or an empty one; it may be nil.
+	// tell is called with the resource that is followed from now on, or an empty one.
 	tell func(resource string)
 }
 
@@ -57,7 +45,7 @@ type wanted struct{ isNeeded, labels bool }
 func (d *onDemand) watch(ctx context.Context) {
 	lingers := demandLinger
 	for ctx.Err() == nil {
-		if d.isNeededNow() {
+		if isNeeded, _ := d.look(nil); isNeeded {
 			d.follow(ctx, lingers)
 			lingers = min(2*lingers, demandLingerMax)
 			continue
@@ -73,9 +61,7 @@ func (d *onDemand) watch(ctx context.Context) {
 func (d *onDemand) follow(ctx context.Context, lingers time.Duration) {
 	var now following
 	defer func() { now.end() }()
-	if d.await != nil {
-		d.watcher.change(d.await)
-	}
+	d.watcher.change(d.await)
 	linger := time.NewTimer(lingers)
 	defer linger.Stop()
 	linger.Stop()
@@ -99,7 +85,7 @@ func (d *onDemand) follow(ctx context.Context, lingers time.Duration) {
 		case <-linger.C:
 			if d.dropNow(now.end) {
 				now.forget(d.watcher)
-				d.told("")
+				d.tell("")
 				return
 			}
 		}
@@ -147,19 +133,8 @@ func (d *onDemand) followFrom(ctx context.Context, now following) following {
 	for _, one := range chosen.asked {
 		d.watcher.newStream(one).follow(ctx)
 	}
-	d.told(chosen.resource)
+	d.tell(chosen.resource)
 	return following{chosen, cancel}
-}
-
-func (d *onDemand) told(resource string) {
-	if d.tell != nil {
-		d.tell(resource)
-	}
-}
-
-// always is a source that never changes.
-func always(one source) func(context.Context, *source) *source {
-	return func(context.Context, *source) *source { return &one }
 }
 
 // dropNow drops what was followed, and ends its stream: what the Reflector hands over from then on is not taken.
@@ -170,11 +145,6 @@ func (d *onDemand) dropNow(end context.CancelFunc) (isDropped bool) {
 		}
 	})
 	return isDropped
-}
-
-func (d *onDemand) isNeededNow() bool {
-	isNeeded, _ := d.look(nil)
-	return isNeeded
 }
 
 // look reports whether the resource is needed now, and whether more is needed than a source has.

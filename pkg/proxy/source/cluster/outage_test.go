@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -127,19 +126,7 @@ func tellOutages(t *testing.T) {
 	wants("only lists are answered", forbidden)
 
 	api = answers{watched: watch.NewFake()}
-	watched, err := observed.WatchWithContext(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	watched.Stop()
-	time.Sleep(time.Minute)
-	wants("a watch began, and ended at once", forbidden)
-
-	api = answers{watched: watch.NewFake()}
 	request(metav1.ListOptions{})
-	wants("a watch began just now", forbidden)
-	time.Sleep(lasting)
-	synctest.Wait()
 	wants("all is well again", nil)
 	if got := strings.Count(log.String(), "\n"); got != 2 {
 		t.Errorf("%d lines were logged, want one for the beginning and one for the end:\n%s", got, &log)
@@ -169,119 +156,8 @@ func tellOutages(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	api.watch = errors.New("canceled")
-	if _, err = observed.WatchWithContext(ended, metav1.ListOptions{}); err == nil {
+	if _, err := observed.WatchWithContext(ended, metav1.ListOptions{}); err == nil {
 		t.Error("the error is gone")
 	}
 	wants("we ended the request", nil)
-}
-
-func TestAWatchThatEndsIsAnOutageUnlessAnotherOneFollowsSoon(t *testing.T) {
-	refused := apierrors.NewServiceUnavailable("later") // an answer, so that the request is not repeated
-	for name, test := range map[string]struct {
-		// follows is what comes a while after the end, and by how much.
-		follows func(forget func(), watch func(error), stop func())
-		after   time.Duration
-		want    error
-		since   time.Duration // the end
-	}{
-		"another follows": {
-			func(_ func(), watch func(error), _ func()) { watch(nil) }, unnoticed - 1, nil, 0,
-		},
-		"none follows": {
-			func(func(), func(error), func()) {}, 0, errWatchEnded, 0,
-		},
-		"another follows late": {
-			func(_ func(), watch func(error), _ func()) { watch(nil) }, unnoticed + 1, nil, 0,
-		},
-		"another fails": {
-			func(_ func(), watch func(error), _ func()) { watch(refused) }, time.Second, refused, time.Second,
-		},
-		"another fails late": {
-			func(_ func(), watch func(error), _ func()) { watch(refused) }, unnoticed + 1, errWatchEnded, 0,
-		},
-		"the resource is no longer followed": {
-			func(forget func(), _ func(error), _ func()) { forget() }, time.Second, nil, 0,
-		},
-		"the program ends": {
-			func(_ func(), _ func(error), stop func()) { stop() }, time.Second, nil, 0,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, stop := context.WithCancel(t.Context())
-				defer stop()
-				var api answers
-				var hears heard
-				o := newOutages(hears.options(slog.New(slog.DiscardHandler)))
-				observed := o.observe("services", api.listWatch(), never)
-				begin := func(err error) watch.Interface {
-					api.watch, api.watched = err, watch.NewFake()
-					watched, _ := observed.WatchWithContext(ctx, metav1.ListOptions{})
-					return watched
-				}
-				watched := begin(nil)
-				ended := time.Now()
-				watched.Stop()
-				if len(hears.now()) > 0 {
-					t.Errorf("at the end of the watch there is an outage: %v", hears.now())
-				}
-				time.Sleep(test.after)
-				test.follows(func() { o.forget("services") }, func(err error) { begin(err) }, stop)
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				want := map[string]outage{}
-				if test.want != nil {
-					want["services"] = outage{ended.Add(test.since), test.want}
-				}
-				if diff := cmp.Diff(want, hears.now(), cmp.AllowUnexported(outage{}), cmpopts.EquateErrors()); diff != "" {
-					t.Errorf("a minute later the outages are others (-want +got):\n%s", diff)
-				}
-			})
-		})
-	}
-}
-
-func TestAWatchThatWeEndIsNoOutage(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, stop := context.WithCancel(t.Context())
-		var hears heard
-		o := newOutages(hears.options(slog.New(slog.DiscardHandler)))
-		api := answers{watched: watch.NewFake()}
-		watched, err := o.observe("nodes", api.listWatch(), never).WatchWithContext(ctx, metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stop()
-		watched.Stop()
-		time.Sleep(time.Minute)
-		if len(hears.all()) > 0 {
-			t.Errorf("there is an outage: %v", hears.all())
-		}
-	})
-}
-
-func TestNothingIsReportedAfterTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var hears heard
-		o := newOutages(hears.options(slog.New(slog.DiscardHandler)))
-		ctx, stop := context.WithCancel(t.Context())
-		api := answers{watched: watch.NewFake(), watch: apierrors.NewServiceUnavailable("refused")}
-		ask := func(resource string) {
-			_, _ = o.observe(resource, api.listWatch(), never).WatchWithContext(ctx, metav1.ListOptions{})
-		}
-		ask("services")
-		api.watch = nil
-		ask("services")
-		stop()
-		o.settleAll()
-		ask("services")
-		api.watch = apierrors.NewServiceUnavailable("refused")
-		ask("endpointslices")
-		api.watch = errors.New("no answer")
-		ask("endpointslices")
-		time.Sleep(time.Minute)
-		if diff := cmp.Diff([]string{"interrupted: services: refused"}, hears.all()); diff != "" {
-			t.Errorf("calls (-want +got):\n%s", diff)
-		}
-	})
 }

@@ -88,13 +88,7 @@ func addToScheme(group schema.GroupVersion) func(*runtime.Scheme) error {
 
 // followed returns the kinds that are followed, always or on demand.
 func followed() []*convert.Kind {
-	kinds := slices.AppendSeq(slices.Clone(convert.Kinds), nodes.Kinds)
-	for _, row := range onDemands {
-		if row.kind != nil {
-			kinds = append(kinds, row.kind)
-		}
-	}
-	return kinds
+	return slices.AppendSeq(append(slices.Clone(convert.Kinds), convert.ProxyAddresses), nodes.Kinds)
 }
 
 func selectorOf(kind *convert.Kind, view convert.View) convert.Selector {

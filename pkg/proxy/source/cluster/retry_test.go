@@ -181,7 +181,7 @@ func TestWhatChangedDuringAnOutageIsHeardSecondsAfterIt(t *testing.T) {
 				services.put(keyedService("after", 2, "*"))
 				services.heal()
 				within(t, test.within, func() bool { return r.delivers("after") })
-				time.Sleep(2 * lasting)
+				synctest.Wait()
 				for _, want := range []string{"watch interrupted", "watch resumed"} {
 					if got := r.logged(want); got != 1 {
 						t.Errorf("%q was logged %d times, want once", want, got)

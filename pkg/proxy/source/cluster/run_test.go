@@ -77,10 +77,22 @@ func newAPI(takes time.Duration, services ...corev1.Service) *api {
 				return nil, err
 			}
 			a.nodeWatches.Add(1)
-			return observed{watched, sync.OnceFunc(func() { a.nodeWatches.Add(-1) })}, nil
+			return stopped{watched, sync.OnceFunc(func() { a.nodeWatches.Add(-1) })}, nil
 		},
 	}
 	return a
+}
+
+// stopped is a watch that calls then when its client stops it.
+type stopped struct {
+	watch.Interface
+	then func()
+}
+
+// Stop ends the watch.
+func (s stopped) Stop() {
+	s.Interface.Stop()
+	s.then()
 }
 
 // watcher returns a Watcher that asks this API server.

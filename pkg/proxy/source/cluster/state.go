@@ -30,10 +30,10 @@ type state struct {
 	// demands.
 	nodes *nodes.Directory
 	held  map[model.ObjectName]*model.Service
-	// headless are the headless Services that are ours.
-	headless map[model.ObjectName]bool
 	// demands says whether measured demand counts.
 	demands demands
+	// areMoved: proxies have other addresses than when somebody was told of them last.
+	areMoved bool
 }
 
 // kept is what is kept of an object.
@@ -49,7 +49,6 @@ func newState(own string) *state {
 		problems: map[convert.ObjectKey][]model.Finding{},
 		judged:   map[convert.ObjectKey][]model.Finding{},
 		held:     map[model.ObjectName]*model.Service{},
-		headless: map[model.ObjectName]bool{},
 	}
 	s.nodes = nodes.New(own, s.endpoints)
 	return s
@@ -147,9 +146,23 @@ func (s *state) decide(key convert.ObjectKey, before, value any) {
 	case kind == convert.Services:
 		service, _ := value.(*model.Service)
 		s.decideService(key.Name, service)
-	case kind == convert.EndpointSlices, kind == convert.HeadlessSlices:
-		s.decideSlice(key, before, value)
+	case kind == convert.ProxyAddresses:
+		s.areMoved = true
 	default:
 		kind.Note(&s.change, key.Name, value)
+		if kind == convert.EndpointSlices {
+			was, _ := before.(*model.EndpointSlice)
+			now, _ := value.(*model.EndpointSlice)
+			s.nodes.NoteSlice(was, now)
+		}
+	}
+}
+
+// endpoints yields all slices.
+func (s *state) endpoints(yield func(*model.EndpointSlice) bool) {
+	for _, kept := range s.objects[convert.EndpointSlices] {
+		if slice, isGood := kept.value.(*model.EndpointSlice); isGood && !yield(slice) {
+			return
+		}
 	}
 }

@@ -132,18 +132,10 @@ func TestABoundNeedsAllNodes(t *testing.T) {
 	labels := func(zone, demand string) map[string]string {
 		return map[string]string{string(policy.Zone): zone, policy.DemandLabel: demand, rack: "1"}
 	}
-	knowsAll := func(want bool) func(*world) {
-		return func(w *world) {
-			var change model.Change
-			if w.nodes.Clone(nil).Take(&change); change.AllNodes == nil || *change.AllNodes != want {
-				t.Errorf("delivered is that all nodes are known: %v, want %t", change.AllNodes, want)
-			}
-		}
-	}
 	history(t,
 		step{"keys that slices answer", func(w *world) { bound(w, 80, 0) }, "service/web:80"},
 		step{"a bound waits", func(w *world) { bound(w, 81, 120) }, ""},
-		step{"all nodes are listed", func(w *world) { w.list(nodeObject("n1", labels("a", "3"))); knowsAll(true)(w) },
+		step{"all nodes are listed", func(w *world) { w.list(nodeObject("n1", labels("a", "3"))) },
 			"node/n1{zone=a,demand=3} service/web:81"},
 		step{"one asks more", func(w *world) { w.list(nodeObject("n1", labels("a", "4"))) },
 			"node/n1{zone=a,demand=4}"},
@@ -153,6 +145,19 @@ func TestABoundNeedsAllNodes(t *testing.T) {
 			w.list(nodeObject("n1", changed))
 		}, ""},
 		step{"there is no bound any more", func(w *world) { bound(w, 82, 0) }, "service/web:82"},
-		step{"the nodes are dropped", func(w *world) { wantDropped(t, w, true); knowsAll(false)(w) }, "-node/n1"},
+		step{"the nodes are dropped", func(w *world) { wantDropped(t, w, true) }, "-node/n1"},
 	)
+	w := newWorld()
+	for _, step := range []struct {
+		happens func()
+		knows   bool
+	}{
+		{func() { bound(w, 80, 120); w.list(nodeObject("n1", labels("a", "3"))) }, true},
+		{func() { bound(w, 80, 0); wantDropped(t, w, true) }, false},
+	} {
+		step.happens()
+		if update, _ := w.take(); update.Change.AllNodes == nil || *update.Change.AllNodes != step.knows {
+			t.Errorf("delivered is that all nodes are known: %v, want %t", update.Change.AllNodes, step.knows)
+		}
+	}
 }

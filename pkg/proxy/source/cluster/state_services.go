@@ -12,13 +12,9 @@ import (
 // decideService delivers a Service, or holds it back while the labels of other nodes that it names, or measured demand,
 // are not known yet. Its last version stays in force.
 func (s *state) decideService(name model.ObjectName, service *model.Service) {
-	delete(s.headless, name)
 	var keys []policy.Key
 	if service != nil {
 		keys = service.Topology.NodeKeys()
-		if service.IsHeadless {
-			s.headless[name] = true
-		}
 	}
 	if s.nodes.Ask(name, keys, isMeasured(service), s.now) {
 		s.held[name] = service

@@ -41,25 +41,24 @@ var Services = describe(
 )
 
 // EndpointSlices are those of Services that have a ClusterIP, whoever serves them: the EndpointSlice controller gives
-// slices the labels of their Service, but only after the Service has them.
-var EndpointSlices = describe(endpointSlices("!"+corev1.IsHeadlessService), EndpointSlice, slicesOf, fullName)
-
-// HeadlessSlices are those of headless Services. They are watched only while such a Service names topology keys,
-// because an API server cannot select them by that. In a folder they are EndpointSlices like all others.
-var HeadlessSlices = describe(endpointSlices(corev1.IsHeadlessService), EndpointSlice, slicesOf, fullName)
-
-func endpointSlices(labels string) Kind {
-	return Kind{
+// slices the labels of their Service, but only after the Service has them. For answers by DNS they are all slices.
+var EndpointSlices = describe(
+	Kind{
 		Name: EndpointSliceKind, Group: discoveryv1.SchemeGroupVersion, Resource: "endpointslices", AddToScheme: discoveryv1.AddToScheme,
-		Select:   func(View) Selector { return Selector{Labels: labels} },
+		Select: func(view View) Selector {
+			if view.WithHeadless {
+				return Selector{}
+			}
+			return Selector{Labels: "!" + corev1.IsHeadlessService}
+		},
 		Complete: func(object Object) { namePorts(object.(*discoveryv1.EndpointSlice)) },
 		IsSame:   isSameSlice,
 		Settings: sliceSettings,
 		Ignored:  ignoredOfSlice,
-	}
-}
-
-func slicesOf(change *model.Change) *map[model.ObjectName]*model.EndpointSlice { return &change.Slices }
+	},
+	EndpointSlice,
+	func(change *model.Change) *map[model.ObjectName]*model.EndpointSlice { return &change.Slices }, fullName,
+)
 
 // ServiceCIDRs are the ranges from which ClusterIPs are taken.
 var ServiceCIDRs = describe(

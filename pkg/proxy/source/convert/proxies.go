@@ -28,44 +28,55 @@ var ProxySlices = &Kind{
 	Note:   func(*model.Change, model.ObjectName, any) {},
 }
 
+// ProxyAddresses are the same slices, for the addresses at which the nodes are.
+var ProxyAddresses = func() *Kind {
+	kind := *ProxySlices
+	kind.Convert = func(object Object, _ View) (any, field.ErrorList) {
+		return proxyAddresses(object.(*discoveryv1.EndpointSlice)), nil
+	}
+	return &kind
+}()
+
 // ProxySlice reads on which nodes, and in which zones, a slice's endpoints are, ready or not. The nodes' demand is in
 // other objects.
 func ProxySlice(slice *discoveryv1.EndpointSlice) *model.TopologySlice {
 	described := &model.TopologySlice{Nodes: make(map[string]*model.Node, len(slice.Endpoints))}
 	described.Keys = append(append(described.Keys, policy.Zone), policy.DemandLabels[:]...)
 	for i := range slice.Endpoints {
-		endpoint := &slice.Endpoints[i]
-		if endpoint.NodeName == nil {
-			continue
+		if node := nodeOf(&slice.Endpoints[i]); node != nil {
+			described.Nodes[node.Name] = node
 		}
-		node := &model.Node{Name: *endpoint.NodeName, Labels: map[string]string{}}
-		if endpoint.Zone != nil {
-			node.Labels[string(policy.Zone)] = *endpoint.Zone
-		}
-		described.Nodes[node.Name] = node
 	}
 	return described
 }
 
-// ProxyAddresses reads at which addresses the nodes of a slice's endpoints are, ready or not, and in which zones.
-func ProxyAddresses(slice *discoveryv1.EndpointSlice) []*model.Node {
+// proxyAddresses reads at which addresses the nodes of a slice's endpoints are, ready or not, and in which zones.
+func proxyAddresses(slice *discoveryv1.EndpointSlice) []*model.Node {
 	var nodes []*model.Node
 	for i := range slice.Endpoints {
-		endpoint := &slice.Endpoints[i]
-		if endpoint.NodeName == nil || len(endpoint.Addresses) == 0 {
+		node := nodeOf(&slice.Endpoints[i])
+		if node == nil || len(slice.Endpoints[i].Addresses) == 0 {
 			continue
 		}
-		addr, refused := readAddress(nil, endpoint.Addresses[0])
-		if len(refused) > 0 || addr.IsUnspecified() || addr.IsMulticast() || addr.IsLoopback() {
-			continue
+		addr, refused := readAddress(nil, slice.Endpoints[i].Addresses[0])
+		if len(refused) == 0 && !addr.IsUnspecified() && !addr.IsMulticast() && !addr.IsLoopback() {
+			node.Addresses = []netip.Addr{addr}
+			nodes = append(nodes, node)
 		}
-		node := &model.Node{Name: *endpoint.NodeName, Labels: map[string]string{}, Addresses: []netip.Addr{addr}}
-		if endpoint.Zone != nil {
-			node.Labels[string(policy.Zone)] = *endpoint.Zone
-		}
-		nodes = append(nodes, node)
 	}
 	return nodes
+}
+
+// nodeOf returns the node that an endpoint is on, with its zone; nil if the slice does not say it.
+func nodeOf(endpoint *discoveryv1.Endpoint) *model.Node {
+	if endpoint.NodeName == nil {
+		return nil
+	}
+	node := &model.Node{Name: *endpoint.NodeName, Labels: map[string]string{}}
+	if endpoint.Zone != nil {
+		node.Labels[string(policy.Zone)] = *endpoint.Zone
+	}
+	return node
 }
 
 // NodesWithDemand and ControlPlaneNodes are the few nodes that may have more or less demand than others, as their

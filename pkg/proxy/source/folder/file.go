@@ -22,24 +22,11 @@ const settleTime = 2 * time.Second
 // file in "kubectl get ... > file" before kubectl has asked for anything.
 var errEmptied = errors.New("it is empty, as a file is while it is being written; delete it to remove its objects")
 
-// inode is a file's identity, whatever its name.
-type inode struct{ device, number uint64 }
-
-// inodeOf returns the identity of a file.
-func inodeOf(info os.FileInfo) inode {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return inode{}
-	}
-	return inode{stat.Dev, stat.Ino}
-}
-
-// stamp distinguishes the states of a file without reading it.
+// stamp distinguishes the states of a file without reading it, whatever its name.
 type stamp struct {
-	inode    inode
-	size     int64
-	modified syscall.Timespec
-	changed  syscall.Timespec
+	device, inode     uint64
+	size              int64
+	modified, changed syscall.Timespec
 }
 
 // file is one file of the folder.
@@ -143,5 +130,5 @@ func stampOf(info os.FileInfo) stamp {
 	if !ok {
 		return stamp{size: info.Size()}
 	}
-	return stamp{inode: inodeOf(info), size: stat.Size, modified: stat.Mtim, changed: stat.Ctim}
+	return stamp{stat.Dev, stat.Ino, stat.Size, stat.Mtim, stat.Ctim}
 }

@@ -68,7 +68,7 @@ func (f *Folder) take(files map[string]*file, unreadable map[string]error, now t
 	before := f.inForce
 	if !f.isLoaded {
 		before = f.lastGood()
-		f.nodes = nodes.New(f.View.Node, nil)
+		f.nodes = nodes.New(f.View.Node, f.slices)
 		f.nodes.AllLabels = true
 	}
 	inForce, problems := resolve(before, files)
@@ -77,15 +77,16 @@ func (f *Folder) take(files map[string]*file, unreadable map[string]error, now t
 			problems = append(problems, unreadableProblem(name, failure))
 		}
 	}
-	f.nodes = f.nodes.Clone(slicesIn(inForce)) // a load that does not count leaves no trace
-	change := changeBetween(f.inForce, inForce, f.nodes, now)
+	was := f.inForce
+	f.files, f.inForce = files, inForce
+	change := f.changeSince(was, now)
 	if !f.isLoaded {
 		change.AllNodes = new(true) // the folder has everything
 	}
 	if demand := demandIn(inForce); demand != f.demand {
 		f.demand, change.DemandState = demand, &demand
 	}
-	f.files, f.inForce, f.isLoaded = files, inForce, true
+	f.isLoaded = true
 	return f.update(change, problems)
 }
 

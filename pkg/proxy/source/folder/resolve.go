@@ -2,7 +2,6 @@ package folder
 
 import (
 	"fmt"
-	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/nodes"
 )
 
 // entry is an object in force, and the file it comes from.
@@ -176,9 +174,10 @@ func orphans(inForce map[convert.ObjectKey]entry, claims map[convert.ObjectKey][
 	return problems
 }
 
-// changeBetween returns the difference in what is served: an object that is not ours to serve counts as gone. The
+// changeSince returns the difference in what is served: an object that is not ours to serve counts as gone. The
 // consequences for nodes are the directory's business.
-func changeBetween(before, after map[convert.ObjectKey]entry, known *nodes.Directory, now time.Time) model.Change {
+func (f *Folder) changeSince(before map[convert.ObjectKey]entry, now time.Time) model.Change {
+	after, known := f.inForce, f.nodes
 	var change model.Change
 	note := func(key convert.ObjectKey, was, is any) {
 		switch key.Kind {
@@ -213,13 +212,11 @@ func changeBetween(before, after map[convert.ObjectKey]entry, known *nodes.Direc
 	return change
 }
 
-// slicesIn yields the slices in force.
-func slicesIn(inForce map[convert.ObjectKey]entry) iter.Seq[*model.EndpointSlice] {
-	return func(yield func(*model.EndpointSlice) bool) {
-		for _, current := range inForce {
-			if slice, isSlice := current.value.(*model.EndpointSlice); isSlice && !yield(slice) {
-				return
-			}
+// slices yields the slices in force.
+func (f *Folder) slices(yield func(*model.EndpointSlice) bool) {
+	for _, current := range f.inForce {
+		if slice, isSlice := current.value.(*model.EndpointSlice); isSlice && !yield(slice) {
+			return
 		}
 	}
 }

@@ -107,6 +107,9 @@ func (w *watch) follow() {
 	}
 }
 
+// inode is a file's identity, whatever its name.
+type inode struct{ device, number uint64 }
+
 // placesOf returns where a folder and the links in it lead.
 func placesOf(dir string, links map[string]error) map[string]inode {
 	places := map[string]inode{".": placeOf(dir)}
@@ -122,7 +125,8 @@ func placeOf(path string) inode {
 	if err != nil {
 		return inode{}
 	}
-	return inodeOf(info)
+	at := stampOf(info)
+	return inode{at.device, at.inode}
 }
 
 // isTurned reports whether the folder or a link in it leads elsewhere than when the tree was walked last.

@@ -4,7 +4,6 @@ package later
 
 import (
 	"container/heap"
-	"maps"
 	"slices"
 	"time"
 )
@@ -64,9 +63,6 @@ func (q *Queue[K]) Due(now time.Time) []K {
 
 // Len returns how many things there are.
 func (q *Queue[K]) Len() int { return len(q.times) }
-
-// Clone returns a queue that shares nothing with this one.
-func (q *Queue[K]) Clone() Queue[K] { return Queue[K]{maps.Clone(q.times), slices.Clone(q.order)} }
 
 // counts reports whether an entry was not taken back.
 func (q *Queue[K]) counts(e entry[K]) bool {

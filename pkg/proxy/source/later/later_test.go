@@ -66,17 +66,3 @@ func TestWhoComesAndGoesTakesNoMemory(t *testing.T) {
 		t.Errorf("%d entries are left of one thing", len(queue.order))
 	}
 }
-
-// TestACloneSharesNothing: what becomes due in it stays in the original.
-func TestACloneSharesNothing(t *testing.T) {
-	var queue Queue[string]
-	queue.At("one", time.Unix(1, 0))
-	clone := queue.Clone()
-	clone.At("two", time.Unix(0, 0))
-	if due := clone.Due(time.Unix(2, 0)); !slices.Equal(due, []string{"two", "one"}) {
-		t.Errorf("of the clone are due %v", due)
-	}
-	if !queue.Has("one") || queue.Len() != 1 {
-		t.Errorf("the original has %v", queue.times)
-	}
-}

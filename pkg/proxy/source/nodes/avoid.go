@@ -2,7 +2,6 @@ package nodes
 
 import (
 	"iter"
-	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -82,18 +81,6 @@ func newAvoided(endpoints iter.Seq[*model.EndpointSlice]) avoided {
 		asked: map[string]*question{}, gone: map[string]departed{},
 		endpoints: endpoints,
 	}
-}
-
-func (a *avoided) clone(endpoints iter.Seq[*model.EndpointSlice]) avoided {
-	clone := avoided{
-		maps.Clone(a.against), maps.Clone(a.said), maps.Clone(a.asked), maps.Clone(a.gone), endpoints,
-		a.later.Clone(), maps.Clone(a.news),
-	}
-	for node, departed := range clone.gone {
-		departed.left = maps.Clone(departed.left)
-		clone.gone[node] = departed
-	}
-	return clone
 }
 
 // hold takes in what a Node says about itself for one reason; nil: it says nothing any more, or is gone.

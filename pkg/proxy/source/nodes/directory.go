@@ -2,7 +2,6 @@ package nodes
 
 import (
 	"iter"
-	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -292,13 +291,4 @@ func (d *Directory) HasNews() bool { return !d.change.IsEmpty() || len(d.news) >
 func (d *Directory) Take(into *model.Change) {
 	into.Nodes, into.AllNodes, into.Avoid = d.change.Nodes, d.change.AllNodes, d.news
 	d.change, d.news = model.Change{}, nil
-}
-
-// Clone returns a directory that shares only the objects that were put in. It is for callers that put in only whole
-// Nodes.
-func (d *Directory) Clone(endpoints iter.Seq[*model.EndpointSlice]) *Directory {
-	clone := *d
-	clone.wholes, clone.known, clone.shown = maps.Clone(d.wholes), maps.Clone(d.known), maps.Clone(d.shown)
-	clone.avoided, clone.later = d.clone(endpoints), d.later.Clone()
-	return &clone
 }

@@ -32,8 +32,6 @@ type Entry struct {
 	ID uint32
 	// Zone is 0 unless another program keeps its connections in a zone of its own.
 	Zone uint16
-	// Timeout is the number of seconds without a packet after which the entry ends.
-	Timeout uint32
 	// Labels are bits that rules have set. Reports of ends lack them.
 	Labels [16]byte
 
@@ -145,8 +143,6 @@ func (e *Entry) parse(message []byte) error {
 			e.ID = bigEndian32(value)
 		case nl.CTA_LABELS:
 			copy(e.Labels[:], value)
-		case nl.CTA_TIMEOUT:
-			e.Timeout = bigEndian32(value)
 		case nl.CTA_ZONE:
 			e.Zone = bigEndian16(value)
 		}

@@ -107,7 +107,7 @@ func (c *Conn) Close() error {
 func message(kind int, flags netlink.HeaderFlags, family Families, attributes []byte) netlink.Message {
 	return netlink.Message{
 		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_CTNETLINK<<8 | kind), Flags: netlink.Request | flags},
-		Data:   append([]byte{family.number(), nl.NFNETLINK_V0, 0, 0}, attributes...),
+		Data:   append([]byte{byte(family), nl.NFNETLINK_V0, 0, 0}, attributes...),
 	}
 }
 

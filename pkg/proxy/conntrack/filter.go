@@ -37,14 +37,14 @@ type Filter struct {
 	Answerers []netip.Addr
 }
 
-// Families is a family, or both.
+// Families is a family, or both: the kernel's number (NFPROTO_*).
 type Families uint8
 
 // The choices.
 const (
-	BothFamilies Families = iota
-	OnlyIPv4
-	OnlyIPv6
+	BothFamilies Families = unix.NFPROTO_UNSPEC
+	OnlyIPv4     Families = unix.NFPROTO_IPV4
+	OnlyIPv6     Families = unix.NFPROTO_IPV6
 )
 
 // Only returns a family alone.
@@ -53,18 +53,6 @@ func Only(family model.Family) Families {
 		return OnlyIPv4
 	}
 	return OnlyIPv6
-}
-
-// number is the kernel's number of a family (NFPROTO_*).
-func (f Families) number() byte {
-	switch f {
-	case OnlyIPv4:
-		return unix.NFPROTO_IPV4
-	case OnlyIPv6:
-		return unix.NFPROTO_IPV6
-	case BothFamilies:
-	}
-	return unix.NFPROTO_UNSPEC
 }
 
 // Matches reports whether an entry is wanted.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -111,7 +112,7 @@ func (w *elementWriter) value(element *ruleset.Element) error {
 func (w *elementWriter) comment(text string) {
 	length := byte(len(text) + 1)
 	w.attribute(unix.NFTA_SET_ELEM_USERDATA, 2+int(length))
-	w.b = append(w.b, entryElementComment, length)
+	w.b = append(w.b, byte(userdata.NFTNL_UDATA_SET_ELEM_COMMENT), length)
 	w.b = append(append(w.b, text...), 0)
 	w.pad()
 }

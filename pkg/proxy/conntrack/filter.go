@@ -33,7 +33,8 @@ type Filter struct {
 	Protocol model.Protocol
 	// Mask are the bits of the status that must be as in Status. The others of Status do not count.
 	Status, Mask Status
-	// Answerers are the addresses whose answers belong to the connection; empty for any.
+	// Answerers are the addresses whose answers belong to the connection; empty for any. The kernel walks through the table
+	// for each. Those of IPv6 it compares the wrong way round (ctnetlink_filter_match_tuple, up to 6.18 at least).
 	Answerers []netip.Addr
 }
 

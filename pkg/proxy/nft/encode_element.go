@@ -41,7 +41,7 @@ func (e *encoder) elementsOp(op ruleset.Op, object ruleset.ElementsObject) error
 			return err
 		}
 	}
-	w := elementWriter{encoder: e, family: op.Family, set: &object.Set, verdicts: mapsToVerdict(object.Set)}
+	w := elementWriter{encoder: e, family: op.Family, set: &object.Set, verdicts: object.Set.MapsVerdicts()}
 	switch op.Verb {
 	case ruleset.Add:
 		w.kind, w.flags, w.values = unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, object.Set.IsMap()

@@ -85,15 +85,6 @@ func (s *Snapshot) frontend(frontend model.Frontend) *Frontend {
 	return s.shards[shardOf(frontend)][frontend]
 }
 
-// Len returns how many frontends there are.
-func (s *Snapshot) Len() int {
-	n := 0
-	for _, shard := range s.shards {
-		n += len(shard)
-	}
-	return n
-}
-
 // ChangedAfter returns the families in which flows of UDP may have become stale after the sync with a number: all of them
 // after none, for an earlier proxy may have served what nobody serves now.
 func (s *Snapshot) ChangedAfter(number uint64) []model.Family {

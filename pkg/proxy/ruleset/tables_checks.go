@@ -38,7 +38,7 @@ func (t *table) usesCounter(name string) bool {
 // usesChain reports whether a rule or an element leads to the chain.
 func (t *table) usesChain(name string) bool {
 	for _, filled := range t.sets {
-		if !mapsVerdicts(filled.Set) {
+		if !filled.MapsVerdicts() {
 			continue
 		}
 		for _, element := range filled.elements {

@@ -28,6 +28,10 @@ type Table interface {
 	// Delete deletes an entry, but never another one that has taken its place. It reports whether the entry was still
 	// there. The entry may have changed since it was read.
 	Delete(entry *Entry) (deleted bool, err error)
+	// DeleteUnanswered deletes those of some translated entries of TCP and SCTP that are still unanswered, and returns
+	// them. The kernel itself tests that as it deletes each. The error is ErrUntested, and nothing was deleted, if the
+	// kernel cannot.
+	DeleteUnanswered(entries []*Entry) (deleted []*Entry, err error)
 }
 
 // What a dump may end with.
@@ -54,6 +58,8 @@ type Conn struct {
 	deleting sync.Mutex
 	socket   *netlink.Conn // for all but dumps, each of which has its own
 	answers  *reader       // of socket
+
+	tests ability // whether the kernel tests what it deletes
 }
 
 // answerTimeout is when an answer has been lost: the kernel answers before the sending call returns.

@@ -12,7 +12,7 @@
 //
 // What a list said is old by the time an entry is deleted: the connection may have been answered, or begun anew, and the
 // endpoint may be back. So every entry is judged again right before it is deleted, by what is in force then. A dial must
-// have been found unanswered twice before.
+// have been found unanswered twice, and where the kernel can, it tests that it still is.
 //
 // It knows which entries contradict what package owners says. It does not know why an endpoint may answer.
 package flows

@@ -134,22 +134,21 @@ func (w *world) judgeDial(e *conntrack.Entry) (Reason, error) {
 // glance decides without asking who owns the frontend. If it says that an entry goes, its endpoint may still be one that
 // may answer for that frontend: judgeDial finds out.
 func (w *world) glance(e *conntrack.Entry) Reason {
+	isAnswered := e.Status&conntrack.SeenReply != 0
 	switch {
 	case !owners.IsOurs(e):
 		return NotOurs
-	case isAnswered(e) && !isClosed(e):
+	case isAnswered && !isClosed(e):
 		return IsOpen
 	}
 	if !w.reader.Left(owners.Endpoint{Protocol: e.Protocol, Addr: e.Answerer()}) && !w.isUnsure() {
 		return HasNotLeft
 	}
-	if isAnswered(e) {
+	if isAnswered {
 		return ClosedBehind
 	}
 	return DialledInVain
 }
-
-func isAnswered(e *conntrack.Entry) bool { return e.Status&conntrack.SeenReply != 0 }
 
 // isClosed reports whether a connection is over, or begins anew in the entry of one that was: an association of SCTP keeps
 // its ports, and INIT does not make a new entry.

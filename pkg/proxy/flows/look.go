@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -79,7 +80,9 @@ func (r *Reconciler) Look(ctx context.Context) (Done, error) {
 			failures = append(failures, fmt.Errorf("listing dials in conntrack: %w", answer.Err))
 		}
 	}
-	failures = append(failures, l.uncertainDials, r.endDials(ctx, r.ripe(l.dials, l.now, &done), l.isLocal, &done))
+	unanswered, closed := r.ripe(l.dials, l.now, &done)
+	failures = append(failures, l.uncertainDials, r.endUnanswered(ctx, unanswered, l.isLocal, &done),
+		deleteAll(ctx, r.looks, closed, r.stillGoes(l.isLocal), func(e *conntrack.Entry) { done.Closed[e.Protocol]++ }))
 	return done, errors.Join(failures...)
 }
 
@@ -161,14 +164,14 @@ func (r *Reconciler) endFlows(ctx context.Context, l *look, answer conntrack.Ans
 	return err
 }
 
-// ripe returns those of the entries that a look found which end now: closed connections, and dials that an earlier look
-// found, too. A dial that was found for the first time is remembered.
-func (r *Reconciler) ripe(found []*conntrack.Entry, began time.Time, done *Done) (ripe []*conntrack.Entry) {
+// ripe returns those of the entries that a look found which end now. A dial that was found for the first time does not,
+// and is remembered.
+func (r *Reconciler) ripe(found []*conntrack.Entry, began time.Time, done *Done) (unanswered, closed []*conntrack.Entry) {
 	ended := r.now()
 	first := make(map[identity]time.Time, len(found))
 	for _, e := range found {
-		if isAnswered(e) {
-			ripe = append(ripe, e)
+		if e.Status&conntrack.SeenReply != 0 {
+			closed = append(closed, e)
 			continue
 		}
 		this := identity{e.Protocol, e.Original, e.Reply, e.ID}
@@ -180,12 +183,12 @@ func (r *Reconciler) ripe(found []*conntrack.Entry, began time.Time, done *Done)
 		case began.Sub(at) < lookApart:
 			done.Pending++
 		default:
-			ripe = append(ripe, e)
+			unanswered = append(unanswered, e)
 		}
 		first[this] = at
 	}
 	r.unanswered = first
-	return ripe
+	return unanswered, closed
 }
 
 // addrsLeft returns the addresses of endpoints that left.
@@ -202,22 +205,40 @@ func (r *Reconciler) addrsLeft(now time.Time) []netip.Addr {
 	return addrs
 }
 
-// endDials deletes entries of TCP and SCTP that still go as they are now.
-func (r *Reconciler) endDials(ctx context.Context, dials []*conntrack.Entry, isLocal selection.IsLocal, done *Done) error {
-	stillGoes := func(e *conntrack.Entry) (bool, error) {
+// endUnanswered deletes dials that are still unanswered, and whose endpoint may still not answer.
+func (r *Reconciler) endUnanswered(ctx context.Context, dials []*conntrack.Entry, isLocal selection.IsLocal, done *Done) error {
+	w := r.world(isLocal) // endpoints may have come back since the table was read
+	var uncertain error
+	dials = slices.DeleteFunc(dials, func(e *conntrack.Entry) bool {
+		reason, err := w.judge(e)
+		if err != nil {
+			uncertain = err
+		}
+		return !reason.Goes()
+	})
+	if len(dials) == 0 {
+		return uncertain
+	}
+	count := func(e *conntrack.Entry) { done.Anew[e.Protocol]++ }
+	deleted, err := r.looks.DeleteUnanswered(dials)
+	for _, e := range deleted {
+		count(e)
+	}
+	if errors.Is(err, conntrack.ErrUntested) {
+		err = deleteAll(ctx, r.looks, dials, r.stillGoes(isLocal), count)
+	}
+	return errors.Join(uncertain, err)
+}
+
+// stillGoes returns the judgement of an entry as it is now.
+func (r *Reconciler) stillGoes(isLocal selection.IsLocal) func(*conntrack.Entry) (bool, error) {
+	return func(e *conntrack.Entry) (bool, error) {
 		now, isThere, err := r.looks.Get(e)
 		if err != nil || !isThere {
 			return false, err
 		}
-		w := r.world(isLocal) // endpoints may have come back since the table was read
+		w := r.world(isLocal)
 		reason, err := w.judge(&now)
 		return reason.Goes(), err
 	}
-	return deleteAll(ctx, r.looks, dials, stillGoes, func(e *conntrack.Entry) {
-		if isAnswered(e) {
-			done.Closed[e.Protocol]++
-		} else {
-			done.Anew[e.Protocol]++
-		}
-	})
 }

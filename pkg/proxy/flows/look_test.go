@@ -28,8 +28,10 @@ type recorded struct {
 	reads   []time.Time
 	fails   error
 	failing []int // the numbers of reads that fail
-	// afterDump and beforeGet are called if they are not nil.
-	afterDump, beforeGet func()
+	// tests: the kernel tests what it deletes.
+	tests bool
+	// afterDump and beforeDelete are called if they are not nil.
+	afterDump, beforeDelete func()
 	// refuses are the errors of the next deletions.
 	refuses []error
 }
@@ -51,11 +53,24 @@ func (r *recorded) Dump(_ context.Context, filter conntrack.Filter, each func(*c
 }
 
 func (r *recorded) Get(e *conntrack.Entry) (conntrack.Entry, bool, error) {
-	if r.beforeGet != nil {
-		r.beforeGet()
-	}
 	now, isThere := r.entries[e.Client()]
 	return now, isThere && now.ID == e.ID, nil
+}
+
+func (r *recorded) DeleteUnanswered(entries []*conntrack.Entry) (deleted []*conntrack.Entry, err error) {
+	if r.beforeDelete != nil {
+		r.beforeDelete()
+	}
+	if !r.tests {
+		return nil, conntrack.ErrUntested
+	}
+	for _, e := range entries {
+		if now, isThere := r.entries[e.Client()]; isThere && now.Status&conntrack.SeenReply == 0 {
+			delete(r.entries, e.Client())
+			deleted = append(deleted, e)
+		}
+	}
+	return deleted, nil
 }
 
 func (r *recorded) Delete(e *conntrack.Entry) (bool, error) {
@@ -208,7 +223,7 @@ func TestALookThatFailsIsRepeatedSoon(t *testing.T) {
 	}
 }
 
-// TestADialEndsIfTwoLooksFoundItUnansweredAndItStillIs. What changes meanwhile counts.
+// TestADialEndsIfTwoLooksFoundItUnansweredAndItStillIs, whether the kernel tests that or not. What changes meanwhile counts.
 func TestADialEndsIfTwoLooksFoundItUnansweredAndItStillIs(t *testing.T) {
 	const gone = "10.244.2.1:8080"
 	type scene struct {
@@ -224,9 +239,9 @@ func TestADialEndsIfTwoLooksFoundItUnansweredAndItStillIs(t *testing.T) {
 	comesBack := func(s scene) { s.serve("here", "10.244.1.1", "there", "10.244.2.1") }
 	unanswered, closed := nothing, edit(inState(conntrack.TCPTimeWait))
 	for name, test := range map[string]struct {
-		begins, afterFirst, afterSecond, beforeGet func(scene)
-		apart                                      time.Duration
-		want                                       Done
+		begins, afterFirst, afterSecond, beforeDelete func(scene)
+		apart                                         time.Duration
+		want                                          Done
 	}{
 		"nothing happens":                  {unanswered, nothing, nothing, nothing, lookApart, Done{Anew: one(model.TCP)}},
 		"the second look comes too soon":   {unanswered, nothing, nothing, nothing, lookApart - 1, Done{Pending: 1}},
@@ -243,45 +258,47 @@ func TestADialEndsIfTwoLooksFoundItUnansweredAndItStillIs(t *testing.T) {
 			unanswered, closed, nothing, nothing, lookApart, Done{Closed: one(model.TCP)},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			s := scene{&recorded{}, newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1")}
-			s.entries = map[netip.AddrPort]conntrack.Entry{client: dial(host, "10.96.0.10:80", gone)}
-			test.begins(s)
-			now := time.Now()
-			s.reader.Snapshot().Since = now.Add(-LookFor) // we know which endpoints leave
-			d := s.reconciler(s)
-			d.now = func() time.Time { return now }
-			s.serve("here", "10.244.1.1")
-			s.beforeGet = func() { test.beforeGet(s) }
-			total := Done{Anew: map[model.Protocol]int{}, Closed: map[model.Protocol]int{}}
-			for _, after := range []func(scene){test.afterFirst, test.afterSecond} {
-				s.afterDump = nil
-				if len(s.reads) == 1 {
-					s.afterDump = func() { after(s) }
+		for _, tests := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, the kernel tests: %t", name, tests), func(t *testing.T) {
+				s := scene{&recorded{tests: tests}, newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1")}
+				s.entries = map[netip.AddrPort]conntrack.Entry{client: dial(host, "10.96.0.10:80", gone)}
+				test.begins(s)
+				now := time.Now()
+				s.reader.Snapshot().Since = now.Add(-LookFor) // we know which endpoints leave
+				d := s.reconciler(s)
+				d.now = func() time.Time { return now }
+				s.serve("here", "10.244.1.1")
+				s.beforeDelete = func() { test.beforeDelete(s) }
+				total := Done{Anew: map[model.Protocol]int{}, Closed: map[model.Protocol]int{}}
+				for _, after := range []func(scene){test.afterFirst, test.afterSecond} {
+					s.afterDump = nil
+					if len(s.reads) == 1 {
+						s.afterDump = func() { after(s) }
+					}
+					drawn, err := d.Look(t.Context())
+					if err != nil || drawn.CutOff {
+						t.Errorf("%+v, %v", drawn, err)
+					}
+					if len(s.reads) == 1 {
+						after(s)
+					}
+					for protocol, n := range drawn.Anew {
+						total.Anew[protocol] += n
+					}
+					for protocol, n := range drawn.Closed {
+						total.Closed[protocol] += n
+					}
+					total.Pending = drawn.Pending
+					now = now.Add(test.apart)
 				}
-				drawn, err := d.Look(t.Context())
-				if err != nil || drawn.CutOff {
-					t.Errorf("%+v, %v", drawn, err)
+				if diff := cmp.Diff(test.want, total, cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("drawn (-want +got):\n%s", diff)
 				}
-				if len(s.reads) == 1 {
-					after(s)
+				if ended := len(test.want.Anew) + len(test.want.Closed); len(s.entries) != 1-ended {
+					t.Errorf("%d entries are left, want %d", len(s.entries), 1-ended)
 				}
-				for protocol, n := range drawn.Anew {
-					total.Anew[protocol] += n
-				}
-				for protocol, n := range drawn.Closed {
-					total.Closed[protocol] += n
-				}
-				total.Pending = drawn.Pending
-				now = now.Add(test.apart)
-			}
-			if diff := cmp.Diff(test.want, total, cmpopts.EquateEmpty()); diff != "" {
-				t.Errorf("drawn (-want +got):\n%s", diff)
-			}
-			if ended := len(test.want.Anew) + len(test.want.Closed); len(s.entries) != 1-ended {
-				t.Errorf("%d entries are left, want %d", len(s.entries), 1-ended)
-			}
-		})
+			})
+		}
 	}
 }
 

@@ -26,8 +26,9 @@ const (
 // Service over and over keeps no processor busy.
 //
 // A flow of UDP ends at the first look after something changed about its frontend. A dial of TCP or SCTP ends only if two
-// looks, some time apart, found it unanswered, and if it still is when it is read again, by itself, right before it is
-// deleted. Dials are looked at as soon as an endpoint left, and for two minutes after.
+// looks, some time apart, found it unanswered, and if it is still unanswered when it is deleted. Where the kernel can, the
+// kernel itself tests that (conntrack.Table.DeleteUnanswered). Elsewhere the entry is read again, by itself, right before
+// it is deleted. Dials are looked at as soon as an endpoint left, and for two minutes after.
 //
 // If nothing changed it waits, and costs nothing.
 type Reconciler struct {

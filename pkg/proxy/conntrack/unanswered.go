@@ -1,0 +1,130 @@
+//go:build linux
+
+package conntrack
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+
+	"github.com/mdlayher/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+)
+
+// ErrUntested says that the kernel cannot test the status of what it deletes: it is older than about Linux 6.12.
+var ErrUntested = errors.New("this kernel does not test the status of the conntrack entries that it deletes")
+
+// How entries are deleted only while they are unanswered. The kernel has no request for "delete this entry if it is
+// unanswered". It has two others, and each of them tests the status:
+//
+//   - An entry can be given a status, but not one without SeenReply if it has SeenReply: that is refused with EBUSY
+//     (ctnetlink_change_status). So each entry is given Assured, which the kernel itself gives only to connections that
+//     were answered. If an answer comes afterwards, the connection gets it anyway, and goes on as if nothing had happened.
+//   - All entries of a protocol and family with a certain status can be deleted (ctnetlink_flush_conntrack): those that
+//     are translated and assured, and still unanswered. There are no others but those that we have just assured.
+//
+// The second request walks the whole table, so there is one for all entries of a protocol and family. It needs no
+// addresses, which the kernel compares the wrong way round in IPv6 (see partsByAnswerer). It carries the beginning of a
+// tuple, without addresses: a kernel that does not know CTA_FILTER for this request takes it for the name of an entry,
+// and refuses it as incomplete (EINVAL). Without a tuple, the oldest ones would delete everything.
+const (
+	pickedStatus = Assured | DestinationNAT
+	pickedMask   = pickedStatus | SeenReply
+)
+
+// confirmed is the bit of all entries that are in the table.
+const confirmed Status = 1 << 3
+
+// ability says whether the kernel tests what it deletes, once that was found out.
+type ability struct {
+	sync.Mutex
+	isKnown, can bool
+}
+
+// DeleteUnanswered is that of Table.
+func (c *Conn) DeleteUnanswered(entries []*Entry) (deleted []*Entry, err error) {
+	switch can, err := c.canTest(); {
+	case err != nil:
+		return nil, err
+	case !can:
+		return nil, ErrUntested
+	}
+	picked := map[kind][]*Entry{}
+	for _, e := range entries {
+		isPicked, err := c.pick(e)
+		if err != nil {
+			return nil, fmt.Errorf("picking the entry %s: %w", e, err)
+		}
+		if of := (kind{Only(e.Family()), e.Protocol}); isPicked {
+			picked[of] = append(picked[of], e)
+		}
+	}
+	for of, those := range picked {
+		if err := c.flush(of, pickedStatus, pickedMask); err != nil {
+			return deleted, fmt.Errorf("deleting unanswered entries: %w", err)
+		}
+		for _, e := range those {
+			_, isThere, err := c.Get(e) // those that were answered since they were picked are still there
+			if err != nil {
+				return deleted, fmt.Errorf("reading the entry %s again: %w", e, err)
+			}
+			if !isThere {
+				deleted = append(deleted, e)
+			}
+		}
+	}
+	return deleted, nil
+}
+
+// kind is what entries of one request have in common.
+type kind struct {
+	family   Families
+	protocol model.Protocol
+}
+
+// canTest finds out once whether the kernel tests what it deletes: it is asked for entries whose status is impossible.
+func (c *Conn) canTest() (bool, error) {
+	c.tests.Lock()
+	defer c.tests.Unlock()
+	if c.tests.isKnown {
+		return c.tests.can, nil
+	}
+	err := c.flush(kind{OnlyIPv4, model.TCP}, SeenReply, Assured) // a bit of the status that the mask leaves out
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EOPNOTSUPP) {
+		return false, fmt.Errorf("asking whether the kernel tests what it deletes: %w", err)
+	}
+	c.tests.isKnown, c.tests.can = true, err == nil
+	return c.tests.can, nil
+}
+
+// pick gives an entry the status Assured. It reports false if the entry was answered or is gone.
+func (c *Conn) pick(e *Entry) (bool, error) {
+	attributes := netlink.NewAttributeEncoder()
+	attributes.ByteOrder = binary.BigEndian
+	e.encodeTuple(attributes)
+	attributes.Uint32(nl.CTA_STATUS, uint32(e.Status&^SeenReply|Assured|confirmed))
+	encoded, err := attributes.Encode()
+	if err != nil {
+		return false, err
+	}
+	err = c.execute(nl.IPCTNL_MSG_CT_NEW, Only(e.Family()), encoded)
+	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOENT) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// flush has the kernel delete the entries of a kind that have a certain status.
+func (c *Conn) flush(of kind, status, mask Status) error {
+	wanted := Filter{Protocol: of.protocol, Status: status, Mask: mask}
+	encoded, err := wanted.request(netip.Addr{})
+	if err != nil {
+		return err
+	}
+	return c.execute(nl.IPCTNL_MSG_CT_DELETE, of.family, encoded)
+}

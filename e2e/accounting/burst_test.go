@@ -56,7 +56,6 @@ func TestABurstIsCountedOrSaidToBeLost(t *testing.T) {
 	if inAll < counted+held || inAll+lostInAll < 2*burst || inAll+lostInAll > 2*(burst+others) {
 		t.Errorf("while it stood still, of %d ends %d are counted, and %d are said to be lost", burst, inAll-counted, lostInAll-lost)
 	}
-	proxy.Log.Await(t, "reason=lost_end connections=")
 	growsByLittle(t, "the second burst", middle, residentMemory(t, proxy))
 
 	made := s.ask(s.client.Namespace, web, 2)[server.Name]

@@ -78,29 +78,6 @@ func TestBytesAreCountedThoughSettingsCannotBeWritten(t *testing.T) {
 	s.expectBytes(map[*service]place{web: at}, s.judged(s.client.Namespace))
 }
 
-// TestWhereNobodyTellsOfEndsTheTableIsRead, and the log says so once.
-func TestWhereNobodyTellsOfEndsTheTableIsRead(t *testing.T) {
-	t.Parallel()
-	s := newTown(t)
-	web := s.add("web", allKeys, endpoint{pod: s.addPod(s.beside, "server")})
-	s.write()
-	must.Succeed(t, s.here.SetSysctl("net.netfilter.nf_conntrack_events", "0"))
-	proxy := s.start(s.here, s.command(s.here, "--account", "services"))
-	const told = "conntrack does not report the connections that end"
-	proxy.Log.Await(t, told)
-	var made uint64
-	wait.Until(t, "a connection that a look finds", func() bool {
-		made += s.ask(s.client.Namespace, web, 1)["server"]
-		return s.number(s.here, "vicinity_connections_total") > 0
-	})
-	if counted := s.number(s.here, "vicinity_connections_total"); counted > made {
-		t.Errorf("%d connections are counted, and %d were made", counted, made)
-	}
-	if times := strings.Count(proxy.Log.String(), told); times != 1 {
-		t.Errorf("it is said %d times that nobody tells of ends", times)
-	}
-}
-
 // TestCountingGoesOnThoughSomebodyTurnsItOff: conntrack's counters are turned on again, the log says so, and connections that
 // began meanwhile are said to be without bytes.
 func TestCountingGoesOnThoughSomebodyTurnsItOff(t *testing.T) {

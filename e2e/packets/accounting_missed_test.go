@@ -41,7 +41,7 @@ func clusterIP(family model.Family) netip.AddrPort {
 // newTransfers is a cluster that counts, with an endpoint for transfers on another node.
 func newTransfers(t *testing.T) *counted {
 	t.Helper()
-	c := newCounted(t, false)
+	c := newCounted(t)
 	_, err := c.far.ServeTransfers(podPort + 1)
 	must.Succeed(t, err)
 	c.apply(c.transfersTo(c.far).Then(service(web.withNodePorts, topologyKeys(policy.Hostname, policy.AnyNode))))
@@ -52,7 +52,7 @@ func newTransfers(t *testing.T) *counted {
 // the Service.
 func TestADialIsAnsweredRefusedOrUnanswered(t *testing.T) {
 	t.Parallel()
-	c := newCounted(t, false)
+	c := newCounted(t)
 	closed := &pod{Pod: c.addPod(c.nodes[1], "closed"), zone: c.far.zone}
 	silent := c.addSilent(c.nodes[1])
 	var dials []netip.AddrPort
@@ -85,37 +85,6 @@ func TestADialIsAnsweredRefusedOrUnanswered(t *testing.T) {
 		}
 		return nil
 	})
-}
-
-// TestAConnectionWhoseEntryIsRemovedCountsOnce, while it is small and long, though the kernel makes another entry from its
-// next packet.
-func TestAConnectionWhoseEntryIsRemovedCountsOnce(t *testing.T) {
-	t.Parallel()
-	for _, family := range model.Families {
-		for name, bytes := range map[string]int{"small": 1000, "long": 3_000_000} {
-			t.Run(fmt.Sprint(family, " ", name), func(t *testing.T) {
-				t.Parallel()
-				c := newTransfers(t)
-				conn, table := c.open(clusterIP(family)), c.entries()
-				moved := 0
-				for range 3 {
-					must.Succeed(t, fabric.Transfer(conn, bytes, bytes))
-					moved += bytes
-					must.Succeed(t, table.Flush(family))
-				}
-				must.Succeed(t, fabric.Transfer(conn, bytes, bytes))
-				moved += bytes
-				must.Succeed(t, conn.Close())
-				c.end()
-				c.expect("one connection", otherZone, func(got accounting.Count) error {
-					if got.Unanswered+got.Refused > 0 {
-						return fmt.Errorf("%+v, want none that failed", got)
-					}
-					return about(4, 1, moved, moved)(got)
-				})
-			})
-		}
-	}
 }
 
 // TestCountersThatAreSetToZeroAreNoticed: bytes before and after count, once.

@@ -25,13 +25,11 @@ type counted struct {
 	client    *fabric.Pod
 	near, far *pod
 	accounts  [2]*accounting.Accounting
-	// isDeaf: the kernel tells of no ends.
-	isDeaf bool
 }
 
-func newCounted(t *testing.T, isDeaf bool) *counted {
+func newCounted(t *testing.T) *counted {
 	t.Helper()
-	c := &counted{cluster: newCluster(t, 2), isDeaf: isDeaf}
+	c := &counted{cluster: newCluster(t, 2)}
 	c.client = c.addPod(c.nodes[0], "client")
 	c.near, c.far = c.addServer(c.nodes[0], "near"), c.addServer(c.nodes[1], "far")
 	for i := range c.nodes {
@@ -45,11 +43,6 @@ func newCounted(t *testing.T, isDeaf bool) *counted {
 // count has a node count until the test ends.
 func (c *counted) count(n *node) *accounting.Accounting {
 	c.t.Helper()
-	if c.isDeaf {
-		if err := n.SetSysctl("net.netfilter.nf_conntrack_events", "0"); err != nil {
-			c.t.Fatal(err)
-		}
-	}
 	if err := n.Do(nft.CountBytes); err != nil {
 		c.t.Fatal(err)
 	}
@@ -58,7 +51,6 @@ func (c *counted) count(n *node) *accounting.Accounting {
 		owners.NewReader(flows.LookFor),
 		accounting.Kernel{
 			Table: conntrack.NewLooks(n.flows, nil), Subscribe: n.flows.Subscribe, LookEvery: time.Second,
-			TellsEnds: func() bool { return !c.isDeaf },
 		}, slog.New(slog.DiscardHandler))
 	n.readers = append(n.readers, accounts.Owners)
 	c.restart(n)
@@ -144,28 +136,19 @@ const (
 	sameNode  = "same_node " + string(policy.Hostname)
 )
 
-// TestConnectionsAreCounted: over TCP, UDP and SCTP, both families, ClusterIPs and node ports; by ends, and where the
-// kernel tells of none by looks.
+// TestConnectionsAreCounted: over TCP, UDP and SCTP, both families, ClusterIPs and node ports.
 func TestConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
-	for name, isDeaf := range map[string]bool{"by ends": false, "by looks": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newCounted(t, isDeaf)
-			all := web.paths(c.nodes[0], model.ClusterIP, model.NodePort)
-			const each = 3
-			for range each {
-				for _, p := range all {
-					mustAsk(t, c.client.Namespace, p)
-				}
-			}
-			if isDeaf {
-				c.looks(2) // the first may be under way
-			}
-			c.end()
-			c.expect("to another zone", otherZone, connections(uint64(each*len(all))))
-		})
+	c := newCounted(t)
+	all := web.paths(c.nodes[0], model.ClusterIP, model.NodePort)
+	const each = 3
+	for range each {
+		for _, p := range all {
+			mustAsk(t, c.client.Namespace, p)
+		}
 	}
+	c.end()
+	c.expect("to another zone", otherZone, connections(uint64(each*len(all))))
 }
 
 // transfersTo is the Service's port of transfers.
@@ -199,7 +182,7 @@ func TestBytesAreCounted(t *testing.T) {
 	for _, family := range model.Families {
 		t.Run(family.String(), func(t *testing.T) {
 			t.Parallel()
-			c := newCounted(t, false)
+			c := newCounted(t)
 			if _, err := c.far.ServeTransfers(podPort + 1); err != nil {
 				t.Fatal(err)
 			}
@@ -236,7 +219,7 @@ func TestBytesAreCounted(t *testing.T) {
 // TestBytesOfUDPAreExact: 28 of each datagram are headers.
 func TestBytesOfUDPAreExact(t *testing.T) {
 	t.Parallel()
-	c := newCounted(t, false)
+	c := newCounted(t)
 	c.apply(endpoints(c.near))
 	conn, err := c.client.Dial("udp", netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort).String(), fabric.Patience)
 	if err != nil {
@@ -271,7 +254,7 @@ func TestBytesOfUDPAreExact(t *testing.T) {
 // TestADialThatNobodyAnswersIsNoConnection, and what other programs translate is not ours.
 func TestADialThatNobodyAnswersIsNoConnection(t *testing.T) {
 	t.Parallel()
-	c := newCounted(t, false)
+	c := newCounted(t)
 	c.apply(endpoints(c.addSilent(c.nodes[1])))
 	dial := netip.AddrPortFrom(web.addr(model.ClusterIP, model.IPv4), servicePort)
 	if _, err := c.client.Ask("tcp", dial, atOnce); err == nil {

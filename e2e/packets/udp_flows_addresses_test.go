@@ -110,7 +110,6 @@ func TestAUDPFlowThatAnotherProxyTranslatedEndsWithItsEndpoint(t *testing.T) {
 		"its last endpoint left":           func(n *nodePorts) { n.apply(endpoints()) },
 		"its Service went":                 func(n *nodePorts) { n.apply(web.gone()) },
 		"both went":                        func(n *nodePorts) { n.apply(web.gone().Then(endpoints())) },
-		"both went while no proxy ran":     func(n *nodePorts) { n.restartWith(onPrimary, web.gone().Then(endpoints())) },
 		"only the Service changed":         func(n *nodePorts) { n.apply(service(web.withNodePorts, affinity(anHour)).Then(endpoints(n.far))) },
 		"its node port has another number": func(n *nodePorts) { n.apply(service()) },
 	} {

@@ -31,9 +31,6 @@ func (p *Proxy) syncAll(ctx context.Context, config ruleset.Config) (Report, err
 	}
 	p.untouched = bare || p.untouched && !p.synced // what an earlier try has left is ours
 	names := p.cluster.ServiceNames()
-	if !p.synced {
-		p.readers.recall(ctx, found, p.kernel.Elements)
-	}
 	complete := ruleset.NewComplete(config, found)
 	decided, early, err := p.decideAll(ctx, complete, p.parts(names, bare))
 	if err != nil { // one transaction, from scratch, finds out which Services the kernel refuses

@@ -30,7 +30,6 @@ type ordeal struct {
 	// failed.
 	sabotaged, uncertain bool
 	failed               int
-	unrecalled           error // by the last sync
 	counted              counter
 }
 
@@ -39,7 +38,6 @@ func newOrdeal(t testing.TB, seed uint64, memory *memoryKernel, inner proxy.Kern
 	o := &ordeal{t: t, kernel: memory, inner: inner, sabotage: sabotage, counted: counter{}}
 	o.faults = &faultInjector{Kernel: inner, random: rand.New(rand.NewPCG(seed, 1)), counts: map[string]int{}}
 	o.story = newStory(seed, memory, o.faults, o.counted)
-	o.story.unrecalled = func(err error) { o.unrecalled = err }
 	o.restart()
 	o.versions = &versions{t: t, config: o.config, offered: map[offer]bool{}}
 	o.faults.committed = func() {
@@ -110,10 +108,9 @@ func (o *ordeal) mend() {
 func (o *ordeal) sync() {
 	o.t.Helper()
 	o.faults.take()
-	o.unrecalled = nil
 	report, err := o.running.Sync(o.t.Context())
 	injected := o.faults.take()
-	if err = errors.Join(err, report.Unswept, o.unrecalled); err == nil {
+	if err = errors.Join(err, report.Unswept); err == nil {
 		return
 	}
 	o.failed++

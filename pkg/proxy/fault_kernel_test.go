@@ -121,13 +121,6 @@ func (f *faultInjector) Objects(ctx context.Context, family model.Family) (rules
 	return f.Kernel.Objects(ctx, family)
 }
 
-func (f *faultInjector) Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
-	if failing := f.next(readFaults); failing != nil {
-		return nil, failing.err
-	}
-	return f.Kernel.Elements(ctx, family, set)
-}
-
 // take returns the errors since the last call.
 func (f *faultInjector) take() []error {
 	injected := f.injected

@@ -35,8 +35,7 @@ type story struct {
 	config     ruleset.Config
 	kernel     *memoryKernel
 	seen       proxy.Kernel
-	traffic    *traffic.Reader // of the proxy that runs
-	unrecalled func(error)
+	traffic    *traffic.Reader    // of the proxy that runs
 	readers    []selection.Reader // beside that one
 	running    *proxy.Proxy
 	everything model.Change
@@ -54,7 +53,6 @@ func newStory(seed uint64, kernel *memoryKernel, seen proxy.Kernel, readers ...s
 
 func (s *story) restart() {
 	s.traffic = traffic.NewReader(0)
-	s.traffic.Unrecalled = s.unrecalled
 	s.running = proxy.New(self, s.config, s.seen, append([]selection.Reader{s.traffic}, s.readers...)...)
 	s.running.Apply(s.everything)
 }

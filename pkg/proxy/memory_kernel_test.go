@@ -46,10 +46,6 @@ func (k *memoryKernel) Objects(_ context.Context, family model.Family) (ruleset.
 	return objects, nil
 }
 
-func (k *memoryKernel) Elements(_ context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
-	return k.Tables.Elements(family, set)
-}
-
 // text returns the tables as nft would list them.
 func (k *memoryKernel) text(t testing.TB) string {
 	var text strings.Builder

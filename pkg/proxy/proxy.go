@@ -19,8 +19,6 @@ type Kernel interface {
 	Commit(ctx context.Context, batch ruleset.Batch) error
 	// Objects returns what the family's table holds now.
 	Objects(ctx context.Context, family model.Family) (ruleset.Objects, error)
-	// Elements returns what a set holds now. It is asked once, at the start, for the frontends that an earlier proxy served.
-	Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error)
 }
 
 // Proxy keeps the kernel's tables in agreement with the cluster, as seen from one node.

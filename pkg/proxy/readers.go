@@ -1,25 +1,12 @@
 package proxy
 
 import (
-	"context"
 	"maps"
 	"slices"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
-
-// readElements is Kernel.Elements.
-type readElements = func(context.Context, model.Family, ruleset.Set) ([]ruleset.Element, error)
-
-// Recaller is a Reader that looks, before the first sync, at what an earlier proxy left in the tables.
-type Recaller interface {
-	selection.Reader
-	// Recall gets the existing tables, and reads sets of them. The first sync waits for it, and takes place whatever it
-	// finds.
-	Recall(ctx context.Context, found map[model.Family]ruleset.Objects, read readElements)
-}
 
 // readers keep what they make of the decisions in force.
 type readers []selection.Reader
@@ -64,15 +51,6 @@ func (r readers) doubt(decided decided) {
 			if digests != nil && digests[i] != nil {
 				doubter.MayBeInForce(name, digests[i])
 			}
-		}
-	}
-}
-
-// recall lets readers look at what an earlier proxy left.
-func (r readers) recall(ctx context.Context, found map[model.Family]ruleset.Objects, read readElements) {
-	for _, reader := range r {
-		if recaller, ok := reader.(Recaller); ok {
-			recaller.Recall(ctx, found, read)
 		}
 	}
 }

@@ -65,10 +65,6 @@ func (k *realKernel) Objects(ctx context.Context, family model.Family) (ruleset.
 	return objects, err
 }
 
-func (k *realKernel) Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
-	return k.conn.Elements(ctx, family, set)
-}
-
 // agree checks that nft, an independent reader, lists the same for the kernel and for the printed tables loaded into
 // an empty namespace.
 func (k *realKernel) agree(t testing.TB) {

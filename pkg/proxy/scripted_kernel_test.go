@@ -19,9 +19,6 @@ type scriptedKernel struct {
 	refuse func(ruleset.Batch) error
 	// committed is called after each batch that was done.
 	committed func(ruleset.Batch)
-	// unreadable is the error of reading a set; reads are the sets that were read.
-	unreadable error
-	reads      []string
 	// known are the last numbers that the endpoints of stickyService were seen with: a packet may have drawn such a
 	// number.
 	known map[int]uint32
@@ -55,14 +52,6 @@ func (k *scriptedKernel) Objects(ctx context.Context, family model.Family) (rule
 		return ruleset.Objects{}, k.blind
 	}
 	return k.memoryKernel.Objects(ctx, family)
-}
-
-func (k *scriptedKernel) Elements(ctx context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
-	if k.unreadable != nil {
-		return nil, k.unreadable
-	}
-	k.reads = append(k.reads, set.Name)
-	return k.memoryKernel.Elements(ctx, family, set)
 }
 
 // refuseAll refuses every batch.

@@ -62,10 +62,6 @@ func (k *countingKernel) Objects(context.Context, model.Family) (ruleset.Objects
 	return ruleset.Objects{}, nil
 }
 
-func (k *countingKernel) Elements(context.Context, model.Family, ruleset.Set) ([]ruleset.Element, error) {
-	return nil, nil
-}
-
 // TestWhatOneTenantWritesCostsASum, when it appears, changes and goes: eight times as much of it takes about eight
 // times the elements and the processor time. A product or a square would take 64 times as much.
 func TestWhatOneTenantWritesCostsASum(t *testing.T) {

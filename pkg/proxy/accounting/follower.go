@@ -19,9 +19,6 @@ const (
 	// missedFor is how long a flow must be missing in dumps until it is forgotten: the report of its end may still be on
 	// its way.
 	missedFor = 2 * time.Minute
-	// removedFor is how long it is remembered that the entry of a connection was removed while the connection lived. Its
-	// next packet makes another entry.
-	removedFor = 10 * time.Minute
 )
 
 // follower remembers what was counted of flows that have not ended.
@@ -35,19 +32,14 @@ const (
 type follower struct {
 	seed  maphash.Seed
 	flows map[key]followed
-	// removed are the connections whose entry was removed while they lived, as by conntrack -F, and when: in seconds. The
-	// entry that their next packet makes is no other connection. There are at most mostFollowed.
-	removed map[uint64]uint32
 	// isFirst: no dump has been complete yet.
 	isFirst bool
 	// looking: a dump is going on. Some of the flows in it may have ended since the kernel was asked; those among them that
 	// it might begin to follow are in ended.
 	looking bool
 	ended   map[key]bool
-	// withoutEnds: the kernel does not report ends, so all flows are followed, and end when they are missing in a dump.
-	withoutEnds bool
-	look        uint32 // number of the dump
-	missed      Missed
+	look    uint32 // number of the dump
+	missed  Missed
 }
 
 // Missed counts connections that were not counted, or not wholly.
@@ -77,9 +69,7 @@ type followed struct {
 }
 
 func newFollower() follower {
-	return follower{
-		seed: maphash.MakeSeed(), flows: map[key]followed{}, removed: map[uint64]uint32{}, ended: map[key]bool{}, isFirst: true,
-	}
+	return follower{seed: maphash.MakeSeed(), flows: map[key]followed{}, ended: map[key]bool{}, isFirst: true}
 }
 
 // tuples are what a key is made of.
@@ -90,12 +80,6 @@ type tuples struct {
 
 func (f *follower) keyOf(e *conntrack.Entry) key {
 	return key{maphash.Comparable(f.seed, tuples{e.Protocol, e.Original, e.Reply}), e.ID}
-}
-
-// dialOf names a connection by what its client sees of it, whichever endpoint answers and however often its entry is
-// made anew.
-func (f *follower) dialOf(e *conntrack.Entry) uint64 {
-	return maphash.Comparable(f.seed, tuples{protocol: e.Protocol, original: e.Original})
 }
 
 func trafficOf(e *conntrack.Entry) Traffic { return Traffic{e.Sent.Bytes, e.Received.Bytes} }
@@ -132,43 +116,29 @@ func isRefused(e *conntrack.Entry) bool {
 	return false
 }
 
-// isRemoved reports whether an entry that ended was removed before its time: it had time left, and its connection was not
-// over. Linux says how much time was left since 5.11. A UDP flow lives as long as its entry.
-func isRemoved(e *conntrack.Entry) bool {
-	return e.Protocol != model.UDP && e.Timeout > 0 && !IsOver(e)
-}
-
-// rest returns what an entry has beyond what is counted. If it has less than that, somebody has set its counters to
-// zero: then it is all that it has, and what it moved between is lost.
-func (d *followed) rest(e *conntrack.Entry) (count Count, isReset bool) {
-	now, before := trafficOf(e), d.counted
-	if isReset = now.Sent < before.Sent || now.Received < before.Received; isReset {
+// rest returns what an entry has beyond what is counted of its flow. If it has less than that, somebody has set its
+// counters to zero: then it is all that it has, and what it moved between is lost.
+func (f *follower) rest(flow *followed, e *conntrack.Entry) (count Count) {
+	now, before := trafficOf(e), flow.counted
+	if now.Sent < before.Sent || now.Received < before.Received {
+		f.missed.CountersReset++
 		before = Traffic{}
 	}
 	count.Traffic = Traffic{now.Sent - before.Sent, now.Received - before.Received}
-	if !d.isLinked && isAnswered(e) {
+	if !flow.isLinked && isAnswered(e) {
 		count.Connections = 1
-	}
-	return count, isReset
-}
-
-// rest is that of the flow, and notes what is lost.
-func (f *follower) rest(flow *followed, e *conntrack.Entry) Count {
-	count, isReset := flow.rest(e)
-	if isReset {
-		f.missed.CountersReset++
 	}
 	return count
 }
 
 // end returns what is to be counted for an entry that has ended, and the origin to count it for; nil if nothing is. The
 // origin that is passed is what the end alone tells.
-func (f *follower) end(e *conntrack.Entry, origin *owners.Origin, now time.Time) (*owners.Origin, Count) {
+func (f *follower) end(e *conntrack.Entry, origin *owners.Origin) (*owners.Origin, Count) {
 	if e.Status&conntrack.DestinationNAT == 0 {
 		return nil, Count{}
 	}
 	name := f.keyOf(e)
-	if f.looking && (isLong(e) || isRemoved(e)) {
+	if f.looking && isLong(e) {
 		f.ended[name] = true
 	}
 	flow, isFollowed := f.flows[name]
@@ -187,36 +157,18 @@ func (f *follower) end(e *conntrack.Entry, origin *owners.Origin, now time.Time)
 		f.missed.NoCounters++
 	}
 	count := f.rest(&flow, e)
-	isLinked := f.resume(e) || flow.isLinked
 	switch {
-	case isLinked:
-		count.Connections = 0
-	case count.Connections > 0:
+	case flow.isLinked, count.Connections > 0:
 	case isRefused(e):
 		count.Refused = 1
 	default:
 		count.Unanswered = 1
 	}
-	// The server has no answer to a client's last packets, so the entry that these alone have made has no reply.
-	if lived := isLinked || e.Status&conntrack.SeenReply != 0; lived && isRemoved(e) && len(f.removed) < mostFollowed {
-		f.removed[f.dialOf(e)] = uint32(now.Unix())
-	}
 	return flow.origin, count
 }
 
-// resume reports whether a connection is one whose entry was removed while it lived, and forgets that.
-func (f *follower) resume(e *conntrack.Entry) bool {
-	if len(f.removed) == 0 {
-		return false
-	}
-	dial := f.dialOf(e)
-	_, isRemoved := f.removed[dial]
-	delete(f.removed, dial)
-	return isRemoved
-}
-
-func (f *follower) begin(withoutEnds bool) {
-	f.looking, f.withoutEnds = true, withoutEnds
+func (f *follower) begin() {
+	f.looking = true
 	f.look++
 }
 
@@ -224,32 +176,24 @@ func (f *follower) begin(withoutEnds bool) {
 // the origin that its end alone would tell.
 func (f *follower) see(e *conntrack.Entry, origin, atEnd *owners.Origin) (*owners.Origin, Count) {
 	isWanted := f.isWanted(e) && origin != nil
-	if len(f.flows)+len(f.removed) == 0 && !isWanted && origin == atEnd {
+	if len(f.flows) == 0 && !isWanted && origin == atEnd {
 		return nil, Count{}
 	}
 	name := f.keyOf(e)
 	flow, isFollowed := f.flows[name]
-	isNew := !isFollowed
-	if isNew {
-		if f.ended[name] || len(f.flows) >= mostFollowed {
+	if !isFollowed {
+		if f.ended[name] || len(f.flows) >= mostFollowed || !isWanted && origin == atEnd {
 			return nil, Count{}
 		}
-		isResumed := origin != nil && f.resume(e)
-		if !isWanted && !isResumed && origin == atEnd {
-			return nil, Count{}
-		}
-		flow = followed{origin: origin, isLinked: isResumed}
+		flow.origin = origin
 	}
 	flow.look, flow.missing = f.look, 0
 	var count Count
 	switch {
 	case flow.origin == nil:
-	case isNew && isWanted && f.isFirst:
+	case !isFollowed && isWanted && f.isFirst:
 		flow.counted, flow.isLinked = trafficOf(e), true
 	case isWanted || flow.counted != Traffic{}:
-		if isNew && f.withoutEnds && !e.IsCounted {
-			f.missed.NoCounters++
-		}
 		count = f.rest(&flow, e)
 		flow.counted, flow.isLinked = trafficOf(e), flow.isLinked || count.Connections > 0
 	}
@@ -260,12 +204,11 @@ func (f *follower) see(e *conntrack.Entry, origin, atEnd *owners.Origin) (*owner
 // isWanted reports whether a flow that is not followed should be. The entry of a flow that is over soon ends by itself;
 // but before the first dump an earlier process may have counted part of it.
 func (f *follower) isWanted(e *conntrack.Entry) bool {
-	return f.withoutEnds || isLong(e) && (f.isFirst || !IsOver(e))
+	return isLong(e) && (f.isFirst || !IsOver(e))
 }
 
-// finish ends a dump, and forgets what is too old. The kernel reported no end for flows that are missing in it: if it
-// never reports ends, they are over.
-func (f *follower) finish(isWhole bool, now time.Time, add func(*owners.Origin, Count)) {
+// finish ends a dump, and forgets flows that have long been missing in dumps though the kernel reported no end.
+func (f *follower) finish(isWhole bool, now time.Time) {
 	f.looking = false
 	clear(f.ended)
 	if !isWhole {
@@ -276,21 +219,11 @@ func (f *follower) finish(isWhole bool, now time.Time, add func(*owners.Origin, 
 	for name, flow := range f.flows {
 		switch {
 		case flow.look == f.look:
-		case f.withoutEnds:
-			delete(f.flows, name)
-			if !flow.isLinked && flow.origin != nil {
-				add(flow.origin, Count{Unanswered: 1})
-			}
 		case flow.missing == 0:
 			flow.missing = at
 			f.flows[name] = flow
 		case at-flow.missing >= uint32(missedFor/time.Second):
 			delete(f.flows, name)
-		}
-	}
-	for dial, since := range f.removed {
-		if at-since >= uint32(removedFor/time.Second) {
-			delete(f.removed, dial)
 		}
 	}
 }

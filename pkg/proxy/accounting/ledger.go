@@ -134,16 +134,16 @@ func (l *Ledger) between(place owners.Place) *Traffic {
 func (l *Ledger) Ended(e *conntrack.Entry, origin *owners.Origin, now time.Time) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if of, count := l.follower.end(e, origin, now); of != nil {
+	if of, count := l.follower.end(e, origin); of != nil {
 		l.add(of, count, now)
 	}
 }
 
-// BeginLook says that a dump begins. WithoutEnds: the kernel reports no ends, so dumps are the only source.
-func (l *Ledger) BeginLook(withoutEnds bool) {
+// BeginLook says that a dump begins.
+func (l *Ledger) BeginLook() {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	l.follower.begin(withoutEnds)
+	l.follower.begin()
 }
 
 // Seen counts what is not yet counted of an entry of the dump that is going on. Origin is what owners.Reader.Of returns,
@@ -160,7 +160,7 @@ func (l *Ledger) Seen(e *conntrack.Entry, origin, atEnd *owners.Origin, now time
 func (l *Ledger) EndLook(isWhole bool, exists func(model.ObjectName) bool, now time.Time) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	l.follower.finish(isWhole, now, func(of *owners.Origin, count Count) { l.add(of, count, now) })
+	l.follower.finish(isWhole, now)
 	if l.services != nil {
 		l.services.forget(exists, now)
 	}

@@ -35,9 +35,7 @@ func ends(sent, received uint64) step {
 	}
 }
 
-func begin(l *Ledger, _ conntrack.Entry) { l.BeginLook(false) }
-
-func beginAlone(l *Ledger, _ conntrack.Entry) { l.BeginLook(true) }
+func begin(l *Ledger, _ conntrack.Entry) { l.BeginLook() }
 
 func seen(sent, received uint64) step {
 	return func(l *Ledger, e conntrack.Entry) {
@@ -63,14 +61,8 @@ func looks(sent, received uint64) step {
 	return func(l *Ledger, e conntrack.Entry) { begin(l, e); seen(sent, received)(l, e); finish(l, e) }
 }
 
-func looksAlone(sent, received uint64) step {
-	return func(l *Ledger, e conntrack.Entry) { beginAlone(l, e); seen(sent, received)(l, e); finish(l, e) }
-}
-
 // misses is a dump that has no entry.
 func misses(l *Ledger, e conntrack.Entry) { begin(l, e); finish(l, e) }
-
-func missesAlone(l *Ledger, e conntrack.Entry) { beginAlone(l, e); finish(l, e) }
 
 func as(status conntrack.Status, state uint8, do step) step {
 	return func(l *Ledger, e conntrack.Entry) { e.Status, e.State = status, state; do(l, e) }
@@ -82,11 +74,6 @@ func with(edit func(*conntrack.Entry), do step) step {
 
 // asNext is another entry of the same connection.
 func asNext(id uint32, do step) step { return with(func(e *conntrack.Entry) { e.ID = id }, do) }
-
-// removed is an entry that is removed while it has time left.
-func removed(do step) step {
-	return with(func(e *conntrack.Entry) { e.Timeout = 60 }, do)
-}
 
 func by(protocol model.Protocol, do step) step {
 	return with(func(e *conntrack.Entry) { e.Protocol = protocol }, do)
@@ -150,48 +137,9 @@ func TestWhatIsCountedOfAConnection(t *testing.T) {
 		"what is over waits for its end": {
 			[]step{misses, as(replied, conntrack.TCPTimeWait, looks(5*mib, 1))}, Count{},
 		},
-		"one whose entry was removed while it lived, and its next entry": {
-			[]step{misses, asNext(1, removed(ends(10, 20))), asNext(2, ends(1, 2))}, answered(1, 11, 22),
-		},
-		"likewise, though it was removed again": {
-			[]step{misses, asNext(1, removed(ends(10, 20))), asNext(2, removed(ends(1, 2))), asNext(3, ends(1, 2))}, answered(1, 12, 24),
-		},
-		"likewise, though its next entry has no reply, and is removed": {
-			[]step{
-				misses, asNext(1, removed(ends(10, 20))), asNext(2, as(nobody, conntrack.TCPEstablished, removed(ends(1, 0)))),
-				asNext(3, ends(1, 2)),
-			}, answered(1, 12, 22),
-		},
-		"likewise, though a dump hands that entry over when it is gone": {
-			[]step{
-				misses, asNext(1, removed(ends(10, 20))), begin, asNext(2, as(nobody, conntrack.TCPEstablished, removed(ends(1, 0)))),
-				asNext(2, as(nobody, conntrack.TCPEstablished, seen(1, 0))), finish, asNext(3, ends(1, 2)),
-			}, answered(1, 12, 22),
-		},
-		"likewise, if it is long, and removed again": {
-			[]step{
-				misses, looks(2*mib, 5), removed(ends(3*mib, 6)), asNext(2, looks(2*mib, 5)), asNext(2, looks(3*mib, 6)),
-				asNext(2, removed(ends(3*mib, 6))), asNext(3, ends(1, 2)),
-			}, answered(1, 6*mib+1, 14),
-		},
-		"likewise, if a dump has seen it, hours later": {
-			[]step{
-				misses, removed(ends(10, 20)), asNext(2, looks(1, 2)), asNext(2, begin), asNext(2, seen(3, 4)),
-				finishAfter(time.Hour), asNext(2, ends(5, 6)),
-			}, answered(1, 15, 26),
-		},
-		"likewise, if its next packet went to an endpoint that knows nothing of it": {
-			[]step{misses, removed(ends(10, 20)), asNext(2, as(nobody, conntrack.TCPClose, back(1, ends(60, 40))))}, answered(1, 70, 60),
-		},
-		"one that began later at the same port, if the first was over": {
-			[]step{misses, as(replied, conntrack.TCPTimeWait, removed(ends(10, 20))), asNext(2, ends(1, 2))}, answered(2, 11, 22),
-		},
-		"likewise, if the first had no time left": {[]step{misses, ends(10, 20), asNext(2, ends(1, 2))}, answered(2, 11, 22)},
-		"likewise, if the first was removed long ago": {
-			[]step{misses, removed(ends(10, 20)), begin, finishAfter(time.Hour), asNext(2, ends(1, 2))}, answered(2, 11, 22),
-		},
+		"one that began later at the same port": {[]step{misses, ends(10, 20), asNext(2, ends(1, 2))}, answered(2, 11, 22)},
 		"flows of UDP, each as long as its entry": {
-			[]step{misses, by(model.UDP, removed(ends(10, 20))), asNext(2, by(model.UDP, ends(1, 2)))}, answered(2, 11, 22),
+			[]step{misses, by(model.UDP, ends(10, 20)), asNext(2, by(model.UDP, ends(1, 2)))}, answered(2, 11, 22),
 		},
 		"a dial that was refused": {
 			[]step{misses, as(nobody, conntrack.TCPClose, back(1, ends(60, 40)))}, Count{Refused: 1, Traffic: Traffic{60, 40}},
@@ -220,20 +168,6 @@ func TestWhatIsCountedOfAConnection(t *testing.T) {
 		},
 		"no translation": {[]step{misses, as(conntrack.SeenReply, conntrack.TCPEstablished, ends(10, 20))}, Count{}},
 		"no counters":    {[]step{misses, ends(0, 0)}, answered(1, 0, 0)},
-
-		"by dumps alone, what they see": {
-			[]step{missesAlone, looksAlone(10, 20), looksAlone(11, 22), missesAlone}, answered(1, 11, 22),
-		},
-		"by dumps alone, what it moved since the start": {
-			[]step{looksAlone(10, 20), looksAlone(11, 22), missesAlone}, answered(0, 1, 2),
-		},
-		"by dumps alone, what nobody answered": {
-			[]step{missesAlone, as(nobody, conntrack.TCPSynSent, looksAlone(60, 0)), missesAlone},
-			Count{Unanswered: 1, Traffic: Traffic{Sent: 60}},
-		},
-		"by dumps alone, what is over": {
-			[]step{missesAlone, as(replied, conntrack.TCPTimeWait, looksAlone(10, 20)), missesAlone}, answered(1, 10, 20),
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := NewLedger(Settings{})
@@ -265,12 +199,12 @@ func TestADumpKnowsBetterThanAnEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := NewLedger(Settings{})
 			look := func(bytes uint64) {
-				l.BeginLook(false)
+				l.BeginLook()
 				e := moved(ours, bytes, 0)
 				l.Seen(&e, test.inDump, test.atEnd, start)
 				l.EndLook(true, func(model.ObjectName) bool { return true }, start)
 			}
-			l.BeginLook(false)
+			l.BeginLook()
 			l.EndLook(true, func(model.ObjectName) bool { return true }, start)
 			look(test.bytes / 2)
 			look(test.bytes)
@@ -298,7 +232,7 @@ func TestWhatIsMissedIsSaid(t *testing.T) {
 
 func TestWhatIsOthersIsCountedAsSuch(t *testing.T) {
 	l := NewLedger(Settings{})
-	l.BeginLook(false)
+	l.BeginLook()
 	l.EndLook(true, nil, start)
 	translated, plain := entry("10.0.1.9:1", "192.0.2.1:8080", "10.0.3.1:8080"), entry("10.0.1.9:1", "10.0.3.1:8080", "10.0.3.1:8080")
 	plain.Status = conntrack.SeenReply
@@ -373,7 +307,7 @@ func (g *generator) tell() {
 func (g *generator) dump() {
 	if !g.inDump {
 		g.inDump = true
-		g.l.BeginLook(false)
+		g.l.BeginLook()
 		return
 	}
 	for _, flow := range g.alive {
@@ -412,7 +346,7 @@ func (g *generator) finish() {
 func TestEverySumIsExact(t *testing.T) {
 	for seed := range uint64(300) {
 		g := generator{random: rand.New(rand.NewPCG(seed, 1)), l: NewLedger(Settings{}), now: start}
-		g.l.BeginLook(false)
+		g.l.BeginLook()
 		g.l.EndLook(true, func(model.ObjectName) bool { return true }, start)
 		for range 600 {
 			g.step()
@@ -444,7 +378,7 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 	for seed := range uint64(300) {
 		g := generator{random: rand.New(rand.NewPCG(seed, 2)), l: NewLedger(Settings{}), now: start}
 		isSmall := seed%2 == 0
-		g.l.BeginLook(false)
+		g.l.BeginLook()
 		g.l.EndLook(true, func(model.ObjectName) bool { return true }, start)
 		run := func() {
 			for range 300 {
@@ -470,7 +404,7 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 		}
 		earlier := sum(g.l)
 		g.l = NewLedger(Settings{})
-		g.l.BeginLook(false)
+		g.l.BeginLook()
 		g.inDump = true
 		g.finish()
 		run()
@@ -495,7 +429,7 @@ func TestTheFollowerIsBounded(t *testing.T) {
 	l := NewLedger(Settings{})
 	const more = 1000
 	look := func() {
-		l.BeginLook(false)
+		l.BeginLook()
 		for i := range uint32(mostFollowed + more) {
 			e := moved(entry("10.0.1.9:1", "10.96.0.1:80", "10.0.3.1:8080"), 2*mib, 0)
 			e.ID = i
@@ -503,7 +437,7 @@ func TestTheFollowerIsBounded(t *testing.T) {
 		}
 		l.EndLook(true, func(model.ObjectName) bool { return true }, start)
 	}
-	l.BeginLook(false)
+	l.BeginLook()
 	l.EndLook(true, func(model.ObjectName) bool { return true }, start)
 	look()
 	look()

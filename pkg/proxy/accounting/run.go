@@ -20,13 +20,8 @@ import (
 const (
 	// lookEvery is how often the table is read for connections that last.
 	lookEvery = time.Minute
-	// LookEveryWithoutEnds is that where the kernel reports no ends, and dumps are the only source: often enough to see
-	// each TCP connection, whose entry stays for two minutes after its end, and most others.
-	LookEveryWithoutEnds = 10 * time.Second
 	// againAfter is the pause before another try after a failure.
 	againAfter = time.Minute
-	// missedEvery is how often it is looked whether connections were missed.
-	missedEvery = 10 * time.Second
 	// drainAtMost is how long the last ends are read when the program ends.
 	drainAtMost = 500 * time.Millisecond
 )
@@ -37,8 +32,6 @@ type Kernel struct {
 	Table conntrack.Table
 	// Subscribe listens to ends.
 	Subscribe func(buffer int) (*conntrack.Ends, error)
-	// TellsEnds reports whether conntrack reports ends.
-	TellsEnds func() bool
 	// LookEvery is how often the table is read for connections that last; 0 for the usual interval.
 	LookEvery time.Duration
 }
@@ -107,9 +100,6 @@ func (a *Accounting) Run(ctx context.Context) error {
 		return nil
 	case <-a.Owners.Complete():
 	}
-	var reporting sync.WaitGroup
-	defer reporting.Wait()
-	reporting.Go(func() { a.reportMissed(ctx) })
 	for {
 		err := a.count(ctx)
 		if ctx.Err() != nil {
@@ -164,23 +154,18 @@ func (a *Accounting) listen(ctx context.Context, ends *conntrack.Ends) error {
 // look reads the table again and again.
 func (a *Accounting) look(ctx context.Context) {
 	for {
-		every := cmp.Or(a.kernel.LookEvery, lookEvery)
-		isTold := a.kernel.TellsEnds()
-		if !isTold {
-			every = min(every, LookEveryWithoutEnds)
-		}
-		a.lookOnce(ctx, !isTold)
+		a.lookOnce(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-a.lookNow:
-		case <-time.After(every):
+		case <-time.After(cmp.Or(a.kernel.LookEvery, lookEvery)):
 		}
 	}
 }
 
-func (a *Accounting) lookOnce(ctx context.Context, withoutEnds bool) {
-	a.Ledger.BeginLook(withoutEnds)
+func (a *Accounting) lookOnce(ctx context.Context) {
+	a.Ledger.BeginLook()
 	translated := conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT}
 	now := time.Now()
 	_, err := a.kernel.Table.Dump(ctx, translated, func(e *conntrack.Entry) bool {

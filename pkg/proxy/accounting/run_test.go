@@ -42,9 +42,7 @@ func newCounting(t *testing.T, adapt func(*Kernel)) *counting {
 		}
 	})
 	t.Cleanup(func() { _ = c.conn.Close() })
-	kernel := Kernel{
-		Table: c.conn, Subscribe: c.conn.Subscribe, TellsEnds: func() bool { return true },
-	}
+	kernel := Kernel{Table: c.conn, Subscribe: c.conn.Subscribe}
 	if adapt != nil {
 		adapt(&kernel)
 	}

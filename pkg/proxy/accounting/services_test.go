@@ -94,7 +94,7 @@ func TestNamespacesHaveEquallyManyPlaces(t *testing.T) {
 		t.Errorf("places change for ever: named were %v, now %v", before, after)
 	}
 	for _, after := range []time.Duration{0, goneFor} {
-		l.BeginLook(false)
+		l.BeginLook()
 		l.EndLook(true, func(name model.ObjectName) bool { return name.Namespace != "greedy" }, start.Add(after))
 	}
 	if got := fmt.Sprint(round("other", "late")); got != "map[late:15 other:15]" {
@@ -143,7 +143,7 @@ func TestADeletedServiceLosesItsSeriesAfterAnHour(t *testing.T) {
 	end(l, api, near, 1, start)
 	end(l, serviceNumber(1), near, 1, start)
 	look := func(after time.Duration, there ...model.ObjectName) {
-		l.BeginLook(false)
+		l.BeginLook()
 		l.EndLook(true, func(name model.ObjectName) bool { return slices.Contains(there, name) }, start.Add(after))
 	}
 	look(0, api, serviceNumber(1))

@@ -50,8 +50,3 @@ func (m *memory) Commit(_ context.Context, batch ruleset.Batch) error { return m
 func (m *memory) Objects(_ context.Context, family model.Family) (ruleset.Objects, error) {
 	return m.numbers[family], nil
 }
-
-// Elements returns what a set holds.
-func (m *memory) Elements(_ context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
-	return m.tables.Elements(family, set)
-}

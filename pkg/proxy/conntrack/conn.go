@@ -113,7 +113,7 @@ func (c *Conn) Close() error {
 func message(kind int, flags netlink.HeaderFlags, family Families, attributes []byte) netlink.Message {
 	return netlink.Message{
 		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_CTNETLINK<<8 | kind), Flags: netlink.Request | flags},
-		Data:   append([]byte{family.number(), nl.NFNETLINK_V0, 0, 0}, attributes...),
+		Data:   append([]byte{byte(family), nl.NFNETLINK_V0, 0, 0}, attributes...),
 	}
 }
 
@@ -170,8 +170,8 @@ func (c *Conn) Delete(e *Entry) (deleted bool, err error) {
 	return err == nil, err
 }
 
-// FewAnswerers is the largest number of IPv4 addresses for which the kernel is asked one by one: with more, a walk
-// through the table for each takes longer than copying the entries of other answerers too.
+// FewAnswerers is the largest number of IPv4 addresses to ask for one by one: with more, a walk through the table for each
+// takes longer than copying the entries of other answerers too.
 const FewAnswerers = 4
 
 // Dump is that of Table. Entries of protocols other than TCP, UDP and SCTP are skipped. Each part of it has a socket to
@@ -202,36 +202,17 @@ type part struct {
 	answerer netip.Addr
 }
 
-func (f *Filter) parts() []part {
-	if len(f.Answerers) > 0 {
-		return f.partsByAnswerer()
+func (f *Filter) parts() (parts []part) {
+	for _, addr := range f.Answerers {
+		parts = append(parts, part{Only(model.FamilyOf(addr)), addr})
 	}
-	if f.Protocol != 0 && f.Family == BothFamilies {
+	switch {
+	case len(f.Answerers) > 0:
+		return parts
+	case f.Protocol != 0 && f.Family == BothFamilies:
 		return []part{{family: OnlyIPv4}, {family: OnlyIPv6}}
 	}
 	return []part{{family: f.Family}}
-}
-
-// partsByAnswerer asks for each IPv4 address separately, unless there are many. For IPv6 the kernel, up to 6.18 at
-// least, returns the entries with other addresses (ctnetlink_filter_match_tuple compares the wrong way round), so all
-// are read.
-func (f *Filter) partsByAnswerer() []part {
-	var parts []part
-	has := map[Families]bool{}
-	for _, addr := range f.Answerers {
-		family := Only(model.FamilyOf(addr))
-		if f.Family != BothFamilies && f.Family != family {
-			continue
-		}
-		if family == OnlyIPv4 && len(f.Answerers) <= FewAnswerers {
-			parts = append(parts, part{family, addr})
-			continue
-		}
-		if !has[family] {
-			parts, has[family] = append(parts, part{family: family}), true
-		}
-	}
-	return parts
 }
 
 // dump asks for a part of the table.

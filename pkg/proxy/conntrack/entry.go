@@ -32,8 +32,6 @@ type Entry struct {
 	ID uint32
 	// Zone is 0 unless another program keeps its connections in a zone of its own.
 	Zone uint16
-	// Timeout is the number of seconds without a packet after which the entry ends.
-	Timeout uint32
 	// Labels are bits that rules have set. Reports of ends lack them.
 	Labels [16]byte
 
@@ -62,33 +60,24 @@ type Status uint32
 const (
 	SeenReply      Status = 1 << 1
 	Assured        Status = 1 << 2
-	SourceNAT      Status = 1 << 4
 	DestinationNAT Status = 1 << 5
-	Offloaded      Status = 1 << 14
 )
 
-// The states of TCP (enum tcp_conntrack).
+// The states of TCP that matter here (enum tcp_conntrack).
 const (
 	TCPSynSent     = 1
 	TCPSynReceived = 2
 	TCPEstablished = 3
 	TCPFinWait     = 4
-	TCPCloseWait   = 5
-	TCPLastAck     = 6
 	TCPTimeWait    = 7
 	TCPClose       = 8
-	TCPSynSent2    = 9
 )
 
-// The states of SCTP (enum sctp_conntrack).
+// The states of SCTP that matter here (enum sctp_conntrack).
 const (
-	SCTPClosed           = 1
-	SCTPCookieWait       = 2
-	SCTPCookieEchoed     = 3
-	SCTPEstablished      = 4
-	SCTPShutdownSent     = 5
-	SCTPShutdownReceived = 6
-	SCTPShutdownAckSent  = 7
+	SCTPClosed      = 1
+	SCTPCookieWait  = 2
+	SCTPEstablished = 4
 )
 
 // attrSCTPState is CTA_PROTOINFO_SCTP_STATE.
@@ -145,8 +134,6 @@ func (e *Entry) parse(message []byte) error {
 			e.ID = bigEndian32(value)
 		case nl.CTA_LABELS:
 			copy(e.Labels[:], value)
-		case nl.CTA_TIMEOUT:
-			e.Timeout = bigEndian32(value)
 		case nl.CTA_ZONE:
 			e.Zone = bigEndian16(value)
 		}

@@ -50,7 +50,7 @@ func TestAnEntryIsReadFromItsMessage(t *testing.T) {
 	want := Entry{
 		Protocol: model.UDP,
 		Original: Tuple{at("10.244.1.9:40000"), at("10.96.0.10:53")}, Reply: Tuple{at("10.244.1.1:8053"), at("10.244.1.9:40000")},
-		Status: 0x18e, ID: 0x1234abcd, Zone: 7, Timeout: 29,
+		Status: 0x18e, ID: 0x1234abcd, Zone: 7,
 	}
 	if e != want {
 		t.Errorf("read %+v, want %+v", e, want)

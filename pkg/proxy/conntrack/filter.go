@@ -33,18 +33,19 @@ type Filter struct {
 	Protocol model.Protocol
 	// Mask are the bits of the status that must be as in Status. The others of Status do not count.
 	Status, Mask Status
-	// Answerers are the addresses whose answers belong to the connection; empty for any.
+	// Answerers are the addresses whose answers belong to the connection; empty for any. The kernel walks through the table
+	// for each. Those of IPv6 it compares the wrong way round (ctnetlink_filter_match_tuple, up to 6.18 at least).
 	Answerers []netip.Addr
 }
 
-// Families is a family, or both.
+// Families is a family, or both: the kernel's number (NFPROTO_*).
 type Families uint8
 
 // The choices.
 const (
-	BothFamilies Families = iota
-	OnlyIPv4
-	OnlyIPv6
+	BothFamilies Families = unix.NFPROTO_UNSPEC
+	OnlyIPv4     Families = unix.NFPROTO_IPV4
+	OnlyIPv6     Families = unix.NFPROTO_IPV6
 )
 
 // Only returns a family alone.
@@ -53,18 +54,6 @@ func Only(family model.Family) Families {
 		return OnlyIPv4
 	}
 	return OnlyIPv6
-}
-
-// number is the kernel's number of a family (NFPROTO_*).
-func (f Families) number() byte {
-	switch f {
-	case OnlyIPv4:
-		return unix.NFPROTO_IPV4
-	case OnlyIPv6:
-		return unix.NFPROTO_IPV6
-	case BothFamilies:
-	}
-	return unix.NFPROTO_UNSPEC
 }
 
 // Matches reports whether an entry is wanted.

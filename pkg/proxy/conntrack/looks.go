@@ -44,9 +44,8 @@ type Looks struct {
 
 // Look is what one look did.
 type Look struct {
-	Took    time.Duration
-	Entries int // that were handed over
-	CutOff  int // users who did not want all
+	Took   time.Duration
+	CutOff int // users who did not want all
 }
 
 // NewLooks returns looks at a table. It calls looked after each, unless that is nil.
@@ -166,10 +165,7 @@ func (l *Looks) look(ctx context.Context) {
 	var look Look
 	groups := together(slices.Concat(asked...))
 	for _, of := range groups {
-		took, err := l.Table.Dump(ctx, of.filter, func(e *Entry) bool {
-			look.Entries++
-			return of.give(e)
-		})
+		took, err := l.Table.Dump(ctx, of.filter, of.give)
 		if errors.Is(err, ErrCutOff) {
 			err = nil // each request notes by itself whether it was cut off
 		}

@@ -134,8 +134,8 @@ func TestLooksRest(t *testing.T) {
 				table, done := tableOf(test.takes), 0
 				table.waits = test.waits
 				looks := looksAt(table, func(look Look) {
-					if done++; look.Took != test.takes || look.Entries != 4 || look.CutOff != 0 {
-						t.Errorf("told %+v, want %s and 4 entries", look, test.takes)
+					if done++; look.Took != test.takes || look.CutOff != 0 {
+						t.Errorf("told %+v, want %s", look, test.takes)
 					}
 				})
 				for began := time.Now(); time.Since(began) < 100*time.Second; {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"sync"
 
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
@@ -19,12 +18,9 @@ const threadNamespace = "/proc/thread-self/ns/net"
 // sockets opens sockets in one network namespace. It may be used by several goroutines.
 type sockets struct {
 	namespace *os.File
-
-	mutex sync.Mutex
-	// idle is a socket for the next dump; may be nil. Closing a netfilter socket waits until the kernel has tidied up
-	// after the last change of nftables, some 10 ms, and no other change can begin meanwhile (nf_tables' rcv_nl_event).
-	idle *netlink.Conn
-	left bool
+	// idle holds a socket for the next dump. Closing a netfilter socket waits until the kernel has tidied up after the last
+	// change of nftables, some 10 ms, and no other change can begin meanwhile (nf_tables' rcv_nl_event).
+	idle chan *netlink.Conn
 }
 
 // here opens sockets in the network namespace of the calling thread.
@@ -33,7 +29,7 @@ func here() (*sockets, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the network namespace: %w", err)
 	}
-	return &sockets{namespace: namespace}, nil
+	return &sockets{namespace: namespace, idle: make(chan *netlink.Conn, 1)}, nil
 }
 
 // open opens a socket of netfilter. Threads of a daemon are all in the same namespace. Entering a namespace takes a
@@ -62,33 +58,32 @@ func (s *sockets) open() (*netlink.Conn, error) {
 
 // take returns a socket for a dump: the idle one, or a new one.
 func (s *sockets) take() (*netlink.Conn, error) {
-	s.mutex.Lock()
-	socket := s.idle
-	s.idle = nil
-	s.mutex.Unlock()
-	if socket != nil {
+	select {
+	case socket := <-s.idle:
 		return socket, nil
+	default:
+		return s.open()
 	}
-	return s.open()
 }
 
 // giveBack takes a socket whose dump is over. If the kernel may still send something to it, it is closed.
 func (s *sockets) giveBack(socket *netlink.Conn, isSilent bool) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if !isSilent || s.left || s.idle != nil {
-		_ = socket.Close()
-		return
+	if isSilent {
+		select {
+		case s.idle <- socket:
+			return
+		default:
+		}
 	}
-	s.idle = socket
+	_ = socket.Close()
 }
 
+// leave closes what is idle. No dump may be under way.
 func (s *sockets) leave() {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if s.left = true; s.idle != nil {
-		_ = s.idle.Close()
-		s.idle = nil
-	}
 	_ = s.namespace.Close()
+	select {
+	case socket := <-s.idle:
+		_ = socket.Close()
+	default:
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/sysctl"
 )
 
 // newAccounting counts traffic, if that is asked for.
@@ -16,18 +15,10 @@ func newAccounting(c *common, table *conntrack.Conn, looks conntrack.Table, of *
 		return part{}
 	}
 	accounts := accounting.New(*c.options.Account, of, accounting.Kernel{
-		Table: looks, Subscribe: table.Subscribe, TellsEnds: tellsEnds,
+		Table: looks, Subscribe: table.Subscribe,
 	}, c.log)
 	exposeAccounts(c.recorder, accounts)
 	return part{run: accounts.Run}
-}
-
-// tellsEnds reports whether conntrack reports connections that end.
-func tellsEnds() bool {
-	for _, result := range sysctl.Check(sysctl.Root, sysctl.ConntrackEvents) {
-		return result.Outcome == sysctl.Met || result.Err != nil
-	}
-	return true
 }
 
 // exposeAccounts makes the counts available as metrics.

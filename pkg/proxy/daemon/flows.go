@@ -15,9 +15,6 @@ import (
 // after something changes.
 func newFlows(c *common, looks *conntrack.Looks, isLocal selection.IsLocal) (*owners.Reader, part) {
 	reader := owners.NewReader(flows.LookFor)
-	reader.Unrecalled = func(err error) {
-		c.log.Warn("UDP flows of Services that changed while no proxy ran may continue", "error", err)
-	}
 	reconciler := flows.NewReconciler(looks, reader, isLocal)
 	return reader, part{
 		reader: reader,

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/accounting"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/nft"
@@ -54,8 +53,7 @@ func newKernelSettings(log *slog.Logger, settings *config.Settings, counts bool,
 			},
 			sysctl.Setting{
 				Want: sysctl.ConntrackEvents, OnlyChecked: true,
-				Without: "conntrack does not report the connections that end; the table is read every " +
-					accounting.LookEveryWithoutEnds.String() + " instead, and shorter connections may be missed",
+				Without: "conntrack does not report the connections that end, so only those that move more than 1 MiB are counted",
 			})
 	}
 	forwarding := map[model.Family]sysctl.Want{model.IPv4: sysctl.ForwardingIPv4, model.IPv6: sysctl.ForwardingIPv6}

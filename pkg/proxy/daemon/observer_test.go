@@ -72,10 +72,6 @@ func (k *kernelInMemory) Objects(_ context.Context, family model.Family) (rulese
 	return k.Tables.Objects(family), nil
 }
 
-func (k *kernelInMemory) Elements(_ context.Context, family model.Family, set ruleset.Set) ([]ruleset.Element, error) {
-	return k.Tables.Elements(family, set)
-}
-
 func everyBatch(ruleset.Batch) bool { return true }
 
 // sweeps picks the batches that delete chains.

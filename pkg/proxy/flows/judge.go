@@ -28,7 +28,7 @@ const (
 	ClosedBehind  Reason = "ClosedBehind"  // it is closed, and its endpoint left: it would refuse a client that dials from the same port
 
 	MayNotAnswer   Reason = "MayNotAnswer"   // it is of UDP, and its endpoint may not answer its client
-	NotServedThere Reason = "NotServedThere" // it is of UDP, and was sent to an address that does not serve node ports
+	NotServedThere Reason = "NotServedThere" // it is of UDP, and was sent to a frontend or an address that is not served any more
 	BeganBefore    Reason = "BeganBefore"    // it is of UDP, and nobody translated it: there was no endpoint when it began
 )
 
@@ -66,7 +66,10 @@ func (w *world) judge(e *conntrack.Entry) (Reason, error) {
 // proxy may have served them before, or none, it does not matter who translated a flow.
 func (w *world) judgeFlow(e *conntrack.Entry) (Reason, error) {
 	owner := w.reader.OwnerOfFlow(w.owners, e.Dialled(), w.looked)
-	if owner == nil {
+	switch {
+	case owner == nil && w.looked == 0 && owners.IsOurs(e): // its frontend left while no proxy ran
+		return NotServedThere, nil
+	case owner == nil:
 		return NotChanged, nil
 	}
 	isTranslated := e.Answerer() != e.Dialled()

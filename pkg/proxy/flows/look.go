@@ -165,7 +165,7 @@ func (r *Reconciler) endFlows(ctx context.Context, l *look, answer conntrack.Ans
 }
 
 // ripe returns those of the entries that a look found which end now. A dial that was found for the first time does not,
-// and is rememberer.
+// and is remembered.
 func (r *Reconciler) ripe(found []*conntrack.Entry, began time.Time, done *Done) (unanswered, closed []*conntrack.Entry) {
 	ended := r.now()
 	first := make(map[identity]time.Time, len(found))

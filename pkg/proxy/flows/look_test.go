@@ -85,6 +85,13 @@ func (r *recorded) Delete(e *conntrack.Entry) (bool, error) {
 	return isThere, nil
 }
 
+// reconciler returns one that has looked at flows of UDP.
+func (w *town) reconciler(table conntrack.Table) *Reconciler {
+	r := NewReconciler(conntrack.NewLooks(table, nil), w.reader, isNodes)
+	r.looked = w.reader.Snapshot().Number
+	return r
+}
+
 // watching runs dials in a bubble, and returns when the table was read, since the time at which they began.
 func watching(t *testing.T, table *recorded, edit func(*model.Service), during func(w *town)) (reads []time.Duration) {
 	t.Helper()
@@ -96,7 +103,7 @@ func watching(t *testing.T, table *recorded, edit func(*model.Service), during f
 		began := time.Now()
 		var running sync.WaitGroup
 		running.Go(func() {
-			NewReconciler(conntrack.NewLooks(table, nil), w.reader, isNodes).Run(ctx, func(_ Done, err error) {
+			w.reconciler(table).Run(ctx, func(_ Done, err error) {
 				if !errors.Is(err, table.fails) && len(table.failing) == 0 {
 					t.Errorf("reported %v, want %v", err, table.fails)
 				}
@@ -258,7 +265,7 @@ func TestADialEndsIfTwoLooksFoundItUnansweredAndItStillIs(t *testing.T) {
 				test.begins(s)
 				now := time.Now()
 				s.reader.Snapshot().Since = now.Add(-LookFor) // we know which endpoints leave
-				d := NewReconciler(conntrack.NewLooks(s, nil), s.reader, isNodes)
+				d := s.reconciler(s)
 				d.now = func() time.Time { return now }
 				s.serve("here", "10.244.1.1")
 				s.beforeDelete = func() { test.beforeDelete(s) }

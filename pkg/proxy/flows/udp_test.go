@@ -101,9 +101,13 @@ func TestWhichFlowsGo(t *testing.T) {
 		"endpoints came": {
 			func(w *town) { w.serve(append(all, "here", "10.244.1.2")...) }, on(clusterIP, foreign), NotChanged,
 		},
-		"everything is written anew":               {anew, on(clusterIP, foreign), MayNotAnswer},
-		"the same, and its endpoint serves":        {anew, on(clusterIP, there), MayAnswer},
-		"a policy that is not about the ClusterIP": {local, on(clusterIP, there), NotChanged},
+		"ours of long ago, before the first look":        {first(leave), with(on("10.96.0.11:80", there), ours), NotServedThere},
+		"the same, after the first look":                 {leave, with(on("10.96.0.11:80", there), ours), NotChanged},
+		"another proxy's of long ago":                    {first(leave), on("10.96.0.11:80", there), NotChanged},
+		"ours of long ago, in a zone of another program": {first(leave), with(with(on("10.96.0.11:80", there), ours), inZone), NotChanged},
+		"everything is written anew":                     {anew, on(clusterIP, foreign), MayNotAnswer},
+		"the same, and its endpoint serves":              {anew, on(clusterIP, there), MayAnswer},
+		"a policy that is not about the ClusterIP":       {local, on(clusterIP, there), NotChanged},
 
 		"nobody translated it, and the first endpoint came": {come, on(clusterIP, clusterIP), BeganBefore},
 		"the same, in a zone":                               {come, with(on(clusterIP, clusterIP), inZone), NotOurs},

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -40,7 +41,7 @@ func (e *encoder) elementsOp(op ruleset.Op, object ruleset.ElementsObject) error
 			return err
 		}
 	}
-	w := elementWriter{encoder: e, family: op.Family, set: &object.Set, verdicts: mapsToVerdict(object.Set)}
+	w := elementWriter{encoder: e, family: op.Family, set: &object.Set, verdicts: object.Set.MapsVerdicts()}
 	switch op.Verb {
 	case ruleset.Add:
 		w.kind, w.flags, w.values = unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, object.Set.IsMap()
@@ -111,7 +112,7 @@ func (w *elementWriter) value(element *ruleset.Element) error {
 func (w *elementWriter) comment(text string) {
 	length := byte(len(text) + 1)
 	w.attribute(unix.NFTA_SET_ELEM_USERDATA, 2+int(length))
-	w.b = append(w.b, entryElementComment, length)
+	w.b = append(w.b, byte(userdata.NFTNL_UDATA_SET_ELEM_COMMENT), length)
 	w.b = append(append(w.b, text...), 0)
 	w.pad()
 }

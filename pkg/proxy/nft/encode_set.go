@@ -67,7 +67,7 @@ func (e *encoder) addSet(family model.Family, set ruleset.Set) error {
 }
 
 func (e *encoder) setValue(family model.Family, set ruleset.Set) {
-	if mapsToVerdict(set) {
+	if set.MapsVerdicts() {
 		e.number(unix.NFTA_SET_DATA_TYPE, unix.NFT_DATA_VERDICT)
 		e.number(unix.NFTA_SET_DATA_LEN, 0)
 		return
@@ -85,10 +85,6 @@ func setFlags(set ruleset.Set) uint32 {
 		flags |= unix.NFT_SET_EVAL | unix.NFT_SET_TIMEOUT
 	}
 	return flags
-}
-
-func mapsToVerdict(set ruleset.Set) bool {
-	return len(set.Value) == 1 && set.Value[0] == ruleset.TypeVerdict
 }
 
 // datatypes returns nft's number of a key or value: the numbers of its fields, the last one in the lowest bits.

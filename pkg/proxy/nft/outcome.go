@@ -57,8 +57,8 @@ func (s *socket) nextAnswer(ctx context.Context, failed bool) ([]byte, error) {
 	return s.answer(ctx)
 }
 
-// parseFailure reads an NLMSG_ERROR: the negative errno, the header of the message that it is about and, with
-// NLM_F_ACK_TLVS, attributes. Without NLM_F_CAPPED the whole message comes before these.
+// parseFailure reads an NLMSG_ERROR: the negative errno, the header alone of the message that it is about (CapAcknowledge)
+// and, with NLM_F_ACK_TLVS, attributes.
 func parseFailure(m message) failure {
 	parsed := failure{sequence: m.sequence}
 	if len(m.body) < 4+headerSize {
@@ -66,14 +66,8 @@ func parseFailure(m message) failure {
 		return parsed
 	}
 	parsed.errno = unix.Errno(-int32(binary.NativeEndian.Uint32(m.body)))
-	if m.flags&unix.NLM_F_ACK_TLVS == 0 {
-		return parsed
+	if m.flags&unix.NLM_F_ACK_TLVS != 0 {
+		parsed.text = textOf(m.body[4+headerSize:], unix.NLMSGERR_ATTR_MSG)
 	}
-	extra := m.body[4+headerSize:]
-	if m.flags&unix.NLM_F_CAPPED == 0 {
-		size := align(int(binary.NativeEndian.Uint32(m.body[4:])))
-		extra = m.body[min(4+size, len(m.body)):]
-	}
-	parsed.text = textOf(extra, unix.NLMSGERR_ATTR_MSG)
 	return parsed
 }

@@ -139,7 +139,7 @@ func parseElement(b []byte, family model.Family, set ruleset.Set) (element rules
 	switch {
 	case !set.IsMap():
 		return element, nil
-	case mapsToVerdict(set):
+	case set.MapsVerdicts():
 		verdict := attribute(attribute(b, unix.NFTA_SET_ELEM_DATA), unix.NFTA_DATA_VERDICT)
 		element.Verdict, err = parseVerdict(verdict)
 	default:

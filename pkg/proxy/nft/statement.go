@@ -5,6 +5,7 @@ package nft
 import (
 	"encoding/binary"
 	"fmt"
+	"net"
 	"slices"
 	"time"
 
@@ -141,7 +142,7 @@ func fromRange(family model.Family, s ruleset.FromRange) ([]expr.Any, error) {
 		return nil, err
 	}
 	size := addrSize(family)
-	if network := mask(s.Bits, size); s.Bits < 8*size {
+	if network := net.CIDRMask(s.Bits, 8*size); s.Bits < 8*size {
 		hosts := make([]byte, size)
 		for i := range hosts {
 			hosts[i] = ^network[i]
@@ -162,7 +163,7 @@ func inPrefix(family model.Family, s ruleset.InPrefix) ([]expr.Any, error) {
 		return nil, fmt.Errorf("prefix %v: %w", s.Prefix, errWrongFamily)
 	}
 	bits := s.Prefix.Bits()
-	prefix := appendAddr(nil, s.Prefix.Masked().Addr())
+	prefix := s.Prefix.Masked().Addr().AsSlice()
 	size := len(prefix)
 	if bits%8 == 0 && bits > 0 {
 		size = bits / 8
@@ -176,7 +177,7 @@ func inPrefix(family model.Family, s ruleset.InPrefix) ([]expr.Any, error) {
 			SourceRegister: firstRegister,
 			DestRegister:   firstRegister,
 			Len:            uint32(len(prefix)),
-			Mask:           mask(bits, len(prefix)),
+			Mask:           net.CIDRMask(bits, 8*len(prefix)),
 			Xor:            make([]byte, len(prefix)),
 		})
 	}
@@ -233,14 +234,6 @@ func isLocal(s ruleset.IsLocal) ([]expr.Any, error) {
 	}
 	local := binary.NativeEndian.AppendUint32(nil, unix.RTN_LOCAL)
 	return []expr.Any{fib, &expr.Cmp{Op: equalUnless(s.Not), Register: firstRegister, Data: local}}, nil
-}
-
-func mask(bits, size int) []byte {
-	mask := make([]byte, size)
-	for i := range bits {
-		mask[i/8] |= 0x80 >> (i % 8)
-	}
-	return mask
 }
 
 // priorityBetween compares in network byte order, where the order of bytes is that of numbers.

@@ -53,7 +53,7 @@ func appendTuple(b []byte, family model.Family, types []ruleset.Type, tuple *rul
 			if !addr.IsValid() || model.FamilyOf(addr) != family {
 				return b, errWrongFamily
 			}
-			b = appendAddr(b, addr)
+			b, _ = addr.AppendBinary(b) // it has no zone
 			addr = tuple.Source
 		case ruleset.TypeProto:
 			b = append(b, byte(tuple.Proto))
@@ -68,15 +68,6 @@ func appendTuple(b []byte, family model.Family, types []ruleset.Type, tuple *rul
 		}
 	}
 	return b, nil
-}
-
-func appendAddr(b []byte, addr netip.Addr) []byte {
-	if addr.Is4() {
-		bytes := addr.As4()
-		return append(b, bytes[:]...)
-	}
-	bytes := addr.As16()
-	return append(b, bytes[:]...)
 }
 
 // parseTuple reads what appendTuple wrote.

@@ -5,6 +5,8 @@ package nft
 import (
 	"encoding/binary"
 
+	"github.com/google/nftables/userdata"
+
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
@@ -12,18 +14,6 @@ import (
 // byte of kind, a byte of length, and the value; numbers are in host byte order. Without the byte order of a map's
 // value nft lists classes byte-swapped. What is written here is what nft 1.0.6 itself writes for the same set, byte
 // for byte.
-
-// The entries of a set (libnftnl, enum nftnl_udata_set_types).
-const (
-	entryKeyByteOrder  = 0
-	entryDataByteOrder = 1
-	entryKeyTypeof     = 3
-	entryDataTypeof    = 4
-	entryDataInterval  = 6
-)
-
-// The entry of an element (libnftnl, enum nftnl_udata_set_elem_types): text that ends with a zero.
-const entryElementComment = 0
 
 // nft's enum byteorder.
 const (
@@ -42,15 +32,9 @@ const (
 // expressionConcat is a concatenation in nft's enum expr_types.
 const expressionConcat uint32 = 13
 
-// userdata is a list of entries under construction.
-type userdata []byte
-
-func (u userdata) entry(kind byte, value []byte) userdata {
-	return append(append(u, kind, byte(len(value))), value...)
-}
-
-func (u userdata) number(kind byte, value uint32) userdata {
-	return u.entry(kind, binary.NativeEndian.AppendUint32(nil, value))
+// appendNumber is userdata.AppendUint32 in host byte order.
+func appendNumber(data []byte, kind userdata.Type, value uint32) []byte {
+	return userdata.Append(data, kind, binary.NativeEndian.AppendUint32(nil, value))
 }
 
 // setUserdata returns what nft must know to list a set.
@@ -60,18 +44,18 @@ func setUserdata(set ruleset.Set) ([]byte, error) {
 			return nil, err
 		}
 	}
-	data := userdata{}.number(entryKeyByteOrder, byteOrder(set.Key))
+	data := appendNumber(nil, userdata.NFTNL_UDATA_SET_KEYBYTEORDER, byteOrder(set.Key))
 	if set.IsMap() {
-		data = data.number(entryDataByteOrder, byteOrder(set.Value))
+		data = appendNumber(data, userdata.NFTNL_UDATA_SET_DATABYTEORDER, byteOrder(set.Value))
 	}
 	if len(set.Key) > 1 {
-		data = data.entry(entryKeyTypeof, concatenation())
+		data = userdata.Append(data, userdata.NFTNL_UDATA_SET_KEY_TYPEOF, concatenation())
 	}
 	if len(set.Value) > 1 {
-		data = data.entry(entryDataTypeof, concatenation())
+		data = userdata.Append(data, userdata.NFTNL_UDATA_SET_DATA_TYPEOF, concatenation())
 	}
 	if set.IsMap() {
-		data = data.number(entryDataInterval, 0)
+		data = appendNumber(data, userdata.NFTNL_UDATA_SET_DATA_INTERVAL, 0)
 	}
 	return data, nil
 }
@@ -90,6 +74,6 @@ func byteOrder(types []ruleset.Type) uint32 {
 	return byteOrderBig
 }
 
-func concatenation() userdata {
-	return userdata{}.number(entryExpression, expressionConcat).entry(entryDetail, nil)
+func concatenation() []byte {
+	return userdata.Append(appendNumber(nil, entryExpression, expressionConcat), entryDetail, nil)
 }

@@ -18,10 +18,6 @@ import (
 // Reader makes snapshots of decisions. The methods of selection.Reader are the syncing goroutine's; anybody may call the
 // others.
 type Reader struct {
-	// Unrecalled is called after the first sync if there may still be flows of UDP to frontends that an earlier proxy served
-	// and this one does not. It may be nil.
-	Unrecalled func(error)
-
 	current  atomic.Pointer[Snapshot]
 	complete chan struct{} // closed once there is a snapshot
 	inForce  sync.Map      // of model.ObjectName to []Frontend
@@ -32,8 +28,6 @@ type Reader struct {
 	next uint64
 	// nodePorts are the addresses of interfaces on which node ports are served.
 	nodePorts []netip.Addr
-	// unrecalled is why nothing is known, or not everything, about what an earlier proxy served.
-	unrecalled error
 
 	// left are endpoints that some frontend may not use any more; leaving left since the last sync was over.
 	left    memory[Endpoint, struct{}]
@@ -220,10 +214,6 @@ func (r *Reader) Synced(sync selection.Sync) {
 	if hasLeft || len(next.ChangedAfter(previous.Number)) > 0 {
 		r.changed.Send()
 	}
-	if r.unrecalled != nil && r.Unrecalled != nil {
-		r.Unrecalled(r.unrecalled)
-	}
-	r.unrecalled = nil
 }
 
 // noteDoubts notes that endpoints left which may have been in force for a moment. What is in force says which of them

@@ -85,18 +85,10 @@ func (s *Snapshot) frontend(frontend model.Frontend) *Frontend {
 	return s.shards[shardOf(frontend)][frontend]
 }
 
-// Len returns how many frontends there are.
-func (s *Snapshot) Len() int {
-	n := 0
-	for _, shard := range s.shards {
-		n += len(shard)
-	}
-	return n
-}
-
-// ChangedAfter returns the families in which flows of UDP may have become stale after the sync with a number.
+// ChangedAfter returns the families in which flows of UDP may have become stale after the sync with a number: all of them
+// after none, for an earlier proxy may have served what nobody serves now.
 func (s *Snapshot) ChangedAfter(number uint64) []model.Family {
-	return slices.DeleteFunc(slices.Clone(model.Families), func(family model.Family) bool { return s.changed[family] <= number })
+	return slices.DeleteFunc(slices.Clone(model.Families), func(family model.Family) bool { return number > 0 && s.changed[family] <= number })
 }
 
 // isChanged reports whether connections to a frontend may have become stale after the sync with a number.

@@ -135,7 +135,7 @@ const slotsOnly = 0xff000000
 
 // compare compares the elements of a set.
 func (s *filledSet) compare(held []Element) []Difference {
-	hasSlots := len(s.Key) > 0 && s.Key[len(s.Key)-1] == TypeClass && !mapsVerdicts(s.Set)
+	hasSlots := len(s.Key) > 0 && s.Key[len(s.Key)-1] == TypeClass && !s.MapsVerdicts()
 	counts := map[Element]int{}
 	count := func(element Element, by int) {
 		element = element.bare()
@@ -166,5 +166,3 @@ func (s *filledSet) compare(held []Element) []Difference {
 	}
 	return differences
 }
-
-func mapsVerdicts(set Set) bool { return set.IsMap() && set.Value[0] == TypeVerdict }

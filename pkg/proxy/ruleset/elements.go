@@ -150,15 +150,3 @@ func FrontendOf(family model.Family, element Element) model.Frontend {
 	}
 	return frontend
 }
-
-// SlotsOf returns how many slots a frontend has in the map of all endpoints, judging by its element in the map services
-// or nodeports: zero if its endpoints are in maps of its own, or if clients are remembered.
-func SlotsOf(element Element) int {
-	switch class := Class(element.Value.Number); {
-	case class.isSplit():
-		return class.localSlots() + class.slots()
-	case class.isBalanced():
-		return class.slots()
-	}
-	return 0
-}

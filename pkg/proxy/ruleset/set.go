@@ -71,6 +71,9 @@ func addStatic(set Set, row static) Set {
 // IsMap reports whether the set maps its keys to values.
 func (s Set) IsMap() bool { return len(s.Value) > 0 }
 
+// MapsVerdicts reports whether the set maps its keys to verdicts.
+func (s Set) MapsVerdicts() bool { return s.IsMap() && s.Value[0] == TypeVerdict }
+
 // What keys and values are made of. A node port is served on every address in nodeport-ips, so its key has none.
 var (
 	frontend = []Type{TypeAddr, TypeProto, TypePort}

@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"go4.org/netipx"
+
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
@@ -78,7 +80,7 @@ func (k listKey) elements(ranges []netip.Prefix) iter.Seq[Element] {
 func eachSourceIn(class Class, prefix netip.Prefix, yield func(Element) bool) bool {
 	part := netip.PrefixFrom(prefix.Masked().Addr(), storedBits(prefix))
 	for part.IsValid() && prefix.Contains(part.Addr()) {
-		last := lastAddr(part)
+		last := netipx.PrefixLastIP(part)
 		if !yield(Element{Key: Tuple{Number: uint32(class), Addr: part.Addr(), Source: last}}) {
 			return false
 		}
@@ -89,19 +91,6 @@ func eachSourceIn(class Class, prefix netip.Prefix, yield func(Element) bool) bo
 
 func storedBits(prefix netip.Prefix) int {
 	return (prefix.Bits() + lengthStep - 1) / lengthStep * lengthStep
-}
-
-// lastAddr returns the last address of a prefix. It allocates nothing: a list may hold many.
-func lastAddr(prefix netip.Prefix) netip.Addr {
-	bytes := prefix.Addr().As16()
-	for bit := 8*len(bytes) - prefix.Addr().BitLen() + prefix.Bits(); bit < 8*len(bytes); bit++ {
-		bytes[bit/8] |= 0x80 >> (bit % 8)
-	}
-	last := netip.AddrFrom16(bytes)
-	if prefix.Addr().Is4() {
-		return last.Unmap()
-	}
-	return last
 }
 
 // SourceRangesChain returns the chain that drops clients who are in no range of the list whose class a packet has. A

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"time"
 
+	"go4.org/netipx"
+
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
@@ -13,19 +15,40 @@ import (
 type Statement interface {
 	// text is how nft writes it.
 	text(family model.Family) string
-	// refersTo names what has to be there before the rule.
-	refersTo() reference
 }
 
 // reference is a set or map that a statement looks into, a chain that it leads to, a counter that it raises.
 type reference struct{ set, chain, counter string }
 
+// referenceOf names what has to be there before a rule with the statement.
+func referenceOf(statement Statement) reference {
+	switch s := statement.(type) {
+	case InSet:
+		return reference{set: s.Set.Name}
+	case FromRange:
+		return reference{set: s.Set.Name}
+	case VerdictOf:
+		return reference{set: s.Map.Name}
+	case SetPriority:
+		return reference{set: s.Map.Name}
+	case DNAT:
+		return reference{set: s.Map.Name}
+	case Remember:
+		return reference{set: s.Map.Name}
+	case Forget:
+		return reference{set: s.Map.Name}
+	case Count:
+		return reference{counter: s.Counter}
+	case Do:
+		return reference{chain: s.Verdict.target()}
+	}
+	return reference{}
+}
+
 // ProtocolIs is `meta l4proto tcp`. nft needs it to know what `ct original proto-dst` is.
 type ProtocolIs struct{ Protocol model.Protocol }
 
 func (s ProtocolIs) text(model.Family) string { return "meta l4proto " + protocolText(s.Protocol) }
-
-func (ProtocolIs) refersTo() reference { return reference{} }
 
 // InSet is `<key> @set`, or `<key> != @set`.
 type InSet struct {
@@ -37,8 +60,6 @@ type InSet struct {
 func (s InSet) text(family model.Family) string {
 	return keyText(family, s.Key) + notText(s.Not) + "@" + s.Set.Name
 }
-
-func (s InSet) refersTo() reference { return reference{set: s.Set.Name} }
 
 // FromRange is `meta priority . X saddr & 255.255.255.0 . X saddr | 0.0.0.255 @set`: the list whose number is in the
 // priority has a range with a prefix of that length, and the client is in it.
@@ -52,8 +73,8 @@ func (s FromRange) text(family model.Family) string {
 	lowest := netip.PrefixFrom(everything.Addr(), s.Bits)
 	first, last := SourceAddr.text(family), SourceAddr.text(family)
 	if !lowest.IsSingleIP() {
-		first += " & " + netip.PrefixFrom(lastAddr(everything), s.Bits).Masked().Addr().String()
-		last += " | " + hostsText(lastAddr(lowest))
+		first += " & " + netip.PrefixFrom(netipx.PrefixLastIP(everything), s.Bits).Masked().Addr().String()
+		last += " | " + hostsText(netipx.PrefixLastIP(lowest))
 	}
 	return keyText(family, []Field{Priority}) + " . " + first + " . " + last + " @" + s.Set.Name
 }
@@ -69,8 +90,6 @@ func hostsText(hosts netip.Addr) string {
 	return hosts.String()
 }
 
-func (s FromRange) refersTo() reference { return reference{set: s.Set.Name} }
-
 // InPrefix is `X saddr 10.244.0.0/16`, or `X saddr != 10.244.0.0/16`.
 type InPrefix struct {
 	Field  Field
@@ -81,8 +100,6 @@ type InPrefix struct {
 func (s InPrefix) text(family model.Family) string {
 	return s.Field.text(family) + notText(s.Not) + prefixText(s.Prefix)
 }
-
-func (InPrefix) refersTo() reference { return reference{} }
 
 // NotFromInterface is `iifname != "cbr0"`; with Prefix, `iifname != "cbr*"`. A packet that the node itself sends has no
 // input interface. Since Linux 5.7 postrouting knows the input interface of a forwarded packet.
@@ -98,15 +115,11 @@ func (s NotFromInterface) text(model.Family) string {
 	return `iifname != "` + s.Name + `"`
 }
 
-func (NotFromInterface) refersTo() reference { return reference{} }
-
 // FromInterface is `iif != 0`: the packet has come in by some interface. This does not match packets that the node
 // itself sends and, in postrouting, packets that br_netfilter takes over a bridge.
 type FromInterface struct{}
 
 func (FromInterface) text(model.Family) string { return "iif != 0" }
-
-func (FromInterface) refersTo() reference { return reference{} }
 
 // IsLocal is `fib saddr type local`: an address of this machine. Field is SourceAddr or DestinationAddr.
 type IsLocal struct {
@@ -122,35 +135,25 @@ func (s IsLocal) text(model.Family) string {
 	return "fib " + side + " type" + notText(s.Not) + "local"
 }
 
-func (IsLocal) refersTo() reference { return reference{} }
-
 // HasDestinationNAT is `ct status dnat`.
 type HasDestinationNAT struct{}
 
 func (HasDestinationNAT) text(model.Family) string { return "ct status dnat" }
-
-func (HasDestinationNAT) refersTo() reference { return reference{} }
 
 // IsNew is `ct state new`: the packet begins a connection. The refusal of such a packet is related to it.
 type IsNew struct{}
 
 func (IsNew) text(model.Family) string { return "ct state new" }
 
-func (IsNew) refersTo() reference { return reference{} }
-
 // SetLabel is `ct label set 86`: it sets one of the 128 bits that conntrack has for each connection, and no other.
 type SetLabel struct{ Bit uint8 }
 
 func (s SetLabel) text(model.Family) string { return fmt.Sprintf("ct label set %d", s.Bit) }
 
-func (SetLabel) refersTo() reference { return reference{} }
-
 // HasLabel is `ct label 86`.
 type HasLabel struct{ Bit uint8 }
 
 func (s HasLabel) text(model.Family) string { return fmt.Sprintf("ct label %d", s.Bit) }
-
-func (HasLabel) refersTo() reference { return reference{} }
 
 // VerdictOf is `<key> vmap @map`.
 type VerdictOf struct {
@@ -162,8 +165,6 @@ func (s VerdictOf) text(family model.Family) string {
 	return keyText(family, s.Key) + " vmap @" + s.Map.Name
 }
 
-func (s VerdictOf) refersTo() reference { return reference{set: s.Map.Name} }
-
 // SetPriority is `meta priority set <key> map @map`.
 type SetPriority struct {
 	Key []Field
@@ -173,8 +174,6 @@ type SetPriority struct {
 func (s SetPriority) text(family model.Family) string {
 	return "meta priority set " + keyText(family, s.Key) + " map @" + s.Map.Name
 }
-
-func (s SetPriority) refersTo() reference { return reference{set: s.Map.Name} }
 
 // WritePriority is `meta priority set fd00:0`, or `meta priority set none`.
 type WritePriority struct{ Number uint32 }
@@ -186,8 +185,6 @@ func (s WritePriority) text(model.Family) string {
 	return "meta priority set " + classText(s.Number)
 }
 
-func (WritePriority) refersTo() reference { return reference{} }
-
 // DrawSlot is `meta priority set numgen random mod Slots offset First`: one of so many numbers, from First on.
 type DrawSlot struct {
 	Slots int
@@ -198,16 +195,12 @@ func (s DrawSlot) text(model.Family) string {
 	return fmt.Sprintf("meta priority set numgen random mod %d offset %d", s.Slots, s.First)
 }
 
-func (DrawSlot) refersTo() reference { return reference{} }
-
 // PriorityBetween is `meta priority First-Last`.
 type PriorityBetween struct{ First, Last uint32 }
 
 func (s PriorityBetween) text(model.Family) string {
 	return fmt.Sprintf("meta priority %s-%s", classText(s.First), classText(s.Last))
 }
-
-func (PriorityBetween) refersTo() reference { return reference{} }
 
 // DNAT is `dnat X to <key> map @map`. The map's values are addresses and ports.
 type DNAT struct {
@@ -218,8 +211,6 @@ type DNAT struct {
 func (s DNAT) text(family model.Family) string {
 	return fmt.Sprintf("dnat %s to %s map @%s", Keyword(family), keyText(family, s.Key), s.Map.Name)
 }
-
-func (s DNAT) refersTo() reference { return reference{set: s.Map.Name} }
 
 // Remember is `update @map { meta priority & Mask . X saddr timeout T : meta priority }`. On a key that is there already
 // it only renews the timeout.
@@ -234,8 +225,6 @@ func (s Remember) text(family model.Family) string {
 		s.Map.Name, clientText(family, s.Mask), int64(s.Timeout/time.Second))
 }
 
-func (s Remember) refersTo() reference { return reference{set: s.Map.Name} }
-
 // Forget is `delete @map { meta priority & Mask . X saddr : meta priority }`.
 type Forget struct {
 	Map  Set
@@ -246,8 +235,6 @@ func (s Forget) text(family model.Family) string {
 	return fmt.Sprintf("delete @%s { %s : meta priority }", s.Map.Name, clientText(family, s.Mask))
 }
 
-func (s Forget) refersTo() reference { return reference{set: s.Map.Name} }
-
 func clientText(family model.Family, mask uint32) string {
 	return "meta priority & " + classText(mask) + " . " + SourceAddr.text(family)
 }
@@ -256,8 +243,6 @@ func clientText(family model.Family, mask uint32) string {
 type Masquerade struct{}
 
 func (Masquerade) text(model.Family) string { return "masquerade fully-random" }
-
-func (Masquerade) refersTo() reference { return reference{} }
 
 // Reject is `reject`: the family's ICMP port unreachable; with TCPReset, after a ProtocolIs, `reject with tcp reset`.
 type Reject struct{ TCPReset bool }
@@ -269,21 +254,15 @@ func (s Reject) text(model.Family) string {
 	return "reject"
 }
 
-func (Reject) refersTo() reference { return reference{} }
-
 // Count is `counter name "Counter"`.
 type Count struct{ Counter string }
 
 func (s Count) text(model.Family) string { return fmt.Sprintf("counter name %q", s.Counter) }
 
-func (s Count) refersTo() reference { return reference{counter: s.Counter} }
-
 // Do is a verdict: `jump chain`, `goto chain`, `return` or `drop`.
 type Do struct{ Verdict Verdict }
 
 func (s Do) text(model.Family) string { return verdictText(s.Verdict) }
-
-func (s Do) refersTo() reference { return reference{chain: s.Verdict.target()} }
 
 func notText(not bool) string {
 	if not {

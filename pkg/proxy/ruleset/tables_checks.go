@@ -7,7 +7,7 @@ import (
 
 // resolves checks that what a statement refers to is there.
 func (t *table) resolves(statement Statement) error {
-	to := statement.refersTo()
+	to := referenceOf(statement)
 	if _, exists := t.sets[to.set]; !exists && to.set != "" {
 		return fmt.Errorf("set %s: %w", to.set, ErrNotExist)
 	}
@@ -27,18 +27,18 @@ func (t *table) leads(chain string) error {
 
 // usesSet reports whether a rule looks into the set.
 func (t *table) usesSet(name string) bool {
-	return t.anyStatement(func(statement Statement) bool { return statement.refersTo().set == name })
+	return t.anyStatement(func(statement Statement) bool { return referenceOf(statement).set == name })
 }
 
 // usesCounter reports whether a rule raises the counter.
 func (t *table) usesCounter(name string) bool {
-	return t.anyStatement(func(statement Statement) bool { return statement.refersTo().counter == name })
+	return t.anyStatement(func(statement Statement) bool { return referenceOf(statement).counter == name })
 }
 
 // usesChain reports whether a rule or an element leads to the chain.
 func (t *table) usesChain(name string) bool {
 	for _, filled := range t.sets {
-		if !mapsVerdicts(filled.Set) {
+		if !filled.MapsVerdicts() {
 			continue
 		}
 		for _, element := range filled.elements {
@@ -47,7 +47,7 @@ func (t *table) usesChain(name string) bool {
 			}
 		}
 	}
-	return t.anyStatement(func(statement Statement) bool { return statement.refersTo().chain == name })
+	return t.anyStatement(func(statement Statement) bool { return referenceOf(statement).chain == name })
 }
 
 func (t *table) anyStatement(is func(Statement) bool) bool {

@@ -87,7 +87,7 @@ func elementText(set Set, element Element) string {
 	switch {
 	case !set.IsMap():
 		return text
-	case set.Value[0] == TypeVerdict:
+	case set.MapsVerdicts():
 		return text + " : " + verdictText(element.Verdict)
 	}
 	return text + " : " + element.Value.Text(set.Value)

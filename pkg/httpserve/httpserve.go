@@ -35,6 +35,29 @@ func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	return listener, nil
 }
 
+// listenAgain is the pause before another try to listen on an address that another process may have.
+const listenAgain = 5 * time.Second
+
+// Again serves again and again, with pauses, until serve returns nil or ctx ends: connections to Services must not depend
+// on an address that is not available. It logs each new error once, and not with every try.
+func Again(ctx context.Context, log *slog.Logger, failed string, serve func() error) {
+	logged := ""
+	for ctx.Err() == nil {
+		err := serve()
+		if err == nil {
+			return
+		}
+		if text := err.Error(); text != logged {
+			logged = text
+			log.Error(failed+"; trying again", "error", err, "retry-in", listenAgain)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(listenAgain):
+		}
+	}
+}
+
 // cause strips the operation and the address, which the caller names better, from an error of package net.
 func cause(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
@@ -55,7 +78,7 @@ func cause(err error) error {
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
 	server := newServer(handler, log)
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(newBounded(listener, maxConnections)) }()
+	go func() { ended <- server.Serve(Bounded(listener, maxConnections)) }()
 
 	select {
 	case err := <-ended:

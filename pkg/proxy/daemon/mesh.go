@@ -31,7 +31,8 @@ func newMesh(c *common) (part, error) {
 	if err != nil {
 		return part{}, err
 	}
-	return part{reader: m.table, run: m.run, summary: func(s *status.Summary) { s.XDS = m.summary() }}, nil
+	exposeMesh(c.recorder, m.server.Counts)
+	return part{reader: m.table, run: m.run, summary: func(s *status.Summary) { s.XDS = m.server.Status(m.addresses) }}, nil
 }
 
 // openMesh opens what tells the clients on this node from others. Its run closes that.
@@ -41,7 +42,7 @@ func openMesh(c *common) (*mesh, error) {
 		return nil, err
 	}
 	m := &mesh{table: xds.NewTable(c.options.DNSZone.Domain), routes: routes, addresses: c.options.XDSAddresses}
-	m.server = xds.Server{Table: m.table, IsOfNode: routes.IsOnNode, Observer: meshObserver{c.recorder}, Log: c.log}
+	m.server = xds.Server{Table: m.table, IsOfNode: routes.IsOnNode, Log: c.log}
 	if err := m.canTellClients(); err != nil {
 		routes.Close()
 		return nil, err
@@ -78,52 +79,21 @@ func (m *mesh) run(ctx context.Context) error {
 	return m.server.Run(ctx, m.addresses)
 }
 
-// summary is what the page /summary says about xDS.
-func (m *mesh) summary() *status.XDS {
-	now := m.server.Status()
-	s := &status.XDS{
-		Clients: []status.XDSClient{}, Refused: map[string]int{}, UnknownNames: now.Unknown, RejectedResponses: now.Rejected,
-	}
-	for _, address := range m.addresses {
-		s.Addresses = append(s.Addresses, status.XDSAddress{Address: address, Error: now.Addresses[address]})
-	}
-	for _, client := range now.Clients {
-		address := ""
-		if client.Addr.IsValid() {
-			address = client.Addr.String()
+// exposeMesh makes the counts available as metrics.
+func exposeMesh(recorder *metrics.Recorder, counts func() xds.Counts) {
+	recorder.AskFor(metrics.XDSStreams, func(add metrics.Add) { add(float64(counts().Streams)) })
+	recorder.AskFor(metrics.XDSNames, func(add metrics.Add) { add(float64(counts().Names)) })
+	recorder.AskFor(metrics.XDSResponses, func(add metrics.Add) {
+		now := counts()
+		for kind, name := range xds.Types {
+			add(float64(now.Sent[kind]), name, metrics.XDSSent)
+			add(float64(now.Rejected[kind]), name, metrics.XDSRejected)
 		}
-		s.Streams, s.Names = s.Streams+client.Streams, s.Names+client.Names
-		s.Clients = append(s.Clients, status.XDSClient{
-			Address: address, Streams: client.Streams, Names: client.Names, UnreadBytes: client.Unread,
-		})
-	}
-	for why, count := range now.Refused {
-		s.Refused[string(why)] = count
-	}
-	return s
+	})
+	recorder.AskFor(metrics.XDSRefused, func(add metrics.Add) {
+		now := counts()
+		for _, why := range xds.Refusals {
+			add(float64(now.Refused[why]), string(why))
+		}
+	})
 }
-
-// meshObserver counts what the server does.
-type meshObserver struct{ recorder *metrics.Recorder }
-
-// Clients is called when streams or names come or go.
-func (o meshObserver) Clients(streams, names int) {
-	o.recorder.Set(metrics.XDSStreams, streams)
-	o.recorder.Set(metrics.XDSNames, names)
-}
-
-// Answered is called for each response.
-func (o meshObserver) Answered(kind string) {
-	o.recorder.Add(metrics.XDSResponses, 1, kind, metrics.XDSSent)
-}
-
-// Rejected is called for each response that a client rejected.
-func (o meshObserver) Rejected(kind string) {
-	o.recorder.Add(metrics.XDSResponses, 1, kind, metrics.XDSRejected)
-}
-
-// Unknown is called for each name that means no Service port.
-func (o meshObserver) Unknown() { o.recorder.Add(metrics.XDSRefused, 1, metrics.XDSUnknownName) }
-
-// Refused is called for each client that is not served.
-func (o meshObserver) Refused(why xds.Refusal) { o.recorder.Add(metrics.XDSRefused, 1, string(why)) }

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"golang.org/x/time/rate"
+
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
 // How much there may be at once. A node has 110 pods, and each a stream for each Service that it dials: some 2,200 with
@@ -50,7 +52,7 @@ const (
 	namesOfStream  = 100
 )
 
-// Refusal is why a client is not served.
+// Refusal is why a client is not served, or a name.
 type Refusal string
 
 // The refusals.
@@ -62,11 +64,12 @@ const (
 	MalformedRequest   Refusal = "malformed-request"
 	TooLargeRequest    Refusal = "too-large-request"
 	DoesNotRead        Refusal = "does-not-read"
+	UnknownName        Refusal = "unknown-name" // it is not a TCP port of a Service
 )
 
 // Refusals are all of them.
 var Refusals = []Refusal{
-	NotOfThisNode, TooManyConnections, TooManyStreams, TooManyNames, MalformedRequest, TooLargeRequest, DoesNotRead,
+	NotOfThisNode, TooManyConnections, TooManyStreams, TooManyNames, MalformedRequest, TooLargeRequest, DoesNotRead, UnknownName,
 }
 
 // ledger holds what the server knows of its clients. The zero address stands for all clients of the socket.
@@ -75,7 +78,8 @@ type ledger struct {
 	clients  map[netip.Addr]*usage
 	all      held
 	forgetAt int // how many clients there may be until those that have gone are forgotten
-	counted  Status
+	counts   Counts
+	failing  map[string]string // why an address does not answer; empty if it does
 }
 
 // usage is what is held for a client, and how fast it may ask for more.
@@ -151,30 +155,48 @@ func (l *ledger) usage(client netip.Addr) (its usage, all held) {
 }
 
 // count changes the counts of what happened.
-func (l *ledger) count(change func(*Status)) {
+func (l *ledger) count(change func(*Counts)) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if l.counted.Addresses == nil {
-		l.counted = Status{Addresses: map[string]string{}, Refused: map[Refusal]int{}}
+	if l.counts.Refused == nil {
+		l.counts.Refused = map[Refusal]int{}
 	}
-	change(&l.counted)
+	change(&l.counts)
 }
 
-// status returns what happened, and each client that has a stream.
-func (l *ledger) status() Status {
+// notAnswering says why an address does not answer; empty if it does.
+func (l *ledger) notAnswering(address, why string) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	now := l.counted
-	now.Addresses, now.Refused, now.Clients = maps.Clone(now.Addresses), maps.Clone(now.Refused), []Client{}
-	for client, used := range l.clients {
-		if used.held[openStreams] > 0 {
-			now.Clients = append(now.Clients, Client{
-				Addr: client, Streams: used.held[openStreams], Names: used.held[askedNames], Unread: used.held[unreadBytes],
-			})
-		}
+	if l.failing == nil {
+		l.failing = map[string]string{}
 	}
-	slices.SortFunc(now.Clients, func(a, b Client) int {
-		return cmp.Or(cmp.Compare(b.Streams, a.Streams), a.Addr.Compare(b.Addr))
+	l.failing[address] = why
+}
+
+func (l *ledger) whyNotAt(address string) string {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.failing[address]
+}
+
+// withStreams returns the clients that have a stream, the one with the most first.
+func (l *ledger) withStreams() []status.XDSClient {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	clients := []status.XDSClient{}
+	for client, used := range l.clients {
+		if used.held[openStreams] == 0 {
+			continue
+		}
+		one := status.XDSClient{Streams: used.held[openStreams], Names: used.held[askedNames], UnreadBytes: used.held[unreadBytes]}
+		if client.IsValid() {
+			one.Address = client.String()
+		}
+		clients = append(clients, one)
+	}
+	slices.SortFunc(clients, func(a, b status.XDSClient) int {
+		return cmp.Or(cmp.Compare(b.Streams, a.Streams), cmp.Compare(a.Address, b.Address))
 	})
-	return now
+	return clients
 }

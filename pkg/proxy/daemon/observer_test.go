@@ -110,7 +110,7 @@ func observing(t *testing.T) *observed {
 	c := &common{options: &Options{Node: "node-a"}, config: config, log: log, status: o.status, recorder: recorder}
 	all := newFindings(c, eventReporter{})
 	o.feed = &feed{common: c, complete: &completion{changes: o.changes}, findings: all}
-	watching := &observer{common: c, stdout: io.Discard, findings: all, syncs: &status.Syncs{}}
+	watching := &observer{common: c, stdout: io.Discard, findings: all}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	made := parts{newHealthChecks(c, all), {reader: servicefindings.NewReader(all.decided)}, newCounts(c)}

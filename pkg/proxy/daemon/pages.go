@@ -42,7 +42,7 @@ func (c *common) listenAndServe(ctx context.Context, flag, address string, secur
 }
 
 // newPages serves the pages at the address of metrics. The summaries of all parts are on one of them.
-func newPages(c *common, syncs *status.Syncs, summarize func(*status.Summary), from objects, findings *findings) part {
+func newPages(c *common, summarize func(*status.Summary), from objects, findings *findings) part {
 	pages := status.Pages{
 		Metrics: c.recorder.Handler(),
 		Mode:    string(c.options.Configuration.Mode),
@@ -57,7 +57,7 @@ func newPages(c *common, syncs *status.Syncs, summarize func(*status.Summary), f
 			return findings.standing(query["code"]...)
 		},
 		Summary: func() status.Summary {
-			summary := syncs.Summary(c.options.Node, c.options.Build.Version, began, c.status.Verdict(time.Now()))
+			summary := c.status.Summary(c.options.Node, c.options.Build.Version, began, time.Now())
 			summary.Manifests = c.options.absManifests()
 			summarize(&summary)
 			return summary

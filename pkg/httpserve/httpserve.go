@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"syscall"
 	"time"
 )
 
@@ -30,7 +29,7 @@ func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", flag, address, cause(err))
+		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	return listener, nil
 }
@@ -44,7 +43,7 @@ func Again(ctx context.Context, log *slog.Logger, failed string, serve func() er
 	logged := ""
 	for ctx.Err() == nil {
 		err := serve()
-		if err == nil {
+		if err == nil || ctx.Err() != nil {
 			return
 		}
 		if text := err.Error(); text != logged {
@@ -56,20 +55,6 @@ func Again(ctx context.Context, log *slog.Logger, failed string, serve func() er
 		case <-time.After(listenAgain):
 		}
 	}
-}
-
-// cause strips the operation and the address, which the caller names better, from an error of package net.
-func cause(err error) error {
-	if errno, ok := errors.AsType[syscall.Errno](err); ok {
-		return errno
-	}
-	if operation, ok := errors.AsType[*net.OpError](err); ok {
-		err = operation.Err
-	}
-	if address, ok := errors.AsType[*net.AddrError](err); ok {
-		return errors.New(address.Err)
-	}
-	return err
 }
 
 // Serve answers requests until ctx ends, then lets running answers finish for a moment. It closes the listener in any

@@ -12,33 +12,25 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
-// bindRetry is the pause before an address that another process has is tried again: kube-proxy's.
-const bindRetry = 5 * time.Second
-
 // listenAndServe answers at the address that a flag names, until ctx ends, over TLS if there are settings for it. If
 // another process has the address it tries again, unless the configuration wants the proxy to end then: serving
 // Services matters more than answering questions about them.
 func (c *common) listenAndServe(ctx context.Context, flag, address string, secure *tls.Config, handler http.Handler) error {
-	for logged := false; ; logged = true {
+	serve := func() error {
 		listener, err := httpserve.Listen(ctx, flag, address)
-		if err == nil {
-			if secure != nil {
-				listener = tls.NewListener(listener, secure)
-			}
-			return httpserve.Serve(ctx, listener, handler, c.log)
-		}
-		if c.options.Settings.BindAddressHardFail {
+		if err != nil {
 			return err
 		}
-		if !logged && ctx.Err() == nil {
-			c.log.Error("could not serve on an address; trying again", "error", err, "retry-in", bindRetry)
+		if secure != nil {
+			listener = tls.NewListener(listener, secure)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(bindRetry):
-		}
+		return httpserve.Serve(ctx, listener, handler, c.log)
 	}
+	if c.options.Settings.BindAddressHardFail {
+		return serve()
+	}
+	httpserve.Again(ctx, c.log, "could not serve on an address", serve)
+	return nil
 }
 
 // newPages serves the pages at the address of metrics. The summaries of all parts are on one of them.

@@ -1,15 +1,11 @@
 package xds
 
 import (
-	"cmp"
 	"maps"
 	"net/netip"
-	"slices"
 	"sync"
 
 	"golang.org/x/time/rate"
-
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
 // How much there may be at once. A node has 110 pods, and each a stream for each Service that it dials: some 2,200 with
@@ -172,31 +168,4 @@ func (l *ledger) notAnswering(address, why string) {
 		l.failing = map[string]string{}
 	}
 	l.failing[address] = why
-}
-
-func (l *ledger) whyNotAt(address string) string {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	return l.failing[address]
-}
-
-// withStreams returns the clients that have a stream, the one with the most first.
-func (l *ledger) withStreams() []status.XDSClient {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	clients := []status.XDSClient{}
-	for client, used := range l.clients {
-		if used.held[openStreams] == 0 {
-			continue
-		}
-		one := status.XDSClient{Streams: used.held[openStreams], Names: used.held[askedNames], UnreadBytes: used.held[unreadBytes]}
-		if client.IsValid() {
-			one.Address = client.String()
-		}
-		clients = append(clients, one)
-	}
-	slices.SortFunc(clients, func(a, b status.XDSClient) int {
-		return cmp.Or(cmp.Compare(b.Streams, a.Streams), cmp.Compare(a.Address, b.Address))
-	})
-	return clients
 }

@@ -1,8 +1,10 @@
 package xds
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -34,7 +36,7 @@ func (s *Server) Counts() Counts {
 func (s *Server) Status(addresses []string) *status.XDS {
 	counts := s.Counts()
 	now := &status.XDS{
-		Clients: s.ledger.withStreams(), Streams: counts.Streams, Names: counts.Names, Refused: map[string]int{},
+		Clients: []status.XDSClient{}, Streams: counts.Streams, Names: counts.Names, Refused: map[string]int{},
 		UnknownNames: counts.Refused[UnknownName],
 	}
 	for _, rejected := range counts.Rejected {
@@ -44,9 +46,24 @@ func (s *Server) Status(addresses []string) *status.XDS {
 	for why, count := range counts.Refused {
 		now.Refused[string(why)] = count
 	}
+	s.ledger.mutex.Lock()
+	defer s.ledger.mutex.Unlock()
 	for _, address := range addresses {
-		now.Addresses = append(now.Addresses, status.XDSAddress{Address: address, Error: s.ledger.whyNotAt(address)})
+		now.Addresses = append(now.Addresses, status.XDSAddress{Address: address, Error: s.ledger.failing[address]})
 	}
+	for client, used := range s.ledger.clients {
+		if used.held[openStreams] == 0 {
+			continue
+		}
+		one := status.XDSClient{Streams: used.held[openStreams], Names: used.held[askedNames], UnreadBytes: used.held[unreadBytes]}
+		if client.IsValid() {
+			one.Address = client.String()
+		}
+		now.Clients = append(now.Clients, one)
+	}
+	slices.SortFunc(now.Clients, func(a, b status.XDSClient) int {
+		return cmp.Or(cmp.Compare(b.Streams, a.Streams), cmp.Compare(a.Address, b.Address))
+	})
 	return now
 }
 

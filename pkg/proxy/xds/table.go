@@ -108,13 +108,6 @@ func (t *Table) silentSince(before time.Time) []*session {
 	})
 }
 
-// Len returns how many Services clients may ask for.
-func (t *Table) Len() int {
-	t.mutex.RLock()
-	defer t.mutex.RUnlock()
-	return len(t.services)
-}
-
 // find is a lookup. It holds the mutex only for itself: making a large response must not keep a sync waiting.
 func (t *Table) find(of portOf) (port, bool) {
 	t.mutex.RLock()

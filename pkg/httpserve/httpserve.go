@@ -23,17 +23,6 @@ const (
 	shutdownTimeout = 2 * time.Second
 )
 
-// Listen binds a TCP address. The error begins with the flag that chose the address, because that is what must be
-// changed.
-func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
-	}
-	return listener, nil
-}
-
 // listenAgain is the pause before another try to listen on an address that another process may have.
 const listenAgain = 5 * time.Second
 

@@ -14,40 +14,39 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/xds"
 )
 
-// mesh tells clients that choose endpoints themselves, by xDS.
-type mesh struct {
-	table     *xds.Table
-	server    xds.Server
-	routes    *interfaces.Routes
-	addresses []string
-}
-
-// newMesh answers xDS, if that is asked for.
+// newMesh tells clients that choose endpoints themselves, by xDS, if that is asked for.
 func newMesh(c *common) (part, error) {
-	if len(c.options.XDSAddresses) == 0 {
+	addresses := c.options.XDSAddresses
+	if len(addresses) == 0 {
 		return part{}, nil
 	}
-	m, err := openMesh(c)
+	routes, err := routesFor(addresses)
 	if err != nil {
 		return part{}, err
 	}
-	exposeMesh(c.recorder, m.server.Counts)
-	return part{reader: m.table, run: m.run, summary: func(s *status.Summary) { s.XDS = m.server.Status(m.addresses) }}, nil
+	server := &xds.Server{Table: xds.NewTable(c.options.DNSZone.Domain), IsOfNode: routes.IsOnNode, Log: c.log}
+	exposeMesh(c.recorder, server.Counts)
+	return part{
+		reader: server.Table,
+		run: func(ctx context.Context) error {
+			defer routes.Close()
+			return server.Run(ctx, addresses)
+		},
+		summary: func(s *status.Summary) { s.XDS = server.Status(addresses) },
+	}, nil
 }
 
-// openMesh opens what tells the clients on this node from others. Its run closes that.
-func openMesh(c *common) (*mesh, error) {
+// routesFor opens what tells the clients on this node from others.
+func routesFor(addresses []string) (*interfaces.Routes, error) {
 	routes, err := interfaces.OpenRoutes()
 	if err != nil {
 		return nil, err
 	}
-	m := &mesh{table: xds.NewTable(c.options.DNSZone.Domain), routes: routes, addresses: c.options.XDSAddresses}
-	m.server = xds.Server{Table: m.table, IsOfNode: routes.IsOnNode, Log: c.log}
-	if err := m.canTellClients(); err != nil {
+	if err := canTellClients(routes, addresses); err != nil {
 		routes.Close()
 		return nil, err
 	}
-	return m, nil
+	return routes, nil
 }
 
 // anywhere are addresses that no network has (RFC 5737 and 3849): they are reached by the default route.
@@ -55,13 +54,13 @@ var anywhere = []netip.Addr{netip.MustParseAddr("192.0.2.1"), netip.MustParseAdd
 
 // canTellClients requires that routes distinguish this node's clients from others: the default route must have a
 // gateway. A socket needs none: only processes on the node can reach it.
-func (m *mesh) canTellClients() error {
+func canTellClients(routes *interfaces.Routes, addresses []string) error {
 	isSocket := func(address string) bool { return strings.HasPrefix(address, xds.SocketPrefix) }
-	if !slices.ContainsFunc(m.addresses, func(address string) bool { return !isSocket(address) }) {
+	if !slices.ContainsFunc(addresses, func(address string) bool { return !isSocket(address) }) {
 		return nil
 	}
 	for _, addr := range anywhere {
-		everybody, err := m.routes.IsOnNode(addr)
+		everybody, err := routes.IsOnNode(addr)
 		if err != nil {
 			return fmt.Errorf("--xds-bind-address: %w", err)
 		}
@@ -71,12 +70,6 @@ func (m *mesh) canTellClients() error {
 		}
 	}
 	return nil
-}
-
-// run answers until ctx ends.
-func (m *mesh) run(ctx context.Context) error {
-	defer m.routes.Close()
-	return m.server.Run(ctx, m.addresses)
 }
 
 // exposeMesh makes the counts available as metrics.

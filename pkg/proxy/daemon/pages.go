@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -17,9 +19,10 @@ import (
 // Services matters more than answering questions about them.
 func (c *common) listenAndServe(ctx context.Context, flag, address string, secure *tls.Config, handler http.Handler) error {
 	serve := func() error {
-		listener, err := httpserve.Listen(ctx, flag, address)
+		var config net.ListenConfig
+		listener, err := config.Listen(ctx, "tcp", address)
 		if err != nil {
-			return err
+			return fmt.Errorf("%s: %w", flag, err)
 		}
 		if secure != nil {
 			listener = tls.NewListener(listener, secure)

@@ -66,14 +66,11 @@ func (t *Table) Accept(name model.ObjectName, digest any) {
 
 // Synced lets clients be answered.
 func (t *Table) Synced(selection.Sync) {
-	t.mutex.RLock()
-	isOpen := t.isOpen
-	t.mutex.RUnlock()
-	if isOpen {
-		return
-	}
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
+	if t.isOpen {
+		return
+	}
 	t.isOpen = true
 	for who := range t.sessions {
 		who.news.Send()

@@ -12,10 +12,13 @@ import (
 
 func TestAnAddressThatCannotBeServedEndsTheProxyIfThatIsFatal(t *testing.T) {
 	for name, test := range map[string]struct{ flag, stderr string }{
-		"an address in use": {"--metrics-bind-address 127.0.0.1:9", "proxy: --metrics-bind-address 127.0.0.1:9: address already in use\n"},
+		"an address in use": {
+			"--metrics-bind-address 127.0.0.1:9",
+			"proxy: --metrics-bind-address: listen tcp 127.0.0.1:9: bind: address already in use\n",
+		},
 		"an address of elsewhere": {
 			"--healthz-bind-address 192.0.2.1:9",
-			"proxy: --healthz-bind-address 192.0.2.1:9: cannot assign requested address\n",
+			"proxy: --healthz-bind-address: listen tcp 192.0.2.1:9: bind: cannot assign requested address\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,22 +11,19 @@ import (
 
 // ignoredFlags are the flags of kube-proxy that have no meaning here. They are accepted but hidden, so that its command
 // line works as it is.
-type ignoredFlags struct {
-	flags   []*pflag.Flag
-	refused map[*pflag.Flag]config.Meaningless // the flags with a value that is refused
+type ignoredFlags []ignoredFlag
+
+type ignoredFlag struct {
+	*pflag.Flag
+	config.Meaningless
 }
 
 func (f *ignoredFlags) register(flags *pflag.FlagSet, settings *settingFlags) {
-	f.refused = map[*pflag.Flag]config.Meaningless{}
 	for _, setting := range config.WithoutMeaning() {
-		if setting.Flag == "" {
-			continue
-		}
-		flag := f.add(flags, settings, setting)
-		flag.Hidden = true
-		f.flags = append(f.flags, flag)
-		if setting.Refused != "" {
-			f.refused[flag] = setting
+		if setting.Flag != "" {
+			flag := f.add(flags, settings, setting)
+			flag.Hidden = true
+			*f = append(*f, ignoredFlag{flag, setting})
 		}
 	}
 }
@@ -34,9 +31,9 @@ func (f *ignoredFlags) register(flags *pflag.FlagSet, settings *settingFlags) {
 // Validate refuses the values that would forbid something.
 func (f *ignoredFlags) Validate() error {
 	var errs []error
-	for _, flag := range f.flags {
-		if setting, may := f.refused[flag]; may && flag.Changed && flag.Value.String() == setting.Refused {
-			errs = append(errs, fmt.Errorf("--%s %s: %s", flag.Name, setting.Refused, setting.WhyRefused))
+	for _, flag := range *f {
+		if flag.Changed && flag.Refused != "" && flag.Value.String() == flag.Refused {
+			errs = append(errs, fmt.Errorf("--%s %s: %s", flag.Name, flag.Refused, flag.WhyRefused))
 		}
 	}
 	return errors.Join(errs...)
@@ -58,7 +55,7 @@ func (f *ignoredFlags) add(flags *pflag.FlagSet, settings *settingFlags, setting
 // notes returns a line for each of the flags that is given.
 func (f *ignoredFlags) notes() []string {
 	var notes []string
-	for _, flag := range f.flags {
+	for _, flag := range *f {
 		if flag.Changed {
 			notes = append(notes, "--"+flag.Name+": "+flag.Usage)
 		}

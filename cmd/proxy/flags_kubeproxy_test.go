@@ -128,7 +128,7 @@ func TestTheFlagsWithMeaningSetTheSettings(t *testing.T) {
 			}
 			flags, err := parseRunFlags(t, line)
 			expectError(t, err, "")
-			if got := config.Get(flags.effective(), setting.field); got != value && !sameDuration(got, value) {
+			if got := config.Get(flags.configuration, setting.field); got != value && !sameDuration(got, value) {
 				t.Errorf("%s is %q, want %q", setting.field, got, value)
 			}
 		})
@@ -178,7 +178,7 @@ func TestAFlagBeatsTheFile(t *testing.T) {
 		"hostnameOverride", "mode", "nftables.masqueradeAll", "nftables.syncPeriod", "clusterCIDR", "metricsBindAddress",
 		"nodePortAddresses", "clientConnection.kubeconfig", "healthzBindAddress",
 	} {
-		got[field] = config.Get(both.effective(), field)
+		got[field] = config.Get(both.configuration, field)
 	}
 	want := map[string]string{
 		"node": "of-flag", "hostnameOverride": "of-flag", "mode": "nftables", "nftables.masqueradeAll": "false",

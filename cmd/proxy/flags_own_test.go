@@ -135,7 +135,7 @@ func TestOurOwnSettingsAreShownAndWritten(t *testing.T) {
 		t.Errorf("/flagz shows %q", flagz["dns-ttl"])
 	}
 	path := filepath.Join(t.TempDir(), "written.conf")
-	if err := config.Write(path, flags.effective(), ownSettings(), flags.ownValues(true)); err != nil {
+	if err := config.Write(path, flags.configuration, ownSettings(), flags.ownValues(true)); err != nil {
 		t.Fatal(err)
 	}
 	written, err := config.Read(path, ownSettings())

@@ -34,8 +34,8 @@ type settingFlags struct {
 	// given are the flags on the command line, in their order.
 	given []givenFlag
 
-	// configuration, settings and notes are what file and flags say together, after Validate: the effective
-	// configuration, what it means here, and a line for each setting without a meaning here.
+	// configuration, settings and notes are what file and flags say together, after Validate: the configuration that is in
+	// force, with all defaults, what it means here, and a line for each setting without a meaning here.
 	configuration *config.Configuration
 	settings      config.Settings
 	notes         []string
@@ -180,6 +180,3 @@ func nameOf(field string) string {
 	}
 	return field
 }
-
-// effective is the configuration that is in force, with all defaults: what kube-proxy shows as /configz.
-func (f *settingFlags) effective() *config.Configuration { return f.configuration }

@@ -8,10 +8,10 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/config"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 )
 
@@ -111,8 +111,9 @@ func (f *viewFlags) register(flags *pflag.FlagSet, name, maxLoad, clients string
 
 func (f *viewFlags) Validate() error {
 	var errs []error
-	if err := config.CheckProxyName(f.serviceProxyName); err != nil {
-		errs = append(errs, fmt.Errorf("--service-proxy-name: %w", err))
+	if wrong := validation.IsValidLabelValue(f.serviceProxyName); len(wrong) > 0 {
+		errs = append(errs, fmt.Errorf("--service-proxy-name: %q cannot be the value of a label: %s",
+			f.serviceProxyName, strings.Join(wrong, "; ")))
 	}
 	if f.maxLoad = 0; f.defaultMaxLoad != "" {
 		var err error

@@ -103,7 +103,7 @@ func TestACheckReadsStandardInput(t *testing.T) {
 		args := append(words("run --check --node node-a --manifests - --config"), configFile(t))
 		got = proxyCommandOn(t, strings.NewReader(nodePortState), args...)
 	})
-	if got.status != 0 || !strings.Contains(flat(got.stdout), "Node node-a names 172.18.0.2") {
+	if got.status != 0 || !strings.Contains(flat(got.stdout), "Node: node-a names 172.18.0.2") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -81,7 +81,7 @@ func (f *runFlags) run(command *cobra.Command) error {
 	}
 	switch {
 	case f.writeConfigTo != "":
-		return config.Write(f.writeConfigTo, f.effective(), ownSettings(), f.ownValues(true))
+		return config.Write(f.writeConfigTo, f.configuration, ownSettings(), f.ownValues(true))
 	case f.initOnly:
 		return daemon.Prepare(f.logger(command.ErrOrStderr()), &f.settings)
 	}

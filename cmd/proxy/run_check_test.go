@@ -71,7 +71,7 @@ func formerNode(t *testing.T) *netns.Namespace {
 	return namespace
 }
 
-// flat is a text without its columns.
+// flat is a text without its lines.
 func flat(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // worldOf is all that a check must not change.
@@ -99,9 +99,9 @@ func TestACheckSaysWhatChangesAndChangesNothing(t *testing.T) {
 		t.Fatalf("status %d and %d, %s", text.status, machine.status, text.stderr)
 	}
 	for _, want := range []string{
-		"3 mode ipvs nftables is programmed", "5 ipvs.scheduler sh each connection", "sessionAffinity: ClientIP",
+		"line 3: mode: ipvs nftables is programmed", "line 5: ipvs.scheduler: sh each connection", "sessionAffinity: ClientIP",
 		"there is iptables.masqueradeAll",
-		"do what they do in kube-proxy: 6.", "node ports, IPv4 192.0.2.1, 198.51.100.1 served on 192.0.2.1 to do: clients of 198.51.100.1",
+		"do what they do in kube-proxy: 6.", "node ports, IPv4: 192.0.2.1, 198.51.100.1 served on 192.0.2.1 to do: clients of 198.51.100.1",
 		"leftover: the node takes the", "The proxy would start with this file on this node. Nothing was changed.",
 	} {
 		if !strings.Contains(flat(text.stdout), want) {
@@ -163,10 +163,10 @@ func TestACheckEndsAsTheProxyWould(t *testing.T) {
 			`unknown: connect to the API server: reading kubeconfig "/nowhere"`, "",
 		},
 		"a misspelled setting": {
-			[]string{"--config", file("clusterCDIR: 10.0.0.0/8")}, 2, "clusterCDIR - refused: unknown field", "",
+			[]string{"--config", file("clusterCDIR: 10.0.0.0/8")}, 2, "clusterCDIR: - refused: unknown field", "",
 		},
 		"no Service": {
-			[]string{"--config", file(), "--manifests", writeState(t, nodeText)}, 2, "Node node-a names 192.0.2.1",
+			[]string{"--config", file(), "--manifests", writeState(t, nodeText)}, 2, "Node: node-a names 192.0.2.1",
 			"prints Services; what is there: Node (1)",
 		},
 		"a Service that is refused": {

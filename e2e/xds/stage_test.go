@@ -40,7 +40,7 @@ type stage struct {
 	planner  *selection.Planner
 	table    *xds.Table
 	address  string // of the server
-	counts   *counts
+	counts   counts
 	stop     func()
 	backends map[netip.AddrPort]*grpc.Server
 }
@@ -70,11 +70,11 @@ func node(name, zone string) *model.Node {
 // start starts a server with a table of its own, as a proxy that starts does.
 func (s *stage) start() {
 	ctx, cancel := context.WithCancel(context.Background())
-	s.table, s.counts = xds.NewTable("cluster.local"), &counts{of: map[string]int{}}
-	server := xds.Server{
-		Table: s.table, Observer: s.counts, Log: slog.New(slog.DiscardHandler),
-		IsOfNode: func(netip.Addr) (bool, error) { return true, nil },
+	s.table = xds.NewTable("cluster.local")
+	server := &xds.Server{
+		Table: s.table, Log: slog.New(slog.DiscardHandler), IsOfNode: func(netip.Addr) (bool, error) { return true, nil },
 	}
+	s.counts = counts{server}
 	var running sync.WaitGroup
 	running.Go(func() { _ = server.Run(ctx, []string{s.address}) }) // it never fails
 	s.stop = func() { cancel(); running.Wait() }
@@ -184,41 +184,28 @@ func (s *stage) recover(p place) {
 	s.answer(p.addr, listener)
 }
 
-// counts is what the server tells its observer.
-type counts struct {
-	mutex          sync.Mutex
-	of             map[string]int
-	streams, names int
-}
+// counts are those of a server.
+type counts struct{ server *xds.Server }
 
-func (c *counts) add(what string) {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	c.of[what]++
-}
-
-func (c *counts) get(what string) int {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	return c.of[what]
+// get returns how often something happened: "answered EDS", "rejected EDS", or a reason.
+func (c counts) get(what string) int {
+	now := c.server.Counts()
+	for of, name := range xds.Types {
+		switch what {
+		case "answered " + name:
+			return now.Sent[of]
+		case "rejected " + name:
+			return now.Rejected[of]
+		}
+	}
+	return now.Refused[xds.Refusal(what)]
 }
 
 // clients returns how many streams and names there are.
-func (c *counts) clients() [2]int {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	return [2]int{c.streams, c.names}
+func (c counts) clients() [2]int {
+	now := c.server.Counts()
+	return [2]int{now.Streams, now.Names}
 }
-
-func (c *counts) Clients(streams, names int) {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	c.streams, c.names = streams, names
-}
-func (c *counts) Answered(kind string)    { c.add("answered " + kind) }
-func (c *counts) Rejected(kind string)    { c.add("rejected " + kind) }
-func (c *counts) Unknown()                { c.add("unknown") }
-func (c *counts) Refused(why xds.Refusal) { c.add("refused " + string(why)) }
 
 // programs are built once.
 var programs = sync.OnceValues(func() (binaries.Programs, error) {

@@ -9,10 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
-
-	"github.com/fsnotify/fsnotify"
 
 	"github.com/vicinity-proxy/vicinity/pkg/limited"
 )
@@ -20,9 +17,8 @@ import (
 // ErrUpdated is why Watch ends.
 var ErrUpdated = errors.New("a configuration file was updated")
 
-// lookInterval is how often the file is read even if the kernel reports no change: a link or a directory on the way to
-// it may have been replaced, and inotify reports only on the directory that the path led to. Each of these files has a
-// few kilobytes. So reading them costs less than watching every directory on the way, and shows every kind of change.
+// lookInterval is how often the file is read. A watch by inotify would have to follow every link and directory on the way
+// to it. Each of these files has a few kilobytes, so reading them costs less, and shows every kind of change.
 const lookInterval = time.Second
 
 // File is a file that the program has read.
@@ -59,8 +55,6 @@ func Read(path string, check func() error) (File, error) {
 // A new text that is wrong would end the program for good. It is logged, and what was read stays in force.
 func (f File) Watch(ctx context.Context, log *slog.Logger) error {
 	log = log.With("file", f.Path)
-	changes := follow(filepath.Dir(f.Path), log)
-	defer changes.stop()
 	ticker := time.NewTicker(lookInterval)
 	defer ticker.Stop()
 	logged := "" // why the file could not be used at the last look
@@ -80,9 +74,6 @@ func (f File) Watch(ctx context.Context, log *slog.Logger) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-changes.seen:
-		case err := <-changes.missed: // usually an overflow of the kernel's queue: anything may have changed
-			log.Debug("changes of a configuration file may have been missed; looking at it", "error", err)
 		case <-ticker.C:
 		}
 	}
@@ -113,33 +104,4 @@ func (f File) look() (changed bool, err error) {
 			return unusable == nil, unusable
 		}
 	}
-}
-
-// signals come when something in a directory may have changed.
-type signals struct {
-	seen   <-chan fsnotify.Event
-	missed <-chan error
-	stop   func()
-}
-
-// follow asks for a signal for each change in a directory. A file of a mounted ConfigMap is a link through another one
-// in the same directory, ..data, which an update replaces. Without inotify there are no signals, and looking at
-// intervals must do.
-func follow(dir string, log *slog.Logger) signals {
-	watcher, err := fsnotify.NewWatcher()
-	if err == nil {
-		err = watcher.Add(dir)
-	}
-	if err != nil {
-		log.Warn("cannot watch a configuration file; looking for changes from time to time instead",
-			"interval", lookInterval, "error", err)
-	}
-	if watcher == nil {
-		return signals{stop: func() {}}
-	}
-	return signals{seen: watcher.Events, missed: watcher.Errors, stop: func() {
-		if err := watcher.Close(); err != nil {
-			log.Warn("closing an inotify instance failed", "error", err)
-		}
-	}}
 }

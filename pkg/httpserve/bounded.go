@@ -24,7 +24,8 @@ type bounded struct {
 	open     int
 }
 
-func newBounded(listener net.Listener, limit int) *bounded {
+// Bounded returns a listener that keeps no more than so many connections open.
+func Bounded(listener net.Listener, limit int) net.Listener {
 	return &bounded{Listener: listener, limit: limit, byClient: map[netip.Addr]*list.List{}}
 }
 

@@ -18,7 +18,7 @@ import (
 // TestAClientThatKeepsConnectionsCutsOffItself and no other: it has as many as there may be and opens more, each silent,
 // while another client asks again and again, and keeps its connection.
 func TestAClientThatKeepsConnectionsCutsOffItself(t *testing.T) {
-	listener, err := Listen(t.Context(), "--health-address", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}

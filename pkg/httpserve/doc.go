@@ -1,4 +1,4 @@
-// Package httpserve runs the proxy's two small HTTP servers, health and metrics, alike: it binds their address at the
-// start, where an error can still stop the program, bounds every wait for a client, and lets running answers finish at
-// the end.
+// Package httpserve runs the proxy's small HTTP servers alike: it bounds every wait for a client and the number of
+// connections, and lets running answers finish at the end. Its bounded listener, and its loop that listens again, are for
+// other servers, too.
 package httpserve

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"syscall"
 	"time"
 )
 
@@ -24,29 +23,27 @@ const (
 	shutdownTimeout = 2 * time.Second
 )
 
-// Listen binds a TCP address. The error begins with the flag that chose the address, because that is what must be
-// changed.
-func Listen(ctx context.Context, flag, address string) (net.Listener, error) {
-	var config net.ListenConfig
-	listener, err := config.Listen(ctx, "tcp", address)
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w", flag, address, cause(err))
-	}
-	return listener, nil
-}
+// listenAgain is the pause before another try to listen on an address that another process may have.
+const listenAgain = 5 * time.Second
 
-// cause strips the operation and the address, which the caller names better, from an error of package net.
-func cause(err error) error {
-	if errno, ok := errors.AsType[syscall.Errno](err); ok {
-		return errno
+// Again serves again and again, with pauses, until serve returns nil or ctx ends: connections to Services must not depend
+// on an address that is not available. It logs each new error once, and not with every try.
+func Again(ctx context.Context, log *slog.Logger, failed string, serve func() error) {
+	logged := ""
+	for ctx.Err() == nil {
+		err := serve()
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		if text := err.Error(); text != logged {
+			logged = text
+			log.Error(failed+"; trying again", "error", err, "retry-in", listenAgain)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(listenAgain):
+		}
 	}
-	if operation, ok := errors.AsType[*net.OpError](err); ok {
-		err = operation.Err
-	}
-	if address, ok := errors.AsType[*net.AddrError](err); ok {
-		return errors.New(address.Err)
-	}
-	return err
 }
 
 // Serve answers requests until ctx ends, then lets running answers finish for a moment. It closes the listener in any
@@ -55,7 +52,7 @@ func cause(err error) error {
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
 	server := newServer(handler, log)
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(newBounded(listener, maxConnections)) }()
+	go func() { ended <- server.Serve(Bounded(listener, maxConnections)) }()
 
 	select {
 	case err := <-ended:

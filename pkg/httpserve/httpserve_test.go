@@ -19,7 +19,7 @@ import (
 
 func listen(t *testing.T) net.Listener {
 	t.Helper()
-	listener, err := Listen(t.Context(), "--health-address", reserve.OnLoopback(t).String())
+	listener, err := net.Listen("tcp", reserve.OnLoopback(t).String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,37 +53,11 @@ func get(t *testing.T, url string) (string, error) {
 	return string(body), err
 }
 
-func TestAnAddressThatCannotBeBoundIsNamedWithItsFlag(t *testing.T) {
-	taken := listen(t)
-	defer func() { _ = taken.Close() }()
-
-	for name, c := range map[string]struct{ address, want string }{
-		"another process listens there": {taken.Addr().String(), "address already in use"},
-		"the port is missing":           {"127.0.0.1", "missing port in address"},
-		"the port is no number":         {"127.0.0.1:health", "unknown port"},
-		"the port is impossible":        {"127.0.0.1:70000", "invalid port"},
-		"no machine has the address":    {"192.0.2.1:0", "cannot assign requested address"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			listener, err := Listen(t.Context(), "--health-address", c.address)
-			if err == nil {
-				_ = listener.Close()
-				t.Fatal("it was bound")
-			}
-			t.Log(err)
-			prefix := "--health-address " + c.address + ": "
-			if !strings.HasPrefix(err.Error(), prefix) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %q, want it to begin with %q and to say %q", err, prefix, c.want)
-			}
-		})
-	}
-}
-
 // TestAllAddressesAreThoseOfBothFamilies: Go treats 0.0.0.0 and :: alike, even without IPv6. So the manifests name one
 // address, and load balancers of either family are answered.
 func TestAllAddressesAreThoseOfBothFamilies(t *testing.T) {
 	for _, address := range []string{"0.0.0.0:0", "[::]:0"} {
-		listener, err := Listen(t.Context(), "--healthz-bind-address", address)
+		listener, err := net.Listen("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}

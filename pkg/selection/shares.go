@@ -26,17 +26,18 @@ var sharedKeys = [...]policy.Key{policy.Hostname, policy.Zone, policy.Region, po
 const OtherKeys = "other"
 
 // Ratios returns, by key, the part of this node's new connections that goes to the endpoints that the key matches and
-// no earlier key does: the mean over the ports. Keys that get nothing are missing.
+// no earlier key does: the mean over the ports; empty without ports.
 func (s Shares) Ratios() map[string]float64 {
 	ratios := map[string]float64{}
+	if s.Ports == 0 {
+		return ratios
+	}
 	for i, sent := range s.sent {
 		name := OtherKeys
 		if i < len(sharedKeys) {
 			name = string(sharedKeys[i])
 		}
-		if sent > 0 {
-			ratios[name] = float64(sent) / sharesOne / float64(s.Ports)
-		}
+		ratios[name] = float64(sent) / sharesOne / float64(s.Ports)
 	}
 	return ratios
 }

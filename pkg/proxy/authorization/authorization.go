@@ -28,10 +28,8 @@ import (
 )
 
 const (
-	// allowedFor and deniedFor are how long an answer of the API server is cached. kubelets keep theirs as long, or
-	// longer.
-	allowedFor = 2 * time.Minute
-	deniedFor  = 10 * time.Second
+	// deniedFor is how long a no of the API server is cached.
+	deniedFor = 10 * time.Second
 	// allowedWithout is how long an old yes stays in force while the API server does not answer: metrics are wanted
 	// most when it is down.
 	allowedWithout = time.Hour
@@ -100,18 +98,12 @@ type verdict struct {
 	at     time.Time
 }
 
-// New returns a handler before another one.
-func New(ask Ask, next http.Handler, log *slog.Logger, now func() time.Time) *Handler {
+// New returns a handler before another one. A yes of the API server is good for a time.
+func New(ask Ask, next http.Handler, log *slog.Logger, now func() time.Time, goodFor time.Duration) *Handler {
 	return &Handler{
-		askServer: ask, next: next, log: log, now: now, goodFor: allowedFor,
+		askServer: ask, next: next, log: log, now: now, goodFor: goodFor,
 		strangers: newBudget(), verdicts: map[key]verdict{},
 	}
-}
-
-// GoodFor sets how long a yes of the API server is good. It returns the handler.
-func (h *Handler) GoodFor(allowed time.Duration) *Handler {
-	h.goodFor = allowed
-	return h
 }
 
 // ServeHTTP answers 401 to strangers, 403 to clients without the permission, and 503 while the API server cannot be

@@ -16,6 +16,9 @@ import (
 	"time"
 )
 
+// allowedFor is how long a yes is good here.
+const allowedFor = 2 * time.Minute
+
 // apiServer knows the tokens "reader...", which may read, and "nobody", which may not. The real one is asked in e2e/scrape.
 type apiServer struct {
 	asked atomic.Int32
@@ -51,7 +54,7 @@ func newClock() *clock                    { c := &clock{}; c.advance(time.Hour);
 func newAPIServer() *apiServer            { a := &apiServer{}; a.may.Store(true); return a }
 func guarded(a *apiServer, c *clock, log *strings.Builder) *Handler {
 	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "metrics") })
-	return New(a.ask, next, slog.New(slog.NewTextHandler(log, nil)), c.now)
+	return New(a.ask, next, slog.New(slog.NewTextHandler(log, nil)), c.now, allowedFor)
 }
 
 func get(h http.Handler, method, path, authorization string) *httptest.ResponseRecorder {

@@ -52,9 +52,12 @@ type Comparison struct {
 }
 
 // Starts reports whether the proxy starts with the file.
-func (c *Comparison) Starts() bool { return !slices.ContainsFunc(c.Verdicts, isRefused) }
+func (c *Comparison) Starts() bool { return starts(c.Verdicts) }
 
-func isRefused(v Verdict) bool { return v.Outcome == Refused }
+// starts reports whether nothing is refused.
+func starts(verdicts []Verdict) bool {
+	return !slices.ContainsFunc(verdicts, func(v Verdict) bool { return v.Outcome == Refused })
+}
 
 // Compare says what happens to each setting of a file. An error says that the file cannot be read. Settings without
 // meaning here that have kube-proxy's default are left out, as in Notes.

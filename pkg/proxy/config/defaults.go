@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"time"
@@ -30,13 +31,13 @@ func Default() *Configuration {
 // nodePortAddresses it sets primary: kube-proxy leaves them empty in this mode, which means the same.
 func setDefaults(c *Configuration) {
 	c.APIVersion, c.Kind = APIVersion, kind
-	c.Mode = orElse(c.Mode, modeNFTables)
-	c.DetectLocalMode = orElse(c.DetectLocalMode, clusterCIDRMode)
-	c.NFTables.SyncPeriod = orElse(c.NFTables.SyncPeriod, metav1.Duration{Duration: defaultSyncPeriod})
-	c.Logging.Format = orElse(c.Logging.Format, "text")
-	c.ClientConnection.ContentType = orElse(c.ClientConnection.ContentType, "application/vnd.kubernetes.protobuf")
-	c.ClientConnection.QPS = orElse(c.ClientConnection.QPS, defaultQPS)
-	c.ClientConnection.Burst = orElse(c.ClientConnection.Burst, defaultBurst)
+	c.Mode = cmp.Or(c.Mode, modeNFTables)
+	c.DetectLocalMode = cmp.Or(c.DetectLocalMode, clusterCIDRMode)
+	c.NFTables.SyncPeriod = cmp.Or(c.NFTables.SyncPeriod, metav1.Duration{Duration: defaultSyncPeriod})
+	c.Logging.Format = cmp.Or(c.Logging.Format, "text")
+	c.ClientConnection.ContentType = cmp.Or(c.ClientConnection.ContentType, "application/vnd.kubernetes.protobuf")
+	c.ClientConnection.QPS = cmp.Or(c.ClientConnection.QPS, defaultQPS)
+	c.ClientConnection.Burst = cmp.Or(c.ClientConnection.Burst, defaultBurst)
 	if len(c.NodePortAddresses) == 0 {
 		c.NodePortAddresses = []string{primary}
 	}
@@ -46,13 +47,13 @@ func setDefaults(c *Configuration) {
 
 // setDefaultAddresses chooses the servers' addresses in the family of bindAddress, and adds the port to a bare one.
 func setDefaultAddresses(c *Configuration) {
-	c.BindAddress = orElse(c.BindAddress, "0.0.0.0")
+	c.BindAddress = cmp.Or(c.BindAddress, "0.0.0.0")
 	everywhere, loopback := "0.0.0.0", "127.0.0.1"
 	if addr, err := netip.ParseAddr(c.BindAddress); err == nil && addr.Is6() {
 		everywhere, loopback = "::", "::1"
 	}
-	c.HealthzBindAddress = withPort(orElse(c.HealthzBindAddress, everywhere), healthzPort)
-	c.MetricsBindAddress = withPort(orElse(c.MetricsBindAddress, loopback), metricsPort)
+	c.HealthzBindAddress = withPort(cmp.Or(c.HealthzBindAddress, everywhere), healthzPort)
+	c.MetricsBindAddress = withPort(cmp.Or(c.MetricsBindAddress, loopback), metricsPort)
 }
 
 func withPort(address, port string) string {
@@ -68,13 +69,6 @@ func setConntrackDefaults(c *Configuration) {
 	conntrack.Min = orNew(conntrack.Min, 128*1024)
 	conntrack.TCPEstablishedTimeout = orNew(conntrack.TCPEstablishedTimeout, metav1.Duration{Duration: 24 * time.Hour})
 	conntrack.TCPCloseWaitTimeout = orNew(conntrack.TCPCloseWaitTimeout, metav1.Duration{Duration: time.Hour})
-}
-
-func orElse[T comparable](value, otherwise T) T {
-	if value == *new(T) {
-		return otherwise
-	}
-	return value
 }
 
 func orNew[T any](value *T, otherwise T) *T {

@@ -64,7 +64,7 @@ var differences = map[string]func(*Configuration) (here, do string){
 		}
 		here := c.DeepCopy()
 		setDefaults(here)
-		there, ours := orElse(c.IPVS.TCPTimeout.Duration, ipvsTimeout), here.Conntrack.TCPEstablishedTimeout.Duration.String()
+		there, ours := cmp.Or(c.IPVS.TCPTimeout.Duration, ipvsTimeout), here.Conntrack.TCPEstablishedTimeout.Duration.String()
 		if ours == "0s" {
 			ours = "as long as this kernel says"
 		}

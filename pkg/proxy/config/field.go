@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -126,59 +127,49 @@ func textOf(value reflect.Value) string {
 	return fmt.Sprint(value.Interface())
 }
 
-// field finds a field by the names that it has in the file.
-func field(c *Configuration, path string) reflect.Value {
-	value := reflect.ValueOf(c).Elem()
-	for name := range strings.SplitSeq(path, ".") {
-		found, ok := member(value, name)
-		if !ok {
-			panic(fmt.Sprintf("kube-proxy's configuration has no field %s", path))
-		}
-		value = found
-	}
-	return value
+// member is a field of the file.
+type member struct {
+	path      string
+	index     []int // in Configuration
+	isSection bool  // it holds fields
 }
 
-// member finds a structure's field by its name in the file, also if it is inlined.
-func member(value reflect.Value, name string) (reflect.Value, bool) {
-	if value.Kind() != reflect.Struct {
-		return reflect.Value{}, false
-	}
-	for i := range value.NumField() {
-		has, isInlined := nameOf(value.Type().Field(i))
-		if isInlined {
-			if found, ok := member(value.Field(i), name); ok {
-				return found, true
-			}
+// members are all fields, each section before its fields.
+var members = membersOf(reflect.TypeFor[Configuration](), "", nil)
+
+func membersOf(t reflect.Type, parent string, index []int) (all []member) {
+	for field := range t.Fields() {
+		at := slices.Concat(index, field.Index)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		if name == "" && field.Anonymous { // inlined (encoding/json)
+			all = append(all, membersOf(field.Type, parent, at)...)
+			continue
 		}
-		if has == name {
-			return value.Field(i), true
+		one := member{strings.TrimPrefix(parent+"."+name, "."), at, isSection(field.Type)}
+		if all = append(all, one); one.isSection {
+			all = append(all, membersOf(field.Type, one.path, at)...)
 		}
 	}
-	return reflect.Value{}, false
+	return all
+}
+
+// field finds a field by its path in the file.
+func field(c *Configuration, path string) reflect.Value {
+	at := slices.IndexFunc(members, func(m member) bool { return m.path == path })
+	if at < 0 {
+		panic(fmt.Sprintf("kube-proxy's configuration has no field %s", path))
+	}
+	return reflect.ValueOf(c).Elem().FieldByIndex(members[at].index)
 }
 
 // paths lists every field that holds a value, and with sections also those that hold fields.
-func paths(sections bool) []string { return pathsBelow(reflect.TypeFor[Configuration](), "", sections) }
-
-func pathsBelow(t reflect.Type, parent string, sections bool) []string {
-	var found []string
-	for member := range t.Fields() {
-		name, isInlined := nameOf(member)
-		path := strings.TrimPrefix(parent+"."+name, ".")
-		switch {
-		case isInlined:
-			found = append(found, pathsBelow(member.Type, parent, sections)...)
-		case isSection(member.Type):
-			if sections {
-				found = append(found, path)
-			}
-			found = append(found, pathsBelow(member.Type, path, sections)...)
-		default:
-			found = append(found, path)
+func paths(sections bool) (all []string) {
+	for _, one := range members {
+		if sections || !one.isSection {
+			all = append(all, one.path)
 		}
 	}
-	return found
+	return all
 }
 
 // isSection reports whether a type has fields of its own, and is not one that the file writes as one value.
@@ -188,10 +179,4 @@ func isSection(t reflect.Type) bool {
 		return false
 	}
 	return t.Kind() == reflect.Struct
-}
-
-// nameOf returns the name that a member has in the file. An embedded one without a name is inlined (encoding/json).
-func nameOf(member reflect.StructField) (name string, isInlined bool) {
-	name, _, _ = strings.Cut(member.Tag.Get("json"), ",")
-	return name, name == "" && member.Anonymous
 }

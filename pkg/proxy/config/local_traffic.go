@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -52,7 +53,7 @@ func (c *checker) localTraffic(from *Configuration) ruleset.LocalTraffic {
 // detectLocalMode.
 func unusedDetectors(c *Configuration) []string {
 	var notes []string
-	if mode := orElse(string(c.DetectLocalMode), clusterCIDRMode); c.ClusterCIDR != "" && mode != clusterCIDRMode {
+	if mode := cmp.Or(string(c.DetectLocalMode), clusterCIDRMode); c.ClusterCIDR != "" && mode != clusterCIDRMode {
 		notes = append(notes, "clusterCIDR: only detectLocalMode "+clusterCIDRMode+" uses it")
 	}
 	for _, field := range []string{"detectLocal.bridgeInterface", "detectLocal.interfaceNamePrefix"} {

@@ -7,9 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/yaml"
 )
 
@@ -64,14 +62,6 @@ func Write(path string, c *Configuration, own Own, values map[string]string) err
 	}
 	if err != nil {
 		return fmt.Errorf("write the configuration to %s: %w", path, err)
-	}
-	return nil
-}
-
-// CheckProxyName checks a name for the label service.kubernetes.io/service-proxy-name of Services.
-func CheckProxyName(name string) error {
-	if wrong := validation.IsValidLabelValue(name); len(wrong) > 0 {
-		return fmt.Errorf("%q cannot be the value of a label: %s", name, strings.Join(wrong, "; "))
 	}
 	return nil
 }

@@ -13,14 +13,14 @@ func newCounts(c *common) part {
 	return part{reader: counts.NewReader(func(now counts.Counts) { setCounts(c.recorder, now) })}
 }
 
-// setCounts translates the counts of Service ports into metrics.
+// setCounts translates the counts of Service ports into metrics. All series of one change at once.
 func setCounts(recorder *metrics.Recorder, now counts.Counts) {
-	recorder.SetAll(metrics.ServicePortsByReason, func(add metrics.Add) {
+	recorder.AskFor(metrics.ServicePortsByReason, func(add metrics.Add) {
 		for reason, ports := range now.Reasons {
 			add(float64(ports), reason.Family.String(), policyOf(reason.External), string(reason.Code))
 		}
 	})
-	recorder.SetAll(metrics.ExpectedTraffic, func(add metrics.Add) {
+	recorder.AskFor(metrics.ExpectedTraffic, func(add metrics.Add) {
 		for key, ratio := range now.Shares.Ratios() {
 			add(ratio, key)
 		}

@@ -7,7 +7,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicefindings"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
@@ -18,11 +17,11 @@ func newParts(ctx context.Context, c *common, table *conntrack.Conn, isLocal sel
 		return nil, err
 	}
 	changes := make(chan model.Change)
-	complete, syncs := &completion{changes: changes}, &status.Syncs{}
+	complete := &completion{changes: changes}
 	looks := conntrack.NewLooks(table, c.looked)
 	of, flows := newFlows(c, looks, isLocal)
 	watch, reachability := newWatch(c, looks, table, of, complete)
-	from, err := newSource(c, syncs, watch)
+	from, err := newSource(c, watch)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +36,7 @@ func newParts(ctx context.Context, c *common, table *conntrack.Conn, isLocal sel
 		return nil, err
 	}
 	disturbances, repairs := newDisturbances(c, from.reporter)
-	observer := &observer{common: c, stdout: stdout, findings: findings, condition: from.condition, syncs: syncs}
+	observer := &observer{common: c, stdout: stdout, findings: findings, condition: from.condition}
 	all := parts{
 		flows,
 		newHealthChecks(c, findings),
@@ -63,6 +62,6 @@ func newParts(ctx context.Context, c *common, table *conntrack.Conn, isLocal sel
 		disturbances,
 	}
 	return append(all,
-		newPages(c, syncs, all.summarize, from, findings),
+		newPages(c, all.summarize, from, findings),
 		newSync(c, all.readers(), changes, repairs, observer)), nil
 }

@@ -11,14 +11,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
 // TestDroppedEventsAreInTheMetrics reports more than may wait while the queue is not read. No API server is asked.
 func TestDroppedEventsAreInTheMetrics(t *testing.T) {
 	options := &Options{Node: "node-a", Connection: kube.Connection{Server: "http://127.0.0.1:1"}}
 	c := &common{options: options, recorder: metrics.NewRecorder(), log: slog.New(slog.DiscardHandler)}
-	from, err := newSource(c, &status.Syncs{}, nil)
+	from, err := newSource(c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

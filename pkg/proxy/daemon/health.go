@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicehealth"
 )
 
@@ -18,7 +19,7 @@ func newHealth(c *common) part {
 func newHealthChecks(c *common, findings *findings) part {
 	checks := servicehealth.NewReader()
 	isHealthy := func() bool { return c.status.Verdict(time.Now()).Healthy }
-	served := func(err error) { findings.replaceAll(healthCheckServers, servicehealth.FindingsOf(err)) }
+	served := func(failed []model.Finding) { findings.replaceAll(healthCheckServers, failed) }
 	return part{
 		reader: checks,
 		run:    unfailing(func(ctx context.Context) { checks.Run(ctx, servicehealth.New(c.log, isHealthy), served) }),

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/netns"
 )
 
@@ -29,16 +30,14 @@ func TestWhereNothingTellsClientsApartAnAddressIsRefused(t *testing.T) {
 				n.Exec("ip", strings.Fields(args)...)
 			}
 			for _, addresses := range [][]string{{address}, {socket, address}, {socket}} {
-				var made *mesh
+				var made *interfaces.Routes
 				var err error
-				n.Do(func() {
-					made, err = openMesh(&common{options: &Options{XDSAddresses: addresses}})
-				})
+				n.Do(func() { made, err = routesFor(addresses) })
 				if isRefused := err != nil; isRefused != (test.refuse && slices.Contains(addresses, address)) {
 					t.Errorf("%q: %v", addresses, err)
 				}
 				if made != nil {
-					made.routes.Close()
+					made.Close()
 				}
 			}
 		})

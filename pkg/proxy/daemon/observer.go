@@ -35,7 +35,6 @@ type observer struct {
 	findings *findings
 	// condition is nil unless the Node's condition should say when its Services work.
 	condition *condition.Writer
-	syncs     *status.Syncs
 
 	synced bool // at least once
 }
@@ -56,7 +55,7 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 	numbers := status.Numbers{
 		Services: report.Total, Waiting: report.Waiting, RefusedByKernel: report.RefusedTotal, Contested: report.Contested,
 	}
-	o.syncs.Done(status.Sync{At: ended, Seconds: took.Seconds(), Services: report.Services, Complete: report.Complete}, numbers)
+	o.status.SyncDone(status.Sync{At: ended, Seconds: took.Seconds(), Services: report.Services, Complete: report.Complete}, numbers)
 	o.reportFound(report)
 	o.log.Debug("synced", "complete", report.Complete, "services", report.Services, "total", report.Total, "took", took)
 	if report.Unswept != nil {
@@ -76,7 +75,6 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 // Failed is called after each sync that failed, with the time until the next try.
 func (o *observer) Failed(err error, report proxy.Report, started, ended time.Time, retryIn time.Duration) {
 	o.status.SyncFailed(ended, err)
-	o.syncs.Failed()
 	o.recorder.ObserveSync(report.Complete, ended.Sub(started), err)
 	o.log.Error("could not update the kernel; the previous rules stay in force", "error", err, "retry-in", retryIn)
 }

@@ -106,7 +106,7 @@ func observing(t *testing.T) *observed {
 	c := &common{options: &Options{Node: "node-a"}, config: config, log: log, status: o.status, recorder: recorder}
 	all := newFindings(c, eventReporter{})
 	o.feed = &feed{common: c, complete: &completion{changes: o.changes}, findings: all}
-	watching := &observer{common: c, stdout: io.Discard, findings: all, syncs: &status.Syncs{}}
+	watching := &observer{common: c, stdout: io.Discard, findings: all}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	made := parts{newHealthChecks(c, all), {reader: servicefindings.NewReader(all.decided)}, newCounts(c)}
@@ -256,12 +256,9 @@ func TestEachDocumentedMetricMovesByWhatItCounts(t *testing.T) {
 
 // clientsOfXDS is what a server of xDS reports; TestClientsOfTheNodeReachTheDaemon in e2e/xds has a daemon that serves.
 var clientsOfXDS = moved{"clients of xDS", func(o *observed) {
-	observer := meshObserver{o.recorder}
-	observer.Clients(2, 6)
-	observer.Answered(xds.Types[0])
-	observer.Rejected(xds.Types[1])
-	observer.Unknown()
-	observer.Refused(xds.NotOfThisNode)
+	counts := xds.Counts{Streams: 2, Names: 6, Refused: map[xds.Refusal]int{xds.UnknownName: 1, xds.NotOfThisNode: 1}}
+	counts.Sent[0], counts.Rejected[1] = 1, 1
+	exposeMesh(o.recorder, func() xds.Counts { return counts })
 }, []string{
 	"vicinity_xds_streams 2\n", "vicinity_xds_names 6\n", `vicinity_xds_responses_total{result="sent",type="CDS"} 1` + "\n",
 	`vicinity_xds_responses_total{result="rejected",type="EDS"} 1` + "\n", `vicinity_xds_refused_total{reason="unknown-name"} 1` + "\n",

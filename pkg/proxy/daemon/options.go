@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"net/netip"
 	"path/filepath"
 
@@ -65,9 +64,6 @@ type Options struct {
 	Build cli.Build
 }
 
-// origin names the source of the objects, for messages.
-func (o *Options) origin() string { return cmp.Or(o.Manifests, "the cluster") }
-
 // configurationFile is the path of the configuration file, for messages.
 func (o *Options) configurationFile() string {
 	if o.ConfigFile == nil {
@@ -81,9 +77,6 @@ func (o *Options) absManifests() string {
 	if o.Manifests == "" {
 		return ""
 	}
-	path, err := filepath.Abs(o.Manifests)
-	if err != nil { // the working directory was removed
-		return o.Manifests
-	}
+	path, _ := filepath.Abs(o.Manifests) // it fails without a working directory
 	return path
 }

@@ -34,7 +34,7 @@ func TestOtherProxiesAreToldOnce(t *testing.T) {
 			options:  &Options{Node: "node-a", Connection: kube.Connection{Server: "http://127.0.0.1:1"}},
 			recorder: metrics.NewRecorder(), log: slog.New(slog.NewTextHandler(log, nil)), status: &status.Status{},
 		}
-		from, err := newSource(c, &status.Syncs{}, nil)
+		from, err := newSource(c, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

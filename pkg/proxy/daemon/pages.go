@@ -3,6 +3,8 @@ package daemon
 import (
 	"context"
 	"crypto/tls"
+	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -12,37 +14,30 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
-// bindRetry is the pause before an address that another process has is tried again: kube-proxy's.
-const bindRetry = 5 * time.Second
-
 // listenAndServe answers at the address that a flag names, until ctx ends, over TLS if there are settings for it. If
 // another process has the address it tries again, unless the configuration wants the proxy to end then: serving
 // Services matters more than answering questions about them.
 func (c *common) listenAndServe(ctx context.Context, flag, address string, secure *tls.Config, handler http.Handler) error {
-	for logged := false; ; logged = true {
-		listener, err := httpserve.Listen(ctx, flag, address)
-		if err == nil {
-			if secure != nil {
-				listener = tls.NewListener(listener, secure)
-			}
-			return httpserve.Serve(ctx, listener, handler, c.log)
+	serve := func() error {
+		var config net.ListenConfig
+		listener, err := config.Listen(ctx, "tcp", address)
+		if err != nil {
+			return fmt.Errorf("%s: %w", flag, err)
 		}
-		if c.options.Settings.BindAddressHardFail {
-			return err
+		if secure != nil {
+			listener = tls.NewListener(listener, secure)
 		}
-		if !logged && ctx.Err() == nil {
-			c.log.Error("could not serve on an address; trying again", "error", err, "retry-in", bindRetry)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(bindRetry):
-		}
+		return httpserve.Serve(ctx, listener, handler, c.log)
 	}
+	if c.options.Settings.BindAddressHardFail {
+		return serve()
+	}
+	httpserve.Again(ctx, c.log, "could not serve on an address", serve)
+	return nil
 }
 
 // newPages serves the pages at the address of metrics. The summaries of all parts are on one of them.
-func newPages(c *common, syncs *status.Syncs, summarize func(*status.Summary), from objects, findings *findings) part {
+func newPages(c *common, summarize func(*status.Summary), from objects, findings *findings) part {
 	pages := status.Pages{
 		Metrics: c.recorder.Handler(),
 		Mode:    string(c.options.Configuration.Mode),
@@ -57,7 +52,7 @@ func newPages(c *common, syncs *status.Syncs, summarize func(*status.Summary), f
 			return findings.standing(query["code"]...)
 		},
 		Summary: func() status.Summary {
-			summary := syncs.Summary(c.options.Node, c.options.Build.Version, began, c.status.Verdict(time.Now()))
+			summary := c.status.Summary(c.options.Node, c.options.Build.Version, began, time.Now())
 			summary.Manifests = c.options.absManifests()
 			summarize(&summary)
 			return summary

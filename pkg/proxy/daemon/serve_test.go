@@ -23,7 +23,7 @@ import (
 // observerOf is that of node-a, with nothing to write to.
 func observerOf(health *status.Status, recorder *metrics.Recorder) *observer {
 	c := &common{options: &Options{Node: "node-a"}, log: slog.New(slog.DiscardHandler), status: health, recorder: recorder}
-	return &observer{common: c, stdout: io.Discard, findings: newFindings(c, eventReporter{}), syncs: &status.Syncs{}}
+	return &observer{common: c, stdout: io.Discard, findings: newFindings(c, eventReporter{})}
 }
 
 func TestASyncIsCountedByFamily(t *testing.T) {

@@ -17,7 +17,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/folder"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
 )
 
 // objects is where the cluster's objects come from: a folder of manifests, or an API server.
@@ -37,10 +36,10 @@ type source struct {
 }
 
 // newSource asks nothing yet. It has the watch, which may be nil, learn where the proxies of other nodes are.
-func newSource(c *common, syncs *status.Syncs, watch *watch) (*source, error) {
+func newSource(c *common, watch *watch) (*source, error) {
 	topologyFrom := func(resource string) { // from which we learn where other nodes are
 		c.recorder.TopologyFrom(resource)
-		syncs.TopologyFrom(resource)
+		c.status.TopologyFrom(resource)
 	}
 	if c.options.Manifests != "" {
 		topologyFrom(model.FromNodes) // manifests have no other source

@@ -9,7 +9,8 @@ import (
 	"net"
 	"net/netip"
 	"sync"
-	"time"
+
+	"github.com/vicinity-proxy/vicinity/pkg/httpserve"
 )
 
 // Server answers over UDP and TCP.
@@ -23,27 +24,10 @@ type Server struct {
 // udpReaders is how many goroutines answer over UDP: while one waits for the kernel another one works.
 const udpReaders = 2
 
-// listenAgain is the pause before another try to listen on an address that another process may have.
-const listenAgain = 5 * time.Second
-
 // Run answers at an address until ctx ends. If the address is not available, it tries again and again: connections to
 // Services must not depend on it.
 func (s *Server) Run(ctx context.Context, address netip.AddrPort) error {
-	logged := ""
-	for ctx.Err() == nil {
-		err := s.serve(ctx, address)
-		if err == nil {
-			return nil
-		}
-		if text := err.Error(); text != logged { // once, and not with every try
-			logged = text
-			s.Log.Error("could not listen for DNS; trying again", "error", err, "retry-in", listenAgain)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(listenAgain):
-		}
-	}
+	httpserve.Again(ctx, s.Log, "could not listen for DNS", func() error { return s.serve(ctx, address) })
 	return nil
 }
 
@@ -57,18 +41,14 @@ func (s *Server) serve(ctx context.Context, address netip.AddrPort) error {
 	if err != nil {
 		return fmt.Errorf("listening on --dns-bind-address %s: %w", address, err)
 	}
-	connections := newConnections()
-	stop := context.AfterFunc(ctx, func() {
-		_, _ = udp.Close(), tcp.Close()
-		connections.closeAll()
-	})
+	stop := context.AfterFunc(ctx, func() { _, _ = udp.Close(), tcp.Close() })
 	defer stop()
 	s.Log.Info("answering DNS for headless Services with topology keys", "address", address, "domain", s.Table.Zone.Domain)
 	var serving sync.WaitGroup
 	for range udpReaders {
 		serving.Go(func() { s.serveUDP(udp) })
 	}
-	serving.Go(func() { s.serveTCP(tcp, connections) })
+	serving.Go(func() { s.serveTCP(ctx, httpserve.Bounded(tcp, maxConnections)) })
 	serving.Wait()
 	if ctx.Err() != nil {
 		return nil

@@ -151,11 +151,16 @@ func TestBadConnectionsEnd(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsMakeRoom: a client that opens thousands and sends nothing keeps nobody from asking.
+// TestIdleConnectionsMakeRoom: a client that opens thousands and sends nothing keeps nobody from asking, and no other
+// client loses a connection.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	s := newServed(t)
 	s.table.Synced(selection.Sync{})
-	used := s.dial("tcp")
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	used, err := dialer.Dial("tcp", s.address)
+	must.Succeed(t, err)
+	defer func() { _ = used.Close() }()
+	must.Succeed(t, used.SetDeadline(time.Now().Add(time.Minute)))
 	var idle []net.Conn
 	for range maxConnections + 100 {
 		idle = append(idle, s.dial("tcp"))
@@ -170,7 +175,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	}
 	must.Succeed(t, idle[0].SetReadDeadline(time.Now().Add(30*time.Second)))
 	if _, err := io.ReadFull(idle[0], make([]byte, 1)); !errors.Is(err, io.EOF) && !isReset(err) {
-		t.Errorf("the connection that is idle for longest: %v, want its end", err)
+		t.Errorf("the oldest connection: %v, want its end", err)
 	}
 }
 

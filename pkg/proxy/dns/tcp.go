@@ -2,17 +2,17 @@ package dns
 
 import (
 	"bufio"
-	"container/list"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
 	"net"
-	"sync"
 	"time"
 )
 
-// How TCP connections are bounded. CoreDNS keeps one for each query that it had under way at once, and lets go of it
-// after ten seconds; another client than the node's cache has no reason to keep one.
+// How TCP connections are bounded: if there is one too many, the client with most of them loses its oldest one. CoreDNS
+// keeps one for each query that it had under way at once, and lets go of it after ten seconds; another client than the
+// node's cache has no reason to keep one.
 const (
 	maxConnections = 1000
 	idleTimeout    = time.Minute
@@ -21,9 +21,9 @@ const (
 )
 
 // serveTCP answers until the listener is closed.
-func (s *Server) serveTCP(listener *net.TCPListener, connections *connections) {
+func (s *Server) serveTCP(ctx context.Context, listener net.Listener) {
 	for {
-		conn, err := listener.AcceptTCP()
+		conn, err := listener.Accept()
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
@@ -31,15 +31,16 @@ func (s *Server) serveTCP(listener *net.TCPListener, connections *connections) {
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		go s.converse(conn, connections)
+		go s.converse(ctx, conn)
 	}
 }
 
 // converse answers the queries of a connection, one after the other, until the client closes it, is slow, or has none
-// for a while.
-func (s *Server) converse(conn *net.TCPConn, connections *connections) {
-	use := connections.add(conn)
-	defer connections.remove(conn)
+// for a while, or until ctx ends.
+func (s *Server) converse(ctx context.Context, conn net.Conn) {
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	defer func() { _ = conn.Close() }()
 	reader := bufio.NewReaderSize(conn, leastOverUDP)
 	var length [2]byte
 	for {
@@ -49,7 +50,6 @@ func (s *Server) converse(conn *net.TCPConn, connections *connections) {
 		if _, err := io.ReadFull(reader, length[:1]); err != nil {
 			return
 		}
-		use()
 		if conn.SetDeadline(time.Now().Add(slowTimeout)) != nil {
 			return
 		}
@@ -73,54 +73,5 @@ func (s *Server) converse(conn *net.TCPConn, connections *connections) {
 		if _, err := conn.Write(append(message, answer...)); err != nil {
 			return
 		}
-	}
-}
-
-// connections are the open ones, the least recently used first. If there is one too many, the first is closed.
-type connections struct {
-	mutex    sync.Mutex
-	byConn   map[*net.TCPConn]*list.Element
-	byUse    *list.List
-	isClosed bool
-}
-
-func newConnections() *connections {
-	return &connections{byConn: map[*net.TCPConn]*list.Element{}, byUse: list.New()}
-}
-
-// add takes a connection in, and returns what is called when it is used.
-func (c *connections) add(conn *net.TCPConn) (use func()) {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	if c.isClosed {
-		_ = conn.Close()
-	}
-	if c.byUse.Len() >= maxConnections {
-		_ = c.byUse.Front().Value.(*net.TCPConn).Close() // its goroutine removes it
-		c.byUse.MoveToBack(c.byUse.Front())
-	}
-	element := c.byUse.PushBack(conn)
-	c.byConn[conn] = element
-	return func() {
-		c.mutex.Lock()
-		defer c.mutex.Unlock()
-		c.byUse.MoveToBack(element)
-	}
-}
-
-func (c *connections) remove(conn *net.TCPConn) {
-	_ = conn.Close()
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	c.byUse.Remove(c.byConn[conn])
-	delete(c.byConn, conn)
-}
-
-func (c *connections) closeAll() {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	c.isClosed = true
-	for conn := range c.byConn {
-		_ = conn.Close()
 	}
 }

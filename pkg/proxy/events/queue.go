@@ -33,33 +33,22 @@ func (q *queue) push(entry waiting) (dropped waiting, isDropped bool) {
 	if len(q.entries) <= maxWaiting {
 		return waiting{}, false
 	}
-	places := fair.Order(q.indices(), q.share)
-	return q.take(places[len(places)-1]), true
+	order := fair.Order(q.entries, waiting.share)
+	return q.take(order[len(order)-1]), true
 }
 
 // pop takes out the entry whose turn it is. The queue must not be empty.
 func (q *queue) pop() waiting {
-	first := fair.InTurns(&q.turns, q.indices(), q.share)[0]
-	q.turns.Serve(q.share(first))
-	taken := q.take(first)
+	taken := q.take(fair.InTurns(&q.turns, q.entries, waiting.share)[0])
+	q.turns.Serve(taken.share())
 	if len(q.entries) == 0 {
 		q.turns = fair.Turns{}
 	}
 	return taken
 }
 
-func (q *queue) indices() []int {
-	indices := make([]int, len(q.entries))
-	for i := range indices {
-		indices[i] = i
-	}
-	return indices
-}
-
-func (q *queue) share(i int) fair.Share { return q.entries[i].share() }
-
-func (q *queue) take(i int) waiting {
-	taken := q.entries[i]
+func (q *queue) take(entry waiting) waiting {
+	i := slices.Index(q.entries, entry)
 	q.entries = slices.Delete(q.entries, i, i+1)
-	return taken
+	return entry
 }

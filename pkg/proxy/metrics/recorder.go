@@ -95,18 +95,13 @@ func (r *Recorder) DemandRenewed(at time.Time) {
 // Add adds a series to those of a row, with a value for each label in the order of the row.
 type Add = func(value float64, labels ...string)
 
-// AskFor sets a function that every scrape asks for the series of a row.
+// AskFor sets a function that every scrape asks for the series of a row. What is added to one series twice is its sum.
 func (r *Recorder) AskFor(c Counted, ask func(Add)) {
-	c.collector(r).askWith(func() map[series]float64 { return added(ask) })
-}
-
-// SetAll sets all series of a row at once. A series that is no longer named gets 0.
-func (r *Recorder) SetAll(l Levels, name func(Add)) { l.collector(r).set(added(name)) }
-
-func added(by func(Add)) map[series]float64 {
-	all := map[series]float64{}
-	by(func(value float64, labels ...string) { all[seriesOf(labels...)] += value })
-	return all
+	c.collector(r).askWith(func() map[series]float64 {
+		all := map[series]float64{}
+		ask(func(value float64, labels ...string) { all[seriesOf(labels...)] += value })
+		return all
+	})
 }
 
 // healthAnswers are the counters of those paths of health that kube-proxy counts.

@@ -114,22 +114,6 @@ vicinity_nft_elements_written_total{ip_family="IPv6",operation="delete"} 1
 `, ElementsWritten.name, foreignChanges.name)
 }
 
-func TestAReasonThatNoPortHasAnyLongerGoesToZero(t *testing.T) {
-	r := NewRecorder()
-	r.SetAll(ServicePortsByReason, func(add Add) {
-		add(2, "IPv4", PolicyInternal, "AllEndpoints")
-		add(1, "IPv6", PolicyExternal, "NoneOnThisNode")
-	})
-	r.SetAll(ServicePortsByReason, func(add Add) { add(1, "IPv4", PolicyInternal, "AllEndpoints") })
-
-	expect(t, r, `
-# HELP vicinity_service_ports_by_reason `+ServicePortsByReason.help+`
-# TYPE vicinity_service_ports_by_reason gauge
-vicinity_service_ports_by_reason{ip_family="IPv4",reason="AllEndpoints",traffic_policy="internal"} 1
-vicinity_service_ports_by_reason{ip_family="IPv6",reason="NoneOnThisNode",traffic_policy="external"} 0
-`, ServicePortsByReason.name)
-}
-
 func TestTheHandlerServesOnlyMetrics(t *testing.T) {
 	for name, c := range map[string]struct {
 		method, path string
@@ -166,7 +150,7 @@ func TestTwoRecordersDoNotMixAndMayBeScrapedWhileTheyCount(t *testing.T) {
 		group.Go(func() {
 			for n := range 50 {
 				counting.Add(ElementsWritten, 1, "IPv4", OperationAdd)
-				counting.SetAll(ServicePortsByReason, func(add Add) { add(float64(n), "IPv4", PolicyInternal, "AllEndpoints") })
+				counting.AskFor(ServicePortsByReason, func(add Add) { add(float64(n), "IPv4", PolicyInternal, "AllEndpoints") })
 				answer := httptest.NewRecorder()
 				counting.Handler().ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 				if _, err := io.Copy(io.Discard, answer.Result().Body); err != nil || answer.Code != http.StatusOK {

@@ -42,9 +42,6 @@ type Gauge = *Metric[*prometheus.GaugeVec]
 // Counted is a row that is counted elsewhere: see Recorder.AskFor.
 type Counted = *Metric[*counted]
 
-// Levels is a row that Recorder.SetAll observes.
-type Levels = *Metric[*levels]
-
 // Histogram is a row that Recorder.Observe observes.
 type Histogram = *Metric[*prometheus.HistogramVec]
 
@@ -90,17 +87,6 @@ func histogram(r row) Histogram {
 	})
 }
 
-// levelGauge declares a gauge whose series are all set at once.
-func levelGauge(r row) Levels {
-	return declare("gauge", r, func() *levels {
-		all := newLevels(r)
-		start := map[series]float64{}
-		r.eachStart(func(values []string) { start[seriesOf(values...)] = 0 })
-		all.set(start)
-		return all
-	})
-}
-
 // counterFunc declares a counter that is counted elsewhere, and gaugeFunc a gauge.
 func counterFunc(r row) Counted { return countedBy("counter", prometheus.CounterValue, r) }
 
@@ -110,6 +96,15 @@ func countedBy(kind string, valueType prometheus.ValueType, r row) Counted {
 	return declare(kind, r, func() *counted {
 		return &counted{desc: prometheus.NewDesc(r.name, r.help, r.labels, nil), labels: len(r.labels), kind: valueType}
 	})
+}
+
+// series is the values of a metric's labels: five at most.
+type series [5]string
+
+func seriesOf(values ...string) series {
+	var s series
+	copy(s[:], values)
+	return s
 }
 
 // counted asks a function with every scrape. Without a function the count is zero, or if there are labels, there is no

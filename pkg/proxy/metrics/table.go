@@ -8,7 +8,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/xds"
 	"github.com/vicinity-proxy/vicinity/pkg/selection/balance"
 )
 
@@ -82,9 +81,6 @@ const (
 	XDSRejected  = "rejected"
 )
 
-// XDSUnknownName is the reason why a name that is no TCP port of a Service is refused. The others are xds.Refusals.
-const XDSUnknownName = "unknown-name"
-
 // The values of the label answers.
 const (
 	AnswersYes   = "yes"
@@ -119,16 +115,13 @@ var topologyResources = func() (names []string) {
 	return names
 }()
 
-// findingCodes are the values of the label reason of findings, and xdsRefusals those of clients of xDS.
-var findingCodes, xdsRefusals = texts(model.FindingCodes), texts(xds.Refusals)
-
-func texts[T ~string](values []T) []string {
-	list := make([]string, len(values))
-	for i, value := range values {
-		list[i] = string(value)
+// findingCodes are the values of the label reason of findings.
+var findingCodes = func() (codes []string) {
+	for _, code := range model.FindingCodes {
+		codes = append(codes, string(code))
 	}
-	return list
-}
+	return codes
+}()
 
 // otherProxies are the values of the label proxy.
 var otherProxies = otherproxy.IDs()
@@ -327,7 +320,7 @@ var (
 		name: "vicinity_services",
 		help: "Services that are proxied at present.",
 	})
-	ServicePortsByReason = levelGauge(row{
+	ServicePortsByReason = gaugeFunc(row{
 		name:   "vicinity_service_ports_by_reason",
 		help:   "Service ports that are proxied at present, by why they have the endpoints that they have on this node.",
 		labels: []string{familyLabel, policyLabel, reasonLabel},
@@ -338,7 +331,7 @@ var (
 			"named clients, or the labels of Nodes.",
 		labels: []string{sourceLabel}, start: [][]string{{balance.Measurement.String(), balance.Clients.String(), balance.Labels.String()}},
 	})
-	ExpectedTraffic = levelGauge(row{
+	ExpectedTraffic = gaugeFunc(row{
 		name: "vicinity_expected_traffic_ratio",
 		help: "Which part of this node's new connections goes to the endpoints that a topology key matches and no earlier key does: " +
 			"the mean over the Service ports whose load is bounded.",
@@ -381,24 +374,24 @@ var (
 		name: "vicinity_dns_services",
 		help: "Headless Services that DNS answers for at present.",
 	})
-	XDSStreams = gauge(row{
+	XDSStreams = gaugeFunc(row{
 		name: "vicinity_xds_streams",
 		help: "Streams of clients of --xds-bind-address at present. A gRPC client has one for each Service that it dials.",
 	})
-	XDSNames = gauge(row{
+	XDSNames = gaugeFunc(row{
 		name: "vicinity_xds_names",
 		help: "Names of resources that clients of --xds-bind-address ask for at present: each stream one of each kind for a Service port.",
 	})
-	XDSResponses = counter(row{
+	XDSResponses = counterFunc(row{
 		name: "vicinity_xds_responses_total",
 		help: "Responses to clients of --xds-bind-address, by the type of resources: all that were sent, and those that a client rejected " +
 			"(NACK), which keeps what it knew. The log has its reason.",
-		labels: []string{typeLabel, resultLabel}, start: [][]string{xds.Types[:], {XDSSent, XDSRejected}},
+		labels: []string{typeLabel, resultLabel},
 	})
-	XDSRefused = counter(row{
+	XDSRefused = counterFunc(row{
 		name:   "vicinity_xds_refused_total",
 		help:   "Connections, streams, requests and names of clients of --xds-bind-address that were refused, by the reason.",
-		labels: []string{reasonLabel}, start: [][]string{slices.Concat(xdsRefusals, []string{XDSUnknownName})},
+		labels: []string{reasonLabel},
 	})
 	nodeTopology = gauge(row{
 		name:   "vicinity_node_topology",

@@ -167,10 +167,8 @@ func withAllSeries() *Recorder {
 			r.Set(metric, 1, values...)
 		case Histogram:
 			r.Observe(metric, time.Second, values...)
-		case *Metric[*levels]:
-			metric.collector(r).set(map[series]float64{seriesOf(values...): 1})
-		case *Metric[*counted]:
-			metric.collector(r).askWith(func() map[series]float64 { return map[series]float64{seriesOf(values...): 1} })
+		case Counted:
+			r.AskFor(metric, func(add Add) { add(1, values...) })
 		}
 	}
 	return r

@@ -19,24 +19,20 @@ type answer struct {
 
 // page is kube-proxy's JSON, with its order of fields.
 type page struct {
-	Service             pageService `json:"service"`
-	LocalEndpoints      int         `json:"localEndpoints"`
-	ServiceProxyHealthy bool        `json:"serviceProxyHealthy"`
-}
-
-type pageService struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
+	Service struct {
+		Namespace string `json:"namespace"`
+		Name      string `json:"name"`
+	} `json:"service"`
+	LocalEndpoints      int  `json:"localEndpoints"`
+	ServiceProxyHealthy bool `json:"serviceProxyHealthy"`
 }
 
 // write writes the whole answer. Only a client that has gone can make the write fail, and then no client reads an
 // error.
 func (a answer) write(w http.ResponseWriter, isHealthy bool) {
-	body, err := json.MarshalIndent(page{
-		Service:             pageService{Namespace: a.service.Namespace, Name: a.service.Name},
-		LocalEndpoints:      a.endpoints,
-		ServiceProxyHealthy: isHealthy,
-	}, "", "\t")
+	said := page{LocalEndpoints: a.endpoints, ServiceProxyHealthy: isHealthy}
+	said.Service.Namespace, said.Service.Name = a.service.Namespace, a.service.Name
+	body, err := json.MarshalIndent(said, "", "\t")
 	if err != nil {
 		http.Error(w, "encoding the answer: "+err.Error(), http.StatusInternalServerError)
 		return

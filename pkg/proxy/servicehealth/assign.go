@@ -12,37 +12,37 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Addresses are where the health checks of one family are answered: where the node serves node ports. The zero value
-// is nowhere.
-type Addresses struct {
-	// All: on every address of the node, whatever addresses there are.
-	All bool
-	// Addrs: without All, only on these.
-	Addrs []netip.Addr
-}
-
-// listenOn returns the addresses to bind. An IPv6 link-local address is left out: it is meaningless without its
-// interface, and a load balancer could not ask there.
-func (a Addresses) listenOn(family model.Family) []netip.Addr {
-	switch {
-	case a.All && family == model.IPv4:
-		return []netip.Addr{netip.IPv4Unspecified()}
-	case a.All:
+// listenOn returns the addresses of a family to bind: where the node serves node ports. An IPv6 link-local address is left
+// out: it is meaningless without its interface, and a load balancer could not ask there.
+func listenOn(scope *selection.Scope, family model.Family) []netip.Addr {
+	if slices.Contains(scope.OnAll, family) {
+		if family == model.IPv4 {
+			return []netip.Addr{netip.IPv4Unspecified()}
+		}
 		return []netip.Addr{netip.IPv6Unspecified()}
 	}
-	return slices.DeleteFunc(slices.Clone(a.Addrs), func(addr netip.Addr) bool {
-		return addr.Is6() && addr.IsLinkLocalUnicast()
+	return slices.DeleteFunc(slices.Clone(scope.NodePorts), func(addr netip.Addr) bool {
+		return model.FamilyOf(addr) != family || addr.Is6() && addr.IsLinkLocalUnicast()
 	})
 }
 
+// notServed says that a Service's health checks are not answered at an address or in a family.
+func notServed(service model.ObjectName, why error) model.Finding {
+	reason := fmt.Sprintf("Load balancers treat this node as one without endpoints of this Service; it tries again: "+
+		"answering health checks of Service %s: %v", service, why)
+	return model.Finding{Code: model.HealthCheckNotServed, Reason: reason, Local: true}.Of("Service", service)
+}
+
 // assign decides what is answered where. The API server gives each port to one Service only; if two still have the same
-// one, the lexically smaller name keeps it, and every other one is an error.
-func assign(checks map[model.ObjectName]selection.HealthCheck, addresses map[model.Family]Addresses) (map[netip.AddrPort]answer, []error) {
+// one, the lexically smaller name keeps it, and every other one is not served.
+func assign(
+	checks map[model.ObjectName]selection.HealthCheck, scope *selection.Scope,
+) (map[netip.AddrPort]answer, []model.Finding) {
 	assigned := map[netip.AddrPort]answer{}
-	var refused []error
+	var refused []model.Finding
 	names := slices.SortedFunc(maps.Keys(checks), model.ObjectName.Compare)
 	for _, family := range model.Families {
-		addrs := addresses[family].listenOn(family)
+		addrs := listenOn(scope, family)
 		if len(addrs) == 0 {
 			continue
 		}
@@ -54,9 +54,8 @@ func assign(checks map[model.ObjectName]selection.HealthCheck, addresses map[mod
 				continue
 			}
 			if owner, taken := owners[port]; taken {
-				refused = append(refused, &Failure{
-					Service: name, Err: fmt.Errorf("over %s: port %d is the healthCheckNodePort of Service %s", family, port, owner),
-				})
+				why := fmt.Errorf("over %s: port %d is the healthCheckNodePort of Service %s", family, port, owner)
+				refused = append(refused, notServed(name, why))
 				continue
 			}
 			owners[port] = name

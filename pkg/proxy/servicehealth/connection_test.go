@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 func TestAConnectionStaysOpenThroughChangesThatDoNotConcernItsAddress(t *testing.T) {
@@ -17,7 +18,7 @@ func TestAConnectionStaysOpenThroughChangesThatDoNotConcernItsAddress(t *testing
 	c := n.mustDial("127.0.0.1:30000")
 	steps := []struct {
 		checks checks
-		on     map[model.Family]Addresses
+		on     selection.Scope
 	}{
 		{checks{name("shop/web"): check(30000, 1)}, on("127.0.0.1")},
 		{checks{name("shop/web"): check(30000, 2)}, on("127.0.0.1", "127.0.0.2")},

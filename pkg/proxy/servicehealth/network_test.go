@@ -5,6 +5,7 @@ package servicehealth
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -43,18 +44,16 @@ func check(port uint16, endpoints int) selection.HealthCheck {
 	return selection.HealthCheck{Port: port, Endpoints: counts{model.IPv4: endpoints}}
 }
 
-// on makes the addresses of both families.
-func on(texts ...string) map[model.Family]Addresses {
-	addrs := map[model.Family]Addresses{}
+// on serves node ports on some addresses.
+func on(texts ...string) selection.Scope {
+	var scope selection.Scope
 	for _, text := range texts {
-		addr := netip.MustParseAddr(text)
-		family := model.FamilyOf(addr)
-		addrs[family] = Addresses{Addrs: append(addrs[family].Addrs, addr)}
+		scope.NodePorts = append(scope.NodePorts, netip.MustParseAddr(text))
 	}
-	return addrs
+	return scope
 }
 
-var everywhere = map[model.Family]Addresses{model.IPv4: {All: true}, model.IPv6: {All: true}}
+var everywhere, nowhere = selection.Scope{OnAll: model.Families}, selection.Scope{}
 
 // node is a namespace in which servers run and are asked. Every address of 127.0.0.0/8 and ::1 is its own.
 type node struct {
@@ -72,15 +71,20 @@ func newNode(t *testing.T) *node {
 	return n
 }
 
-// trySync syncs within the namespace.
-func (n *node) trySync(checks checks, on map[model.Family]Addresses) error {
+// trySync syncs within the namespace. The error joins why Services are not served.
+func (n *node) trySync(checks checks, on selection.Scope) error {
 	n.t.Helper()
-	var err error
-	n.Do(func() { err = n.servers.Sync(n.t.Context(), checks, on) })
-	return err
+	var failed []model.Finding
+	n.Do(func() { failed = n.servers.Sync(n.t.Context(), checks, &on) })
+	var errs []error
+	for _, finding := range failed {
+		_, why, _ := strings.Cut(finding.Reason, "it tries again: ")
+		errs = append(errs, errors.New(why))
+	}
+	return errors.Join(errs...)
 }
 
-func (n *node) sync(checks checks, on map[model.Family]Addresses) {
+func (n *node) sync(checks checks, on selection.Scope) {
 	n.t.Helper()
 	if err := n.trySync(checks, on); err != nil {
 		n.t.Fatal(err)

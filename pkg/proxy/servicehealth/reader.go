@@ -5,7 +5,6 @@ package servicehealth
 import (
 	"context"
 	"maps"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -23,7 +22,7 @@ type Reader struct {
 	// checks are those in force. The map is never changed, only replaced, once for each sync: others read it.
 	checks  map[model.ObjectName]selection.HealthCheck
 	changed map[model.ObjectName]selection.HealthCheck // since the last Synced; without a port: no check any more
-	scope   *selection.Scope                           // that addresses are derived from; nil before the first Synced
+	scope   *selection.Scope                           // whose node ports have the addresses; nil before the first Synced
 
 	// wanted holds what should be served but is not served yet. Newer values replace older ones.
 	wanted chan wanted
@@ -31,8 +30,8 @@ type Reader struct {
 
 // wanted is what should be served.
 type wanted struct {
-	checks    map[model.ObjectName]selection.HealthCheck
-	addresses map[model.Family]Addresses
+	checks map[model.ObjectName]selection.HealthCheck
+	scope  *selection.Scope
 }
 
 // NewReader returns a reader without Services.
@@ -73,7 +72,7 @@ func (r *Reader) Synced(sync selection.Sync) {
 	case <-r.wanted:
 	default:
 	}
-	r.wanted <- wanted{r.checks, addressesOf(*r.scope)}
+	r.wanted <- wanted{r.checks, r.scope}
 }
 
 // acceptChecks takes over what has changed, and reports whether any check is a different one now.
@@ -95,20 +94,9 @@ func (r *Reader) acceptChecks() (isNew bool) {
 	return isNew
 }
 
-// addressesOf returns where health checks are served, by family: where node ports are.
-func addressesOf(scope selection.Scope) map[model.Family]Addresses {
-	served := map[model.Family]Addresses{}
-	for _, family := range model.Families {
-		addresses := Addresses{All: slices.Contains(scope.OnAll, family)}
-		addresses.Addrs = slices.DeleteFunc(slices.Clone(scope.NodePorts), func(addr netip.Addr) bool { return model.FamilyOf(addr) != family })
-		served[family] = addresses
-	}
-	return served
-}
-
 // Run makes the servers serve until ctx ends, and then closes them. After each sync of the servers it reports what is
-// not served; nil if everything is.
-func (r *Reader) Run(ctx context.Context, servers *Servers, report func(error)) {
+// not served.
+func (r *Reader) Run(ctx context.Context, servers *Servers, report func([]model.Finding)) {
 	defer servers.Close()
 	var now wanted
 	var again <-chan time.Time
@@ -119,9 +107,9 @@ func (r *Reader) Run(ctx context.Context, servers *Servers, report func(error)) 
 		case now = <-r.wanted:
 		case <-again:
 		}
-		err := servers.Sync(ctx, now.checks, now.addresses)
-		report(err)
-		if again = nil; err != nil {
+		failed := servers.Sync(ctx, now.checks, now.scope)
+		report(failed)
+		if again = nil; len(failed) > 0 {
 			again = time.After(retryAfter)
 		}
 	}

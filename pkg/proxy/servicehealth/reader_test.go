@@ -33,9 +33,9 @@ func TestAReaderHasHealthChecksServed(t *testing.T) {
 	servers := New(slog.New(slog.DiscardHandler), func() bool { return true })
 	go func() {
 		defer close(ended)
-		reader.Run(t.Context(), servers, func(err error) {
-			if err != nil {
-				t.Error(err)
+		reader.Run(t.Context(), servers, func(failed []model.Finding) {
+			if len(failed) > 0 {
+				t.Error(failed)
 			}
 		})
 	}()

@@ -4,11 +4,8 @@ package servicehealth
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -17,46 +14,13 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
-// Failure says that a Service's health checks are not answered at an address or in a family.
-type Failure struct {
-	Service model.ObjectName
-	Err     error
-}
-
-// Error names the Service.
-func (f *Failure) Error() string {
-	return fmt.Sprintf("answering health checks of Service %s: %v", f.Service, f.Err)
-}
-
-// Unwrap returns the cause.
-func (f *Failure) Unwrap() error { return f.Err }
-
-// FindingsOf returns what an error of Sync says about Services.
-func FindingsOf(err error) []model.Finding {
-	joined, _ := err.(interface{ Unwrap() []error })
-	if joined == nil {
-		return nil
-	}
-	var list []model.Finding
-	for _, err := range joined.Unwrap() {
-		if failure, ok := errors.AsType[*Failure](err); ok {
-			reason := "Load balancers treat this node as one without endpoints of this Service; it tries again: " + failure.Err.Error()
-			list = append(list, model.Finding{Code: model.HealthCheckNotServed, Reason: reason, Local: true}.Of("Service", failure.Service))
-		}
-	}
-	return list
-}
-
-// Servers are the HTTP servers of all health checks: one for each Service, family and address. They may be used by
-// several goroutines.
+// Servers are the HTTP servers of all health checks: one for each Service, family and address. One goroutine uses them.
 type Servers struct {
 	log     *slog.Logger
 	healthy func() bool
 
-	mutex    sync.Mutex
-	servers  map[netip.AddrPort]*server
-	isClosed bool
-	running  sync.WaitGroup
+	servers map[netip.AddrPort]*server
+	running sync.WaitGroup
 }
 
 // New returns Servers without any server yet. Healthy says whether the proxy does its work; it is asked for every
@@ -65,21 +29,18 @@ func New(log *slog.Logger, healthy func() bool) *Servers {
 	return &Servers{log: log, healthy: healthy, servers: map[netip.AddrPort]*server{}}
 }
 
-// Sync makes the servers answer these checks at these addresses, and no others. A server that stays goes on listening
-// and keeps its connections; a check without an address in its family has no server there.
+// Sync makes the servers answer these checks where node ports are served, and no others. A server that stays goes on
+// listening and keeps its connections; a check without an address in its family has no server there.
 //
-// The error joins a Failure for each Service that cannot be answered for at an address: something else listens there,
-// or another Service has the port. All others are served meanwhile, and the next Sync tries again.
+// It returns a finding for each Service that cannot be answered for at an address: something else listens there, or
+// another Service has the port. All others are served meanwhile, and the next Sync tries again.
 //
 // The servers run until a later Sync or Close ends them, also after ctx has ended. They listen in the network
 // namespace of the calling thread.
-func (s *Servers) Sync(ctx context.Context, checks map[model.ObjectName]selection.HealthCheck, addresses map[model.Family]Addresses) error {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	if s.isClosed {
-		return fmt.Errorf("answering health checks: %w", net.ErrClosed)
-	}
-	assigned, failures := assign(checks, addresses)
+func (s *Servers) Sync(
+	ctx context.Context, checks map[model.ObjectName]selection.HealthCheck, scope *selection.Scope,
+) []model.Finding {
+	assigned, failed := assign(checks, scope)
 	s.endAll(func(addr netip.AddrPort) bool {
 		_, stays := assigned[addr]
 		return !stays
@@ -93,19 +54,16 @@ func (s *Servers) Sync(ctx context.Context, checks map[model.ObjectName]selectio
 		started, err := s.start(ctx, addr, wanted)
 		if err != nil {
 			delete(s.servers, addr)
-			failures = append(failures, &Failure{Service: wanted.service, Err: err})
+			failed = append(failed, notServed(wanted.service, err))
 			continue
 		}
 		s.servers[addr] = started
 	}
-	return errors.Join(failures...)
+	return failed
 }
 
 // Close ends all servers for good, and returns when the answers that had begun are finished.
 func (s *Servers) Close() {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.isClosed = true
 	s.endAll(func(netip.AddrPort) bool { return true })
 	s.running.Wait()
 }

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 func TestServersListenWhereNodePortsAreServed(t *testing.T) {
 	both := checks{name("shop/web"): {Port: 30000, Endpoints: counts{model.IPv4: 1, model.IPv6: 2}}}
 	for title, test := range map[string]struct {
 		checks     checks
-		on         map[model.Family]Addresses
+		on         selection.Scope
 		ipv4, ipv6 []string // answer with one endpoint, and with two
 		unserved   []string
 	}{
@@ -28,7 +29,7 @@ func TestServersListenWhereNodePortsAreServed(t *testing.T) {
 			unserved: []string{"127.0.0.3:30000"},
 		},
 		"on all addresses of one family and some of the other": {
-			checks: both, on: map[model.Family]Addresses{model.IPv4: on("127.0.0.1")[model.IPv4], model.IPv6: {All: true}},
+			checks: both, on: selection.Scope{NodePorts: on("127.0.0.1").NodePorts, OnAll: []model.Family{model.IPv6}},
 			ipv4: []string{"127.0.0.1:30000"}, ipv6: []string{"[::1]:30000"},
 			unserved: []string{"127.0.0.2:30000"},
 		},
@@ -65,7 +66,7 @@ func TestServersListenWhereNodePortsAreServed(t *testing.T) {
 func TestServersFollow(t *testing.T) {
 	for title, test := range map[string]struct {
 		before, after     checks
-		onBefore, onAfter map[model.Family]Addresses
+		onBefore, onAfter selection.Scope
 		says              map[string]string // address: Service and endpoints
 		silent            []string
 	}{

@@ -12,20 +12,21 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 func TestARequestThatRacesWithASyncGetsACompleteAnswerOrNone(t *testing.T) {
 	n := newNode(t)
 	states := []struct {
 		checks checks
-		on     map[model.Family]Addresses
+		on     selection.Scope
 	}{
 		{checks{name("shop/web"): check(30000, 1)}, on("127.0.0.1")},
 		{checks{name("shop/web"): check(30000, 0)}, everywhere},
 		{checks{name("shop/api"): check(30000, 2)}, everywhere},
 		{nil, everywhere},
 		{checks{name("shop/api"): check(30000, 2), name("shop/web"): check(30001, 1)}, on("127.0.0.1", "127.0.0.2")},
-		{checks{name("shop/web"): check(30000, 3)}, nil},
+		{checks{name("shop/web"): check(30000, 3)}, nowhere},
 	}
 	possible := []string{textOf("shop/web", 1, true), textOf("shop/web", 0, true), textOf("shop/api", 2, true)}
 
@@ -63,25 +64,6 @@ func TestARequestThatRacesWithASyncGetsACompleteAnswerOrNone(t *testing.T) {
 	if answered.Load() == 0 || closed.Load() == 0 {
 		t.Errorf("%d requests were answered and %d were not, want both: else nothing raced", answered.Load(), closed.Load())
 	}
-}
-
-func TestSyncsMayOverlap(t *testing.T) {
-	n := newNode(t)
-	var syncs sync.WaitGroup
-	for range 4 {
-		syncs.Go(func() {
-			for range 20 {
-				if err := n.trySync(checks{name("shop/web"): check(30000, 1)}, on("127.0.0.1")); err != nil {
-					t.Error(err)
-				}
-				if err := n.trySync(nil, nil); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	syncs.Wait()
-	n.silent("127.0.0.1:30000")
 }
 
 func TestCloseLeavesNoGoroutine(t *testing.T) {

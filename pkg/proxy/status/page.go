@@ -2,9 +2,9 @@ package status
 
 import "time"
 
-// page is the JSON of /healthz and /livez. The fields down to status are kube-proxy's, in its order, and mean the
+// Page is the JSON of /healthz and /livez. The fields down to status are kube-proxy's, in its order, and mean the
 // same: healthy says nothing about the node, and nodeEligible is only in /healthz.
-type page struct {
+type Page struct {
 	LastUpdated  time.Time             `json:"lastUpdated,omitzero"`
 	CurrentTime  time.Time             `json:"currentTime"`
 	NodeEligible *bool                 `json:"nodeEligible,omitempty"`
@@ -39,9 +39,9 @@ type readyPage struct {
 }
 
 // livePage is the page of /livez, which is about the proxy alone.
-func livePage(v Verdict) page {
+func livePage(v Verdict) Page {
 	family := familyPage{LastUpdated: v.LastSuccess, Healthy: v.Healthy}
-	p := page{
+	p := Page{
 		LastUpdated:  v.LastSuccess,
 		CurrentTime:  v.At,
 		Healthy:      v.Healthy,
@@ -63,7 +63,7 @@ func livePage(v Verdict) page {
 }
 
 // healthPage is the page of /healthz, which is about the proxy and its node.
-func healthPage(v Verdict) page {
+func healthPage(v Verdict) Page {
 	p := livePage(v)
 	p.NodeEligible, p.NotEligible = &v.NodeEligible, v.NotEligible
 	if v.Healthy && !v.NodeEligible {

@@ -41,7 +41,7 @@ func (p Pages) Handler() http.Handler {
 		"/healthz":      alive,
 		"/healthz/ping": alive,
 		"/proxyMode":    func(w http.ResponseWriter, _ *http.Request) { writeText(w, p.Mode) },
-		"/configz":      p.configz,
+		"/configz":      func(w http.ResponseWriter, _ *http.Request) { p.writeJSON(w, "/configz", p.Config()) },
 		"/findings": func(w http.ResponseWriter, r *http.Request) {
 			p.writeJSON(w, "/findings", p.Findings(r.URL.Query()))
 		},

@@ -23,35 +23,23 @@ type Status struct {
 	// Answered is called for each answer of Handler, with the path and the HTTP status. It may be nil.
 	Answered func(path string, code int)
 
-	mu     sync.Mutex
-	record record
-}
+	mu sync.Mutex
+	// verdict is what was reported, without what follows from it at a moment. PendingSince is when the oldest change without
+	// a successful sync after it was queued, and newestPending when the newest was.
+	verdict       Verdict
+	newestPending time.Time
 
-// record is what Status holds, without its lock. A zero time means: never, or nothing.
-type record struct {
-	oldestPending time.Time // when the oldest change without a successful sync after it was queued
-	newestPending time.Time // and the newest
-	succeeded     time.Time // the newest success
-	failed        time.Time // the newest failure, unless a success has followed it
-	failure       string
-	refused       int
-	others        []string
-	eligibility   eligibility
-	interruptions []Interruption // by resource
-}
-
-// eligibility is whether load balancers may use the node. Until the node is known they may not.
-type eligibility struct {
-	known    bool
-	eligible bool
-	why      string
+	newest      *Sync
+	numbers     Numbers
+	agreesSince time.Time // zero while the kernel does not agree
+	nodesFrom   string    // the resource from which we learn where nodes are
 }
 
 // SyncQueued says that a change asks for a sync.
 func (s *Status) SyncQueued(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.record.queue(at)
+	s.queue(at)
 }
 
 // SyncSucceeded says that the kernel holds every change that was queued until then. A change that was queued later,
@@ -59,14 +47,14 @@ func (s *Status) SyncQueued(at time.Time) {
 func (s *Status) SyncSucceeded(until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := &s.record
-	r.succeeded = until
-	r.failed, r.failure = time.Time{}, ""
+	v := &s.verdict
+	v.LastSuccess = until
+	v.LastFailure, v.LastError = time.Time{}, ""
 	switch {
-	case !r.newestPending.After(until):
-		r.oldestPending, r.newestPending = time.Time{}, time.Time{}
-	case r.oldestPending.Before(until):
-		r.oldestPending = until // at the earliest
+	case !s.newestPending.After(until):
+		v.PendingSince, s.newestPending = time.Time{}, time.Time{}
+	case v.PendingSince.Before(until):
+		v.PendingSince = until // at the earliest
 	}
 }
 
@@ -75,30 +63,31 @@ func (s *Status) SyncSucceeded(until time.Time) {
 func (s *Status) SyncFailed(at time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.record.queue(at)
-	s.record.failed, s.record.failure = at, err.Error()
+	s.queue(at)
+	s.verdict.LastFailure, s.verdict.LastError = at, err.Error()
+	s.agreesSince = time.Time{}
 }
 
 // Refused says how many objects are left out at present.
 func (s *Status) Refused(objects int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.record.refused = objects
+	s.verdict.Refused = objects
 }
 
 // OtherProxies says which other service proxies are on this node, a sentence each.
 func (s *Status) OtherProxies(sentences []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.record.others = sentences
+	s.verdict.OtherProxies = sentences
 }
 
 // NodeEligibility says whether load balancers may send new connections through this node, and if not, why. This
-// concerns the node, not the proxy's health.
+// concerns the node, not the proxy's health. Until it is called they may not.
 func (s *Status) NodeEligibility(eligible bool, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.record.eligibility = eligibility{known: true, eligible: eligible, why: why}
+	s.verdict.NodeEligible, s.verdict.NotEligible = eligible, why
 }
 
 // WatchInterrupted says since when the API server has sent nothing about a resource, and why. The rules in the kernel
@@ -106,36 +95,47 @@ func (s *Status) NodeEligibility(eligible bool, why string) {
 func (s *Status) WatchInterrupted(resource string, since time.Time, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	others := s.record.otherInterruptions(resource)
-	s.record.interruptions = append(others, Interruption{Resource: resource, Since: since, Reason: why})
-	slices.SortFunc(s.record.interruptions, func(a, b Interruption) int { return strings.Compare(a.Resource, b.Resource) })
+	others := s.otherInterruptions(resource)
+	s.verdict.Interruptions = append(others, Interruption{Resource: resource, Since: since, Reason: why})
+	slices.SortFunc(s.verdict.Interruptions, func(a, b Interruption) int { return strings.Compare(a.Resource, b.Resource) })
 }
 
 // WatchResumed says that the watch of a resource works again.
 func (s *Status) WatchResumed(resource string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.record.interruptions = s.record.otherInterruptions(resource)
+	s.verdict.Interruptions = s.otherInterruptions(resource)
 }
 
-// Verdict judges what the proxy has reported, at a given moment.
+// The reason until it is known whether the node is eligible.
+const nodeUnknown = "the Node object is not known yet"
+
+// Verdict judges what the proxy has reported, at a given moment. The rule is kube-proxy's: unhealthy when a change has
+// been waiting for too long. One transaction changes both families, so one verdict holds for both. Neither the passing of
+// time alone nor a recent failure alone makes the proxy unhealthy.
 func (s *Status) Verdict(now time.Time) Verdict {
 	s.mu.Lock()
-	r := s.record // its slices are never changed, only replaced
+	v := s.verdict // its slices are never changed, only replaced
 	s.mu.Unlock()
-	return r.verdict(now, cmp.Or(s.PendingTimeout, DefaultPendingTimeout))
+	v.At = now
+	v.Healthy = v.PendingSince.IsZero() || now.Sub(v.PendingSince) < cmp.Or(s.PendingTimeout, DefaultPendingTimeout)
+	v.Ready = !v.LastSuccess.IsZero()
+	if !v.NodeEligible && v.NotEligible == "" {
+		v.NotEligible = nodeUnknown
+	}
+	return v
 }
 
 // otherInterruptions returns a copy of the interruptions without that of a resource.
-func (r *record) otherInterruptions(resource string) []Interruption {
-	return slices.DeleteFunc(slices.Clone(r.interruptions), func(i Interruption) bool { return i.Resource == resource })
+func (s *Status) otherInterruptions(resource string) []Interruption {
+	return slices.DeleteFunc(slices.Clone(s.verdict.Interruptions), func(i Interruption) bool { return i.Resource == resource })
 }
 
-func (r *record) queue(at time.Time) {
-	if r.oldestPending.IsZero() {
-		r.oldestPending = at
+func (s *Status) queue(at time.Time) {
+	if s.verdict.PendingSince.IsZero() {
+		s.verdict.PendingSince = at
 	}
-	if at.After(r.newestPending) {
-		r.newestPending = at
+	if at.After(s.newestPending) {
+		s.newestPending = at
 	}
 }

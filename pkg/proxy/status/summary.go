@@ -2,7 +2,6 @@ package status
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -153,58 +152,42 @@ type Sync struct {
 	Complete bool      `json:"complete"`
 }
 
-// Syncs sums up what syncs did. A page reads it while the proxy works.
-type Syncs struct {
-	mutex   sync.Mutex
-	newest  *Sync
-	since   time.Time // zero while the kernel does not agree
-	numbers Numbers
-	nodes   string // the resource from which we learn where they are
-}
-
 // Numbers are those of a Summary that syncs report.
 type Numbers struct{ Services, Waiting, RefusedByKernel, Contested int }
 
-// Done takes in a sync that the kernel accepted.
-func (s *Syncs) Done(sync Sync, numbers Numbers) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
+// SyncDone takes in a sync that the kernel accepted, for the summary.
+func (s *Status) SyncDone(sync Sync, numbers Numbers) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.newest, s.numbers = &sync, numbers
 	switch {
 	case numbers.Waiting > 0:
-		s.since = time.Time{}
-	case s.since.IsZero():
-		s.since = sync.At
+		s.agreesSince = time.Time{}
+	case s.agreesSince.IsZero():
+		s.agreesSince = sync.At
 	}
-}
-
-// Failed takes in a sync that failed.
-func (s *Syncs) Failed() {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.since = time.Time{}
 }
 
 // TopologyFrom takes in the resource from which we learn where other nodes are.
-func (s *Syncs) TopologyFrom(resource string) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.nodes = resource
+func (s *Status) TopologyFrom(resource string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.nodesFrom = resource
 }
 
-// Summary combines it with a verdict.
-func (s *Syncs) Summary(node, version string, began time.Time, verdict Verdict) Summary {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
+// Summary sums up what was reported until now.
+func (s *Status) Summary(node, version string, began, now time.Time) Summary {
+	verdict := s.Verdict(now)
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	summary := Summary{
 		Node: node, Version: version, Began: began, Newest: s.newest,
 		Services: s.numbers.Services, Waiting: s.numbers.Waiting, RefusedByKernel: s.numbers.RefusedByKernel,
-		Contested: s.numbers.Contested, NodeTopology: s.nodes, RefusedObjects: verdict.Refused, LastError: verdict.LastError,
+		Contested: s.numbers.Contested, NodeTopology: s.nodesFrom, RefusedObjects: verdict.Refused, LastError: verdict.LastError,
 		NotEligible:   verdict.NotEligible,
 		Interruptions: append([]Interruption{}, verdict.Interruptions...),
 	}
-	if !s.since.IsZero() {
-		since := s.since
+	if since := s.agreesSince; !since.IsZero() {
 		summary.AgreesSince = &since
 	}
 	if !verdict.PendingSince.IsZero() {

@@ -9,9 +9,8 @@ import (
 )
 
 func TestTheSummarySaysSinceWhenTheKernelAgrees(t *testing.T) {
-	var syncs Syncs
 	var status Status
-	summary := func(at int) Summary { return syncs.Summary("node-a", "v1", second(0), status.Verdict(second(at))) }
+	summary := func(at int) Summary { return status.Summary("node-a", "v1", second(0), second(at)) }
 	agrees := func(at int) (since int) {
 		t.Helper()
 		if got := summary(at).AgreesSince; got != nil {
@@ -21,7 +20,7 @@ func TestTheSummarySaysSinceWhenTheKernelAgrees(t *testing.T) {
 	}
 	done := func(at, waiting int) {
 		status.SyncSucceeded(second(at))
-		syncs.Done(Sync{At: second(at), Seconds: 0.5, Services: 2}, Numbers{
+		status.SyncDone(Sync{At: second(at), Seconds: 0.5, Services: 2}, Numbers{
 			Services: 5, Waiting: waiting, RefusedByKernel: 1, Contested: 3,
 		})
 	}
@@ -35,7 +34,7 @@ func TestTheSummarySaysSinceWhenTheKernelAgrees(t *testing.T) {
 		{"after another", func() { done(5, 0) }, 1},
 		{"while some wait", func() { done(6, 2) }, -1},
 		{"when none does", func() { done(7, 0) }, 7},
-		{"after a failure", func() { status.SyncFailed(second(8), errors.New("busy")); syncs.Failed() }, -1},
+		{"after a failure", func() { status.SyncFailed(second(8), errors.New("busy")) }, -1},
 		{"after it is mended", func() { done(9, 0) }, 9},
 	} {
 		step.do()
@@ -45,7 +44,7 @@ func TestTheSummarySaysSinceWhenTheKernelAgrees(t *testing.T) {
 	}
 	status.Refused(4)
 	status.NodeEligibility(false, "it is being evacuated until the label vicinity.dev/evacuate goes")
-	syncs.TopologyFrom("topologyslices")
+	status.TopologyFrom("topologyslices")
 	status.WatchInterrupted("services", second(10), "connection refused")
 	want := Summary{
 		Node: "node-a", Version: "v1", Began: second(0), AgreesSince: new(second(9)), Newest: &Sync{At: second(9), Seconds: 0.5, Services: 2},

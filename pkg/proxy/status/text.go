@@ -14,11 +14,6 @@ import (
 const warning = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for " +
 	"debugging purposes only."
 
-// configz writes the configuration as JSON.
-func (p Pages) configz(w http.ResponseWriter, _ *http.Request) {
-	p.writeJSON(w, "/configz", p.Config())
-}
-
 // writeJSON writes a page for programs.
 func (p Pages) writeJSON(w http.ResponseWriter, path string, page any) {
 	body, err := json.Marshal(page)

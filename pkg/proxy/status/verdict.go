@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Verdict is what can be said about the proxy at one moment.
+// Verdict is what can be said about the proxy at one moment. A zero time means: never, or nothing.
 type Verdict struct {
 	At      time.Time
 	Healthy bool
@@ -40,33 +40,6 @@ type Interruption struct {
 	Resource string    `json:"resource"`
 	Since    time.Time `json:"since"`
 	Reason   string    `json:"reason"`
-}
-
-// The reason until it is known whether the node is eligible.
-const nodeUnknown = "the Node object is not known yet"
-
-// verdict is kube-proxy's rule: unhealthy when a change has been waiting for too long. One transaction changes both
-// families, so one verdict holds for both. Neither the passing of time alone nor a recent failure alone makes the proxy
-// unhealthy.
-func (r record) verdict(now time.Time, timeout time.Duration) Verdict {
-	verdict := Verdict{
-		At:            now,
-		Healthy:       r.oldestPending.IsZero() || now.Sub(r.oldestPending) < timeout,
-		Ready:         !r.succeeded.IsZero(),
-		LastSuccess:   r.succeeded,
-		PendingSince:  r.oldestPending,
-		LastFailure:   r.failed,
-		LastError:     r.failure,
-		NodeEligible:  r.eligibility.eligible,
-		NotEligible:   r.eligibility.why,
-		Interruptions: r.interruptions,
-		OtherProxies:  r.others,
-		Refused:       r.refused,
-	}
-	if !r.eligibility.known {
-		verdict.NotEligible = nodeUnknown
-	}
-	return verdict
 }
 
 // ReadySentence says whether connections are balanced, and if not, why.

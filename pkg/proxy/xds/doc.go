@@ -3,7 +3,7 @@
 // endpoints.
 //
 //	name.go         which Service port a resource's name means (pure)
-//	endpoints.go    what is kept of the decisions about a Service (pure)
+//	endpoints.go    what is kept of the decisions about a Service, as it is sent (pure)
 //	message.go      requests and responses, byte by byte (pure)
 //	stream.go       what one client asked for and was told: a request, and what is there, make a response (pure)
 //	table.go        the Services, and who waits for news of which: a selection.Reader
@@ -14,8 +14,7 @@
 //
 // It is aggregated discovery in the protocol's first form, the state of the world: listeners with their routes inline,
 // clusters, and their endpoints. The first priority is what the kernel's table has on this node. The others are the tiers
-// behind it, in the order of the Service's owner, so that a client whose endpoints fail goes on by itself. Messages
-// exist only while they are sent.
+// behind it, in the order of the Service's owner, so that a client whose endpoints fail goes on by itself.
 //
 // # Why the messages are written by hand
 //

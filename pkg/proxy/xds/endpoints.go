@@ -2,7 +2,6 @@ package xds
 
 import (
 	"cmp"
-	"encoding/binary"
 	"hash/maphash"
 	"net/netip"
 	"slices"
@@ -15,24 +14,26 @@ import (
 // service is what is kept of the decisions about a Service: its TCP ports, by number.
 type service []port
 
-// port is one of them. Its localities are packed into one text, so that 10,000 Services take three megabytes.
+// port is one of them.
 type port struct {
-	number     uint16
-	localities packed
+	number uint16
+	// localities are the LocalityLbEndpoints of its assignment, as they are sent: four megabytes for 10,000 Services with
+	// twelve endpoints each.
+	localities string
 	// sum is that of the localities. A stream remembers it instead of the text: what a stream costs does not depend on how
 	// many endpoints there are, or on how often they change.
 	sum uint64
 }
 
-// packed is localities as appendLocalities writes them.
-type packed string
-
 // seed is this process's own: nobody else can construct two texts with the same sum.
 var seed = maphash.MakeSeed()
 
 func newPort(number uint16, localities []locality) port {
-	text := packed(appendLocalities(nil, localities))
-	return port{number: number, localities: text, sum: maphash.String(seed, string(text))}
+	var m message
+	for i := range localities {
+		m = m.nested(2, localities[i].write)
+	}
+	return port{number: number, localities: string(m), sum: maphash.Bytes(seed, m)}
 }
 
 // locality is endpoints of one zone and one weight, in one tier. It is what a client spreads over evenly.
@@ -118,26 +119,6 @@ func (l *locality) subZone() string {
 	return "weight-" + strconv.FormatUint(uint64(l.slots), 10)
 }
 
-func appendLocalities(all []byte, localities []locality) []byte {
-	for i := range localities {
-		l := &localities[i]
-		split := uint64(0)
-		if l.isSplit {
-			split = 1
-		}
-		for _, number := range []uint64{uint64(l.priority), uint64(l.slots), split, uint64(len(l.zone)), uint64(len(l.endpoints))} {
-			all = binary.AppendUvarint(all, number)
-		}
-		all = append(all, l.zone...)
-		for _, endpoint := range l.endpoints {
-			addr := endpoint.Addr().AsSlice()
-			all = append(append(all, byte(len(addr))), addr...)
-			all = binary.BigEndian.AppendUint16(all, endpoint.Port())
-		}
-	}
-	return all
-}
-
 // port returns a port, and whether there is one of this number.
 func (s service) port(number uint16) (port, bool) {
 	at, is := slices.BinarySearchFunc(s, number, func(p port, number uint16) int { return cmp.Compare(p.number, number) })
@@ -145,38 +126,4 @@ func (s service) port(number uint16) (port, bool) {
 		return port{}, false
 	}
 	return s[at], true
-}
-
-// unpack returns what appendLocalities wrote.
-func (p packed) unpack() []locality {
-	var all []locality
-	for len(p) > 0 {
-		var numbers [5]uint64
-		for i := range numbers {
-			numbers[i], p = uvarint(p)
-		}
-		zone, count := int(numbers[3]), int(numbers[4])
-		l := locality{
-			priority: int(numbers[0]), slots: uint32(numbers[1]), isSplit: numbers[2] == 1,
-			zone: string(p[:zone]), endpoints: make([]netip.AddrPort, count),
-		}
-		p = p[zone:]
-		for i := range l.endpoints {
-			end := 1 + int(p[0])
-			addr, _ := netip.AddrFromSlice([]byte(p[1:end]))
-			l.endpoints[i] = netip.AddrPortFrom(addr, uint16(p[end])<<8|uint16(p[end+1]))
-			p = p[end+2:]
-		}
-		all = append(all, l)
-	}
-	return all
-}
-
-func uvarint[T ~string](text T) (number uint64, rest T) {
-	for i := 0; ; i++ {
-		number |= uint64(text[i]&0x7f) << (7 * i)
-		if text[i] < 0x80 {
-			return number, text[i+1:]
-		}
-	}
 }

@@ -40,8 +40,7 @@ func TestSharesAreTheKernels(t *testing.T) {
 			}
 			tiers = append(tiers, tierOf(slots, zones...))
 		}
-		localities := newPort(80, localitiesOf(tiers)).localities.unpack()
-		checkShares(t, tiers, localities)
+		checkShares(t, tiers, localitiesOf(tiers))
 	}
 }
 
@@ -95,17 +94,17 @@ func TestAnAssignmentHasTheFirstFamilyAndTCP(t *testing.T) {
 		change.Slices[slice.Name] = slice
 	}
 	cluster.Apply(change)
-	for _, families := range [][]model.Family{model.Families, {model.IPv6}} {
-		made := newService(selection.NewPlanner(cluster).Decide(name, families))
-		port, ok := made.port(53)
-		localities := port.localities.unpack()
-		if !ok || len(localities) != 1 || localities[0].endpoints[0] != netip.MustParseAddrPort("[fd00::a]:3") {
-			t.Errorf("%t, %+v", ok, localities)
+	for _, test := range []struct {
+		families []model.Family
+		want     string
+	}{
+		{model.Families, "[fd00::a]:3"}, {[]model.Family{model.IPv6}, "[fd00::a]:3"}, {[]model.Family{model.IPv4}, "10.0.0.1:2"},
+	} {
+		port, ok := newService(selection.NewPlanner(cluster).Decide(name, test.families)).port(53)
+		want := newPort(53, []locality{{slots: 1, endpoints: []netip.AddrPort{netip.MustParseAddrPort(test.want)}}})
+		if !ok || port != want {
+			t.Errorf("families %v: %t, %q, want %q", test.families, ok, port.localities, want.localities)
 		}
-	}
-	made := newService(selection.NewPlanner(cluster).Decide(name, []model.Family{model.IPv4}))
-	if port, _ := made.port(53); port.localities.unpack()[0].endpoints[0] != netip.MustParseAddrPort("10.0.0.1:2") {
-		t.Errorf("a node without IPv6 has %+v", port.localities.unpack())
 	}
 }
 
@@ -126,6 +125,9 @@ func TestABoundedServiceHasItsSlots(t *testing.T) {
 	if decision.Selection.Cluster.Slots == nil {
 		t.Fatalf("the kernel has one slot for each: %+v", decision.Selection.Cluster)
 	}
-	port, _ := town.table.find(portOf{service.Name, 80})
-	checkShares(t, decision.Tiers(), port.localities.unpack())
+	localities := localitiesOf(decision.Tiers())
+	checkShares(t, decision.Tiers(), localities)
+	if port, _ := town.table.find(portOf{service.Name, 80}); port != newPort(80, localities) {
+		t.Errorf("clients are told %q", port.localities)
+	}
 }

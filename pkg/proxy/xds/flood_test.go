@@ -96,8 +96,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	must.Succeed(t, err)
 	defer func() { _ = listener.Close() }()
-	counts := &served{counts: map[string]int{}}
-	server := Server{IsOfNode: everybody, Observer: counts, Log: slog.New(slog.DiscardHandler)}
+	server := Server{IsOfNode: everybody, Log: slog.New(slog.DiscardHandler)}
 	counted := admitting{Listener: listener, admit: server.admitConnection}
 	accepted := make(chan net.Conn, 10)
 	go func() {
@@ -129,7 +128,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	if n, err := dial().Read(make([]byte, 1)); n > 0 || err == nil {
 		t.Error("another one is admitted")
 	}
-	if got := counts.count(string(TooManyConnections)); got != 2 {
+	if got := server.Counts().Refused[TooManyConnections]; got != 2 {
 		t.Errorf("%d connections are counted as refused, want 2", got)
 	}
 }

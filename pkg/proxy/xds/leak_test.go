@@ -80,5 +80,5 @@ func TestNamesWithOddBytesAreAnsweredWithNothing(t *testing.T) {
 	if got := take(t, stream); len(got.names) != 1 || got.names[0] != web {
 		t.Errorf("told %+v", got)
 	}
-	wait.Equal(t, "names counted as unknown", len(odd), func() int { return s.count("unknown") })
+	wait.Equal(t, "names counted as unknown", len(odd), func() int { return s.count(string(UnknownName)) })
 }

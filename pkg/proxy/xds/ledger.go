@@ -1,10 +1,8 @@
 package xds
 
 import (
-	"cmp"
 	"maps"
 	"net/netip"
-	"slices"
 	"sync"
 
 	"golang.org/x/time/rate"
@@ -50,7 +48,7 @@ const (
 	namesOfStream  = 100
 )
 
-// Refusal is why a client is not served.
+// Refusal is why a client is not served, or a name.
 type Refusal string
 
 // The refusals.
@@ -62,11 +60,12 @@ const (
 	MalformedRequest   Refusal = "malformed-request"
 	TooLargeRequest    Refusal = "too-large-request"
 	DoesNotRead        Refusal = "does-not-read"
+	UnknownName        Refusal = "unknown-name" // it is not a TCP port of a Service
 )
 
 // Refusals are all of them.
 var Refusals = []Refusal{
-	NotOfThisNode, TooManyConnections, TooManyStreams, TooManyNames, MalformedRequest, TooLargeRequest, DoesNotRead,
+	NotOfThisNode, TooManyConnections, TooManyStreams, TooManyNames, MalformedRequest, TooLargeRequest, DoesNotRead, UnknownName,
 }
 
 // ledger holds what the server knows of its clients. The zero address stands for all clients of the socket.
@@ -75,7 +74,8 @@ type ledger struct {
 	clients  map[netip.Addr]*usage
 	all      held
 	forgetAt int // how many clients there may be until those that have gone are forgotten
-	counted  Status
+	counts   Counts
+	failing  map[string]string // why an address does not answer; empty if it does
 }
 
 // usage is what is held for a client, and how fast it may ask for more.
@@ -151,30 +151,21 @@ func (l *ledger) usage(client netip.Addr) (its usage, all held) {
 }
 
 // count changes the counts of what happened.
-func (l *ledger) count(change func(*Status)) {
+func (l *ledger) count(change func(*Counts)) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	if l.counted.Addresses == nil {
-		l.counted = Status{Addresses: map[string]string{}, Refused: map[Refusal]int{}}
+	if l.counts.Refused == nil {
+		l.counts.Refused = map[Refusal]int{}
 	}
-	change(&l.counted)
+	change(&l.counts)
 }
 
-// status returns what happened, and each client that has a stream.
-func (l *ledger) status() Status {
+// notAnswering says why an address does not answer; empty if it does.
+func (l *ledger) notAnswering(address, why string) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
-	now := l.counted
-	now.Addresses, now.Refused, now.Clients = maps.Clone(now.Addresses), maps.Clone(now.Refused), []Client{}
-	for client, used := range l.clients {
-		if used.held[openStreams] > 0 {
-			now.Clients = append(now.Clients, Client{
-				Addr: client, Streams: used.held[openStreams], Names: used.held[askedNames], Unread: used.held[unreadBytes],
-			})
-		}
+	if l.failing == nil {
+		l.failing = map[string]string{}
 	}
-	slices.SortFunc(now.Clients, func(a, b Client) int {
-		return cmp.Or(cmp.Compare(b.Streams, a.Streams), a.Addr.Compare(b.Addr))
-	})
-	return now
+	l.failing[address] = why
 }

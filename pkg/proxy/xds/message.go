@@ -162,7 +162,7 @@ func (m message) head(of kind, version, nonce string) message {
 }
 
 // resource writes one of a DiscoveryResponse's resources.
-func (m message) resource(of kind, name string, localities packed) message {
+func (m message) resource(of kind, name string, localities string) message {
 	return m.any(2, typeURLs[of], func(m message) message {
 		switch of {
 		case clusters:
@@ -211,13 +211,8 @@ func (m message) cluster(name string) message {
 }
 
 // assignment writes a ClusterLoadAssignment. A port without endpoints has no localities: its clients fail at once.
-func (m message) assignment(name string, of packed) message {
-	m = m.text(1, name) // cluster_name
-	localities := of.unpack()
-	for i := range localities {
-		m = m.nested(2, localities[i].write)
-	}
-	return m
+func (m message) assignment(name, localities string) message {
+	return append(m.text(1, name), localities...) // cluster_name, endpoints
 }
 
 // write writes LocalityLbEndpoints. The weight of a locality is the sum of its endpoints', so that each slot of the

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/peer"
@@ -32,28 +33,12 @@ type Server struct {
 	Table *Table
 	// IsOfNode reports whether a client with an address is on this node. It is asked for each connection.
 	IsOfNode func(netip.Addr) (bool, error)
-	Observer Observer
 	Log      *slog.Logger
 
-	ledger    ledger
-	serving   sync.WaitGroup
-	reporting sync.Mutex
+	ledger  ledger
+	serving sync.WaitGroup
 	// What was logged of each kind. One kind keeps no other out of the log.
 	loggedRefusals, loggedNames, loggedRejections logged
-}
-
-// Observer is told what happens, by many goroutines at once. It returns at once.
-type Observer interface {
-	// Clients is called with how many streams there are now, and for how many resources they ask.
-	Clients(streams, names int)
-	// Answered is called for each response, by the kind of its resources: CDS, EDS or LDS.
-	Answered(kind string)
-	// Rejected is called for each response that a client rejected.
-	Rejected(kind string)
-	// Unknown is called for each name that means no Service port.
-	Unknown()
-	// Refused is called for each client that is not served.
-	Refused(why Refusal)
 }
 
 // The limits of a connection and of a stream.
@@ -72,9 +57,6 @@ const (
 	bufferSize = 4 << 10
 )
 
-// listenAgain is the pause before another try to listen on an address that another process may have.
-const listenAgain = 5 * time.Second
-
 // SocketPrefix begins the address of a unix socket.
 const SocketPrefix = "unix://"
 
@@ -91,22 +73,13 @@ func (s *Server) Run(ctx context.Context, addresses []string) error {
 }
 
 func (s *Server) runAt(ctx context.Context, address string) {
-	logged := ""
-	for ctx.Err() == nil {
+	httpserve.Again(ctx, s.Log, "could not serve xDS", func() error {
 		err := s.serve(ctx, address)
-		if err == nil {
-			return
+		if err != nil {
+			s.ledger.notAnswering(address, err.Error())
 		}
-		s.notAnswering(address, err.Error())
-		if text := err.Error(); text != logged { // once, and not with every try
-			logged = text
-			s.Log.Error("could not serve xDS; trying again", "error", err, "retry-in", listenAgain)
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(listenAgain):
-		}
-	}
+		return err
+	})
 }
 
 func (s *Server) serve(ctx context.Context, address string) error {
@@ -114,7 +87,7 @@ func (s *Server) serve(ctx context.Context, address string) error {
 	if err != nil {
 		return fmt.Errorf("listening on --xds-bind-address %s: %w", address, err)
 	}
-	s.notAnswering(address, "")
+	s.ledger.notAnswering(address, "")
 	s.Log.Info("serving xDS", "address", address, "domain", s.Table.domain)
 	server := s.newServer()
 	stop := context.AfterFunc(ctx, server.Stop) // clients keep the endpoints that they have
@@ -165,7 +138,11 @@ func (s *Server) admitConnection(connection net.Conn) (leave func()) {
 	client := httpserve.ClientOf(connection.RemoteAddr().String())
 	if connection.RemoteAddr().Network() != "unix" {
 		if is, err := s.IsOfNode(client); !is {
-			_ = s.refuse(NotOfThisNode, client, whyNotOfNode(err))
+			why := "the route to it leaves by a gateway"
+			if err != nil {
+				why = err.Error()
+			}
+			_ = s.refuse(NotOfThisNode, client, why)
 			return nil
 		}
 	}
@@ -178,17 +155,10 @@ func (s *Server) admitConnection(connection net.Conn) (leave func()) {
 	return func() { s.ledger.release(client, held{openConnections: 1}) }
 }
 
-func whyNotOfNode(err error) string {
-	if err != nil {
-		return err.Error()
-	}
-	return "the route to it leaves by a gateway"
-}
-
 // The methods that clients call: aggregated discovery, and the same for endpoints alone.
 func (s *Server) newServer() *grpc.Server {
 	server := grpc.NewServer(
-		grpc.Creds(newKnowing()),
+		grpc.Creds(knowing{insecure.NewCredentials()}),
 		grpc.WaitForHandlers(true),
 		grpc.ForceServerCodecV2(bytesCodec{}),
 		grpc.MaxRecvMsgSize(maxRequest),
@@ -243,7 +213,6 @@ func (s *Server) handle(stream grpc.ServerStream, only string) error {
 	session := newSession(s.Table, &s.ledger, client, only, hangUp)
 	its, _ := s.ledger.usage(client)
 	s.serving.Add(1)
-	s.report()
 	ended := make(chan error, 1)
 	go func() {
 		defer s.serving.Done()
@@ -252,7 +221,6 @@ func (s *Server) handle(stream grpc.ServerStream, only string) error {
 		if isRead := session.end(); !isRead && stream.Context().Err() == nil {
 			hangUp() // the client has not cancelled it, and what it does not read would stay
 		}
-		s.report()
 		ended <- err
 	}()
 	return s.tell(stream, session, ended)
@@ -300,7 +268,7 @@ func (s *Server) tell(stream grpc.ServerStream, session *session, ended <-chan e
 			if err := stream.SendMsg(response); err != nil {
 				return err
 			}
-			s.Observer.Answered(of.String())
+			s.ledger.count(func(now *Counts) { now.Sent[of]++ })
 		}
 		select {
 		case err := <-ended:
@@ -308,14 +276,6 @@ func (s *Server) tell(stream grpc.ServerStream, session *session, ended <-chan e
 		case <-time.After(restTime):
 		}
 	}
-}
-
-// report reports the present counts, one call at a time, so that the last report is the newest.
-func (s *Server) report() {
-	s.reporting.Lock()
-	defer s.reporting.Unlock()
-	_, all := s.ledger.usage(netip.Addr{})
-	s.Observer.Clients(all[openStreams], all[askedNames])
 }
 
 // requests reads the requests of one stream.
@@ -370,9 +330,6 @@ func (r *requests) take(message []byte) error {
 		return s.refuse(TooManyNames, r.session.client, fmt.Sprintf("a client may ask for %d resources, and all for %d",
 			maxClientNames, maxAllNames))
 	}
-	if len(result.added)+len(result.removed)+len(result.wrong) > 0 {
-		s.report()
-	}
 	return nil
 }
 
@@ -380,14 +337,14 @@ func (r *requests) take(message []byte) error {
 func (r *requests) tellOf(result effect, request request) {
 	s := r.server
 	for _, name := range result.wrong {
-		s.foundUnknown()
+		s.ledger.count(func(now *Counts) { now.Refused[UnknownName]++ })
 		if name = printable.Short(name); s.loggedNames.isNew(time.Now(), r.session.client, name) {
 			s.Log.Warn("a client of xDS asks for a name that is not a TCP port of a Service; those are called SERVICE.NAMESPACE.svc.DOMAIN:PORT",
 				"name", name, "client", r.session.client, "node-id", r.node)
 		}
 	}
 	if result.isRefusal {
-		s.wasRejected(result.refused)
+		s.ledger.count(func(now *Counts) { now.Rejected[result.refused]++ })
 		complaint := printable.Short(request.complaint)
 		if s.loggedRejections.isNew(time.Now(), r.session.client, result.refused.String()+complaint) {
 			s.Log.Warn("a client of xDS rejected a response; it keeps what it knew",

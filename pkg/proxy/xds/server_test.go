@@ -32,47 +32,33 @@ type served struct {
 	server  *Server
 	address string
 	log     *logs.Log
-
-	mutex          sync.Mutex
-	counts         map[string]int
-	streams, names int
 }
 
-func (s *served) Clients(streams, names int) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.streams, s.names = streams, names
-}
-
-func (s *served) add(what string) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.counts[what]++
-}
-
-func (s *served) Answered(kind string) { s.add("answered " + kind) }
-func (s *served) Rejected(kind string) { s.add("rejected " + kind) }
-func (s *served) Unknown()             { s.add("unknown") }
-func (s *served) Refused(why Refusal)  { s.add(string(why)) }
-
+// count returns how often something happened: "answered EDS", "rejected EDS", or a reason.
 func (s *served) count(what string) int {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return s.counts[what]
+	counts := s.server.Counts()
+	for of, name := range Types {
+		switch what {
+		case "answered " + name:
+			return counts.Sent[of]
+		case "rejected " + name:
+			return counts.Rejected[of]
+		}
+	}
+	return counts.Refused[Refusal(what)]
 }
 
 // clients returns how many streams and names there are.
 func (s *served) clients() string {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return fmt.Sprint(s.streams, s.names)
+	counts := s.server.Counts()
+	return fmt.Sprint(counts.Streams, counts.Names)
 }
 
 // serveTown serves by a socket, or at an address.
 func serveTown(t *testing.T, address string, isOfNode func(netip.Addr) (bool, error)) *served {
 	t.Helper()
-	s := &served{town: openTown(), address: address, counts: map[string]int{}, log: logs.New(t, "the server")}
-	s.server = &Server{Table: s.table, IsOfNode: isOfNode, Observer: s, Log: slog.New(slog.NewTextHandler(s.log, nil))}
+	s := &served{town: openTown(), address: address, log: logs.New(t, "the server")}
+	s.server = &Server{Table: s.table, IsOfNode: isOfNode, Log: slog.New(slog.NewTextHandler(s.log, nil))}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.server.Run(ctx, []string{address}) }) // it never fails
@@ -387,7 +373,7 @@ func TestARefusalIsToldOnce(t *testing.T) {
 		receive(t, stream)
 	}
 	wait.Equal(t, "rejections counted", 3, func() int { return s.count("rejected EDS") })
-	wait.Equal(t, "unknown names counted", 6, func() int { return s.count("unknown") })
+	wait.Equal(t, "unknown names counted", 6, func() int { return s.count(string(UnknownName)) })
 	log := s.log.String()
 	for _, words := range []string{`I do\\nnot like it`, `node-id=pod\n-1`, "typo.shop", "name=web "} {
 		if strings.Count(log, words) < 1 {

@@ -195,7 +195,7 @@ func (a *asked) assignments(look lookup) (resources message, isNews bool) {
 	for _, name := range news {
 		t := a.names[name]
 		now, _ := t.find(look)
-		if len(resources) > 0 && len(resources)+sizeOf(now.localities) > maxResponse {
+		if len(resources) > 0 && len(resources)+len(now.localities) > maxResponse {
 			break // the rest follows in the next one
 		}
 		resources = resources.resource(assignments, name, now.localities)
@@ -210,6 +210,3 @@ func (t *told) find(look lookup) (port, bool) {
 	}
 	return look(t.of)
 }
-
-// sizeOf is about how large the assignment of a port is.
-func sizeOf(of packed) int { return 8 * len(of) }

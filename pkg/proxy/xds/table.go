@@ -66,14 +66,11 @@ func (t *Table) Accept(name model.ObjectName, digest any) {
 
 // Synced lets clients be answered.
 func (t *Table) Synced(selection.Sync) {
-	t.mutex.RLock()
-	isOpen := t.isOpen
-	t.mutex.RUnlock()
-	if isOpen {
-		return
-	}
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
+	if t.isOpen {
+		return
+	}
 	t.isOpen = true
 	for who := range t.sessions {
 		who.news.Send()
@@ -106,13 +103,6 @@ func (t *Table) silentSince(before time.Time) []*session {
 		since := s.silentSince()
 		return since.IsZero() || since.After(before)
 	})
-}
-
-// Len returns how many Services clients may ask for.
-func (t *Table) Len() int {
-	t.mutex.RLock()
-	defer t.mutex.RUnlock()
-	return len(t.services)
 }
 
 // find is a lookup. It holds the mutex only for itself: making a large response must not keep a sync waiting.

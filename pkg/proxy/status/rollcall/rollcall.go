@@ -17,8 +17,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/vicinity-proxy/vicinity/pkg/limited"
@@ -71,13 +70,11 @@ func Call(ctx context.Context, config *rest.Config, options Options) ([]Node, er
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", config.Host, err)
 	}
-	var nodes corev1.NodeList
-	if err := c.api.Get().Resource("nodes").Do(ctx).Into(&nodes); err != nil {
+	nodes, err := c.api.Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
-	var pods corev1.PodList
-	list := &metav1.ListOptions{LabelSelector: options.Selector}
-	err = c.api.Get().Namespace(options.Namespace).Resource("pods").VersionedParams(list, metav1.ParameterCodec).Do(ctx).Into(&pods)
+	pods, err := c.api.Pods(options.Namespace).List(ctx, metav1.ListOptions{LabelSelector: options.Selector})
 	if err != nil {
 		return nil, fmt.Errorf("listing pods in namespace %s: %w", options.Namespace, err)
 	}
@@ -114,53 +111,34 @@ func Call(ctx context.Context, config *rest.Config, options Options) ([]Node, er
 type caller struct {
 	Options
 	http *http.Client
-	api  *rest.RESTClient
+	api  *corev1client.CoreV1Client
 }
 
 func newCaller(config *rest.Config, options Options) (*caller, error) {
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return nil, err
-	}
 	config = rest.CopyConfig(config)
-	config.GroupVersion, config.APIPath = &corev1.SchemeGroupVersion, "/api"
-	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.QPS = -1 // atOnce bounds it
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, err
 	}
-	api, err := rest.RESTClientForConfigAndClient(config, client)
+	api, err := corev1client.NewForConfigAndClient(config, client)
 	return &caller{options, client, api}, err
 }
 
 // livez asks a proxy's pod for the page. It does not use client-go, which would read everything that a pod answers, and
 // follow the pod's redirects with the user's token.
 func (c *caller) livez(ctx context.Context, pod string) (status int, body []byte, err error) {
-	url := c.api.Get().Namespace(c.Namespace).Resource("pods").Name(fmt.Sprintf("%s:%d", pod, c.Port)).SubResource("proxy").
+	url := c.api.RESTClient().Get().Namespace(c.Namespace).Resource("pods").Name(fmt.Sprintf("%s:%d", pod, c.Port)).SubResource("proxy").
 		Suffix("livez").URL()
 	return limited.Get(ctx, *c.http, url.String(), maxAnswer, timeout)
 }
 
-// live holds those parts of the page /livez that are read.
-type live struct {
-	Healthy bool `json:"healthy"`
-	Status  map[string]struct {
-		LastUpdated time.Time `json:"lastUpdated"`
-	} `json:"status"`
-	PendingSince  time.Time             `json:"pendingSince"`
-	LastError     string                `json:"lastError"`
-	Interruptions []status.Interruption `json:"interruptions"`
-	OtherProxies  []string              `json:"otherServiceProxies"`
-	RefusedTotal  int                   `json:"refusedTotal"`
-}
-
 // ask asks the proxy of the node.
 func (n *Node) ask(ctx context.Context, c *caller) {
-	status, body, err := c.livez(ctx, n.Pod)
-	var said live
+	code, body, err := c.livez(ctx, n.Pod)
+	var said status.Page
 	if json.Unmarshal(body, &said) != nil || said.Status == nil { // an unhealthy proxy answers 503, with the same page
-		n.Problem = whyNoPage(status, body, err)
+		n.Problem = whyNoPage(code, body, err)
 		return
 	}
 	n.RefusedObjects = said.RefusedTotal

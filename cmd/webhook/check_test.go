@@ -465,8 +465,8 @@ func TestAConfigurationThatCannotBeUsedIsReported(t *testing.T) {
 	inFolder(t, map[string]string{"wrong.yaml": wrong, "rule.yaml": unknown, "a.yaml": ""})
 	for name, want := range map[string][]string{
 		"missing.yaml": {"webhook: read the configuration: open missing.yaml: no such file or directory\n"},
-		"rule.yaml":    {"rule.yaml:3: rules.SVC72"},
-		"wrong.yaml":   {"webhook: read the configuration: wrong.yaml:3: strict: ", "; wrong.yaml:4: rule: unknown field; did you mean rules?\n"},
+		"rule.yaml":    {"rule.yaml:3: rules.SVC72", "; rule.yaml:4: rule: unknown field; did you mean rules?\n"},
+		"wrong.yaml":   {"webhook: read the configuration: wrong.yaml:3: strict: must be bool"},
 	} {
 		got := webhookCommand(t, "", "check", "-f", "a.yaml", "--config", name)
 		if got.status != 2 || got.stdout != "" || strings.Contains(got.stderr, "usage") {

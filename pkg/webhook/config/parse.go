@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -170,8 +171,8 @@ func (d *defaults) chosen() (chosen *rules.Default, wrong field.ErrorList) {
 func actions(written map[string]any) (map[rules.ID]rules.Action, field.ErrorList) {
 	read := map[rules.ID]rules.Action{}
 	var wrong field.ErrorList
-	for name, value := range written {
-		at := field.NewPath("rules", name)
+	for _, name := range slices.Sorted(maps.Keys(written)) {
+		at, value := field.NewPath("rules", name), written[name]
 		if why := wrongRule(name); why != "" {
 			wrong = append(wrong, notSupported(at, name, why))
 			continue

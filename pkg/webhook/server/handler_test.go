@@ -545,21 +545,6 @@ func TestAPanicIsNoDenial(t *testing.T) {
 	}
 }
 
-func TestNoRequestIsDeniedWithoutARule(t *testing.T) {
-	denial := verdict{subject: subject{UID: "1"}, judgement: rules.Judgement{Denied: []rules.Violation{{Rule: "SVC999"}}}}
-	var observer observations
-	h := handler{
-		path: "/", decide: func([]byte) (*verdict, error) { return &denial, nil }, admitted: newAdmitted(DefaultLimits()),
-		observer: &observer, log: slog.New(slog.DiscardHandler),
-	}
-	recorded := httptest.NewRecorder()
-	h.ServeHTTP(recorded, post([]byte("{}")))
-	refusedWith(t, resultOf(t, recorded), http.StatusInternalServerError, "had an internal error")
-	if diff := cmp.Diff([]string{"failed no-such-rule", "reviewed / error"}, observer.all()); diff != "" {
-		t.Errorf("observed (-want +got):\n%s", diff)
-	}
-}
-
 func TestWhatTheReviewKnowsOfTheNamespaceCounts(t *testing.T) {
 	stranger := service(func(s *corev1.Service) { s.Namespace = "" })
 	body := about{operation: apiserver.Create, object: stranger}.review(t, DefaultServicesPath)

@@ -135,13 +135,6 @@ func TestEveryFindingHasItsPlaceAndTheStatusFollows(t *testing.T) {
 			"apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec:\n  selector: {a: b}\n  topologyKeys:\n  - rack\n", nil,
 			[]string{`a.yaml:6: Service web: spec.topologyKeys: ... [SVC032] (warn)`}, 0, "1 object checked, 0 denied, 1 warning",
 		},
-		"fields about traffic in a port, and in one of several items": {
-			"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Service, metadata: {name: a}}\n" +
-				"- apiVersion: v1\n  kind: Service\n  metadata: {name: web}\n  spec:\n    ports:\n    - port: 80\n" +
-				"      trafficDistribution: PreferSameZone\n", nil,
-			[]string{`a.yaml:11: Service web: spec.ports[0].trafficDistribution: API servers drop it here; did you mean ` +
-				`spec.trafficDistribution? [SVC031] (warn)`}, 0, "2 objects checked, 0 denied, 1 warning",
-		},
 		"what guides teach": {
 			"apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations:\n" +
 				"    service.kubernetes.io/traffic-distribution: PreferClose\n", nil,

@@ -19,7 +19,7 @@ import (
 )
 
 // settled is for tests in which nothing is renewed by the passing of time.
-var settled = certs.Settings{Settle: time.Second}
+var settled = certs.Settings{CA: certs.DefaultCA, Leaf: certs.DefaultLeaf, Settle: time.Second}
 
 // shortLived certificates are renewed while a test waits. A busy machine may be twenty seconds late with what is due.
 var shortLived = certs.Settings{CA: 180 * time.Second, Leaf: time.Minute, Settle: time.Second}

@@ -105,17 +105,6 @@ func TestWhileDrainingEverybodyIsAnsweredAndAskedToLeave(t *testing.T) {
 	}
 }
 
-func TestBeforeDrainingConnectionsAreKept(t *testing.T) {
-	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
-	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
-	connection := r.dial(t)
-	for range 3 {
-		if answer := exchange(t, connection, asked.body); answer.StatusCode != http.StatusOK || answer.Close {
-			t.Fatalf("%d, Connection: close is %v", answer.StatusCode, answer.Close)
-		}
-	}
-}
-
 func TestAServerWhoseContextEndsDrainsByItself(t *testing.T) {
 	const delay = 200 * time.Millisecond
 	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), delayed(delay))
@@ -154,16 +143,5 @@ func TestAnAnswerThatNeverFinishesIsCut(t *testing.T) {
 	}
 	if !strings.Contains(r.log.String(), "closing the remaining connections") {
 		t.Errorf("the log does not say so: %s", r.log)
-	}
-}
-
-func TestDrainEndsNothingBeforeTheSignal(t *testing.T) {
-	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
-	stop, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	serving := r.Drain(stop)
-	time.Sleep(20 * time.Millisecond)
-	if serving.Err() != nil || r.isDraining() {
-		t.Error("the server drains without a signal")
 	}
 }

@@ -445,22 +445,6 @@ func TestAReviewOnTheWrongPathIsRefused(t *testing.T) {
 	}
 }
 
-func TestNoReviewOfADeletionOrAStatusIsAnswered(t *testing.T) {
-	for name, c := range map[string]struct {
-		about about
-		want  string
-	}{
-		"a deletion": {about{operation: apiserver.Delete, old: service()}, `the operation "DELETE"`},
-		"a status":   {about{operation: apiserver.Update, object: service(), old: service(), subresource: "status"}, `the subresource "status"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			asked := c.about.review(t, ValidateServicesPath)
-			recorded := serve(t, knowing(rules.Settings{}, nil), silent{}, io.Discard, ValidateServicesPath, post(asked.body))
-			refusedWith(t, resultOf(t, recorded), http.StatusBadRequest, c.want)
-		})
-	}
-}
-
 func TestARequestThatIsNoReviewIsRefused(t *testing.T) {
 	body := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
 	for name, c := range map[string]struct {

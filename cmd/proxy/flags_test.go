@@ -75,7 +75,6 @@ func TestRunFlags(t *testing.T) {
 		"a domain that no name can have": {args: "--cluster-domain a_b", err: `--cluster-domain "a_b": `},
 		"a bound for all Services":       {args: "--default-max-load 150%"},
 		"a bound that is a factor":       {args: "--default-max-load 1.5", err: `--default-max-load: "1.5" is no whole number from 100 to 1000`},
-		"what that probably means":       {args: "--default-max-load 1.5", err: `did you mean "150%"?`},
 		"measured demand for all":        {args: "--default-clients measured"},
 		"Services as clients of all": {
 			args: "--default-clients ingress/nginx",

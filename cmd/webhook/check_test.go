@@ -135,13 +135,6 @@ func TestEveryFindingHasItsPlaceAndTheStatusFollows(t *testing.T) {
 			"apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec:\n  selector: {a: b}\n  topologyKeys:\n  - rack\n", nil,
 			[]string{`a.yaml:6: Service web: spec.topologyKeys: ... [SVC032] (warn)`}, 0, "1 object checked, 0 denied, 1 warning",
 		},
-		"fields about traffic in a port, and in one of several items": {
-			"apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Service, metadata: {name: a}}\n" +
-				"- apiVersion: v1\n  kind: Service\n  metadata: {name: web}\n  spec:\n    ports:\n    - port: 80\n" +
-				"      trafficDistribution: PreferSameZone\n", nil,
-			[]string{`a.yaml:11: Service web: spec.ports[0].trafficDistribution: API servers drop it here; did you mean ` +
-				`spec.trafficDistribution? [SVC031] (warn)`}, 0, "2 objects checked, 0 denied, 1 warning",
-		},
 		"what guides teach": {
 			"apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n  annotations:\n" +
 				"    service.kubernetes.io/traffic-distribution: PreferClose\n", nil,
@@ -465,8 +458,8 @@ func TestAConfigurationThatCannotBeUsedIsReported(t *testing.T) {
 	inFolder(t, map[string]string{"wrong.yaml": wrong, "rule.yaml": unknown, "a.yaml": ""})
 	for name, want := range map[string][]string{
 		"missing.yaml": {"webhook: read the configuration: open missing.yaml: no such file or directory\n"},
-		"rule.yaml":    {"rule.yaml:3: rules.SVC72"},
-		"wrong.yaml":   {"webhook: read the configuration: wrong.yaml:3: strict: ", "; wrong.yaml:4: rule: unknown field; did you mean rules?\n"},
+		"rule.yaml":    {"rule.yaml:3: rules.SVC72", "; rule.yaml:4: rule: unknown field; did you mean rules?\n"},
+		"wrong.yaml":   {"webhook: read the configuration: wrong.yaml:3: strict: must be bool"},
 	} {
 		got := webhookCommand(t, "", "check", "-f", "a.yaml", "--config", name)
 		if got.status != 2 || got.stdout != "" || strings.Contains(got.stderr, "usage") {

@@ -54,7 +54,7 @@ func serve(stop context.Context, stderr io.Writer, flags *runFlags) error {
 	}
 	// The manager and all beside it end only when no request is left to answer.
 	err = cli.Together(s.https.Drain(stop), s.settings.follow, s.certificate.Run, s.followVersion, s.followDemand,
-		s.publishTopology, s.measureDemand, s.runManager)
+		s.publishTopology, s.measureDemand, s.runManager, s.https.Start)
 	log.Info("ended")
 	return err
 }
@@ -84,7 +84,8 @@ func newWebhook(ctx context.Context, flags *runFlags, log *slog.Logger) (s *webh
 	if s.certificate, err = newCertificate(ctx, connection, flags, certObserver{s.recorder}, log); err != nil {
 		return nil, err
 	}
-	if s.https, err = s.listen(ctx); err != nil {
+	listener, err := s.listen(ctx)
+	if err != nil {
 		return nil, err
 	}
 	if s.manager, err = s.newManager(connection); err != nil {
@@ -93,10 +94,11 @@ func newWebhook(ctx context.Context, flags *runFlags, log *slog.Logger) (s *webh
 	if s.cluster, err = cluster.Follow(ctx, s.manager.GetCache()); err != nil {
 		return nil, err
 	}
-	return s, s.register()
+	s.https = s.newServer(listener)
+	return s, s.addProbes()
 }
 
-// newManager returns the manager of controller-runtime that runs the server, the cache, the probes and the metrics.
+// newManager returns the manager of controller-runtime that runs the cache, the probes and the metrics.
 func (s *webhook) newManager(connection kube.Connection) (manager.Manager, error) {
 	config, err := connection.Config()
 	if err != nil {
@@ -106,7 +108,6 @@ func (s *webhook) newManager(connection kube.Connection) (manager.Manager, error
 		Cache:                  cache.Options{ByObject: cluster.ByObject()},
 		Metrics:                metricsserver.Options{BindAddress: s.flags.metricAddress},
 		HealthProbeBindAddress: s.flags.healthAddress,
-		WebhookServer:          s.https,
 		MapperProvider:         cluster.Mapper,
 	})
 	if err != nil {
@@ -143,24 +144,16 @@ func (s *webhook) runManager(ctx context.Context) error {
 }
 
 // listen takes the address now, so that one that is taken is reported before anything else begins.
-func (s *webhook) listen(ctx context.Context) (*server.Server, error) {
+func (s *webhook) listen(ctx context.Context) (net.Listener, error) {
 	var config net.ListenConfig
 	listener, err := config.Listen(ctx, "tcp", s.flags.webhookAddress)
 	if err != nil {
 		return nil, fmt.Errorf("--webhook-bind-address %s: %w", s.flags.webhookAddress, err)
 	}
-	return server.New(server.Options{
-		Listener:      listener,
-		Certificate:   s.certificate.GetCertificate,
-		MinTLSVersion: s.flags.tlsVersion,
-		Synced:        s.synced,
-		ShutdownDelay: s.flags.shutdownDelay,
-		Log:           s.log,
-	}), nil
+	return listener, nil
 }
 
-// register names what is answered, and the two probes.
-func (s *webhook) register() error {
+func (s *webhook) newServer(listener net.Listener) *server.Server {
 	knowledge := server.Knowledge{
 		Settings: s.settings.current,
 		Facts: func() rules.Facts {
@@ -168,18 +161,27 @@ func (s *webhook) register() error {
 		},
 		Namespace: s.cluster.Namespace,
 	}
-	for path, handler := range server.Handlers(knowledge, s.flags.limits, s.recorder, s.log) {
-		s.manager.GetWebhookServer().Register(path, handler)
-	}
+	return server.New(server.Options{
+		Listener:      listener,
+		Handlers:      server.Handlers(knowledge, s.flags.limits, s.recorder, s.log),
+		Certificate:   s.certificate.GetCertificate,
+		MinTLSVersion: s.flags.tlsVersion,
+		Synced:        s.synced,
+		ShutdownDelay: s.flags.shutdownDelay,
+		Log:           s.log,
+	})
+}
+
+func (s *webhook) addProbes() error {
 	return errors.Join(
 		s.manager.AddHealthzCheck("alive", healthz.Ping),
 		s.manager.AddReadyzCheck("ready", func(*http.Request) error { return s.ready() }),
 	)
 }
 
-// synced returns an error that says what is not yet known about the cluster. The server calls it from the start.
+// synced returns an error that says what is not yet known about the cluster.
 func (s *webhook) synced() error {
-	if s.cluster == nil || !s.cluster.HasSynced() {
+	if !s.cluster.HasSynced() {
 		return errors.New("the Namespaces and Nodes of the cluster are not known yet")
 	}
 	return nil

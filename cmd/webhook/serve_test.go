@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vicinity-proxy/vicinity/pkg/cli"
 	"github.com/vicinity-proxy/vicinity/pkg/kube"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/certs"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/cluster"
 )
@@ -63,8 +65,8 @@ func TestAProcessThatStartsWhileTheAPIServerIsAwayWaitsAndEndsWithItsContext(t *
 		log:         slog.New(slog.NewTextHandler(&log, nil)),
 		certificate: uncertified{},
 	}
-	var err error
-	if s.https, err = s.listen(t.Context()); err != nil {
+	listener, err := s.listen(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
 	if s.manager, err = s.newManager(kube.Connection{Kubeconfig: kubeconfig}); err != nil {
@@ -73,17 +75,14 @@ func TestAProcessThatStartsWhileTheAPIServerIsAwayWaitsAndEndsWithItsContext(t *
 	if s.cluster, err = cluster.Follow(t.Context(), s.manager.GetCache()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.register(); err != nil {
+	s.https = s.newServer(listener)
+	if err := s.addProbes(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- s.runManager(ctx) }()
-	for deadline := time.Now().Add(time.Minute); s.https.StartedChecker()(nil) != nil; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not listen")
-		}
-	}
+	go func() { ended <- cli.Together(ctx, s.runManager, s.https.Start) }()
+	wait.Until(t, "it listens", func() bool { return strings.Contains(s.https.Ready().Error(), "still being made") })
 	if s.synced() == nil {
 		t.Error("it knows a cluster of which it has listed nothing")
 	}

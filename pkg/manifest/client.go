@@ -1,11 +1,9 @@
 package manifest
 
 import (
-	"bytes"
 	"encoding/json"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
@@ -28,21 +26,61 @@ func (p *Part) DecodeAsClient(into any) []Fault {
 	return append(asClient(p.JSON, into), p.duplicateFields("")...)
 }
 
-// asClient decodes JSON text, and returns a Fault for each error.
+// asClient decodes JSON text, and returns a Fault for each error. The decoder reports no more than 100 fields.
 func asClient(text []byte, into any) []Fault {
-	faults := strictly(text, into)
-	if !slices.ContainsFunc(faults, func(f Fault) bool { return f.Reason == UnknownField }) {
-		return faults
-	}
-	// The decoder stops counting fields that are unknown or set twice at 100, and one such field in each endpoint
-	// reaches that number.
-	faults = slices.DeleteFunc(faults, func(f Fault) bool { return f.Reason == UnknownField || f.Reason == DuplicateField })
 	root := reflect.TypeOf(into)
-	s := fieldSearch{
-		decoder: json.NewDecoder(bytes.NewReader(text)), elsewhere: topFields(root), fields: map[reflect.Type]fields{}, told: map[foreign]bool{},
+	elsewhere := topFields(root)
+	told := map[foreign]bool{}
+	var faults, wrong, passedOver []Fault
+	for _, fault := range strictly(text, into) {
+		if fault.Reason != UnknownField {
+			faults = append(faults, fault)
+			continue
+		}
+		place, name := placeOf(root, fault.Field)
+		if told[foreign{place, name}] {
+			continue
+		}
+		told[foreign{place, name}] = true
+		meant := elsewhere[name]
+		if near := policy.Suggest(name, fieldsOf(place).names...); near != "" {
+			meant = strings.TrimSuffix(fault.Field, name) + near
+		}
+		switch {
+		case meant != "" && len(wrong) < mostUnknown:
+			wrong = append(wrong, Fault{Field: fault.Field, Reason: UnknownField + "; did you mean " + meant + "?"})
+		case meant == "" && len(passedOver) < mostUnknown:
+			passedOver = append(passedOver, Fault{Field: fault.Field, Reason: ForeignField, IsForeign: true})
+		}
 	}
-	s.value(root)
-	return append(append(faults, s.wrong...), s.foreign...)
+	return slices.Concat(faults, wrong, passedOver)
+}
+
+// foreign is an unknown field by its place, whichever element of a list that is in.
+type foreign struct {
+	place reflect.Type
+	name  string
+}
+
+// placeOf returns the struct in which an unknown field stands, and the field's name, which may have dots.
+func placeOf(of reflect.Type, path string) (place reflect.Type, name string) {
+	for {
+		of = written(of)
+		switch {
+		case isStruct(of):
+			place, name = of, path
+			step, rest, _ := strings.Cut(path, ".")
+			step, index, isList := strings.Cut(step, "[")
+			if of, path = fieldsOf(of).types[step], rest; isList {
+				path = "[" + index + "." + rest
+			}
+		case of != nil && of.Kind() == reflect.Slice:
+			_, path, _ = strings.Cut(path, ".")
+			of = of.Elem()
+		default:
+			return place, name
+		}
+	}
 }
 
 // fields are the fields of a struct in JSON, in their order.
@@ -110,118 +148,4 @@ func topFields(object reflect.Type) map[string]string {
 	add("spec", root.types["spec"])
 	add("metadata", root.types["metadata"])
 	return paths
-}
-
-// foreign is an unknown field by its place, whichever element of a list that is in.
-type foreign struct {
-	place reflect.Type
-	name  string
-}
-
-// fieldSearch walks JSON text beside the type that it is decoded into. The decoder ran before, and found the text valid
-// and not too deep.
-type fieldSearch struct {
-	decoder   *json.Decoder
-	elsewhere map[string]string
-	fields    map[reflect.Type]fields
-	path      []string
-	told      map[foreign]bool
-
-	wrong, foreign []Fault
-}
-
-// value walks one value of a type. If the type is nil, nothing is known about the value, and nothing in it is judged.
-func (s *fieldSearch) value(of reflect.Type) {
-	of = written(of)
-	token, err := s.decoder.Token()
-	if err != nil {
-		return
-	}
-	switch token {
-	case json.Delim('['):
-		var element reflect.Type
-		if of != nil && of.Kind() == reflect.Slice {
-			element = of.Elem()
-		}
-		for i := 0; s.decoder.More(); i++ {
-			s.below("["+strconv.Itoa(i)+"]", element)
-		}
-		_, _ = s.decoder.Token() // the closing delimiter, which is there
-	case json.Delim('{'):
-		s.object(of)
-		_, _ = s.decoder.Token()
-	}
-}
-
-func (s *fieldSearch) below(step string, of reflect.Type) {
-	s.path = append(s.path, step)
-	s.value(of)
-	s.path = s.path[:len(s.path)-1]
-}
-
-// object walks the fields of an object.
-func (s *fieldSearch) object(of reflect.Type) {
-	var known fields
-	if isStruct(of) {
-		known = s.fieldsOf(of)
-	}
-	seen := map[string]bool{}
-	for s.decoder.More() {
-		key, err := s.decoder.Token()
-		name, isName := key.(string)
-		if err != nil || !isName {
-			return
-		}
-		field, isKnown := known.types[name]
-		if of != nil && of.Kind() == reflect.Map {
-			field = of.Elem()
-		}
-		switch {
-		case isStruct(of) && !isKnown:
-			s.unknown(of, name)
-		case of != nil && seen[name]:
-			s.tell(&s.wrong, Fault{Field: s.at(name), Reason: DuplicateField})
-		}
-		seen[name] = true
-		s.below("."+name, field)
-	}
-}
-
-func (s *fieldSearch) fieldsOf(place reflect.Type) fields {
-	known, isThere := s.fields[place]
-	if !isThere {
-		known = fieldsOf(place)
-		s.fields[place] = known
-	}
-	return known
-}
-
-// unknown notes an unknown field of a struct, as an error if another field was probably meant.
-func (s *fieldSearch) unknown(place reflect.Type, name string) {
-	if s.told[foreign{place, name}] {
-		return
-	}
-	meant := s.elsewhere[name]
-	if near := policy.Suggest(name, s.fieldsOf(place).names...); near != "" {
-		meant = s.at(near)
-	}
-	if meant != "" {
-		s.tell(&s.wrong, Fault{Field: s.at(name), Reason: UnknownField + "; did you mean " + meant + "?"})
-	} else {
-		s.tell(&s.foreign, Fault{Field: s.at(name), Reason: ForeignField, IsForeign: true})
-	}
-	if len(s.told) < mostUnknown {
-		s.told[foreign{place, name}] = true
-	}
-}
-
-func (s *fieldSearch) tell(to *[]Fault, fault Fault) {
-	if len(*to) < mostUnknown {
-		*to = append(*to, fault)
-	}
-}
-
-// at returns the path of a field of the value that is being walked.
-func (s *fieldSearch) at(name string) string {
-	return strings.TrimPrefix(strings.Join(s.path, "")+"."+name, ".")
 }

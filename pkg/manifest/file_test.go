@@ -58,7 +58,7 @@ func TestAFileThatIsNoTextIsNamedAsWhatItIs(t *testing.T) {
 				t.Errorf("%s: got %q", want, got)
 			}
 		}
-		if got := SyntaxFault([]byte(file), io.ErrUnexpectedEOF); got.Line != 1 || !strings.Contains(got.Reason, want) {
+		if got := syntaxFault([]byte(file), io.ErrUnexpectedEOF); got.Line != 1 || !strings.Contains(got.Reason, want) {
 			t.Errorf("%s: got %+v", want, got)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	kjson "sigs.k8s.io/json"
@@ -57,7 +58,11 @@ type fieldError interface {
 // describe returns the field and the reason of an error of the JSON decoder.
 func describe(err error) (field, reason string) {
 	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return mistyped.Field, fmt.Sprintf("must be %s, not %s", mistyped.Type, mistyped.Value)
+		wanted := mistyped.Type.String()
+		if kind := mistyped.Type.Kind(); kind == reflect.Struct || kind == reflect.Map { // whose name is ours
+			wanted = "an object"
+		}
+		return mistyped.Field, fmt.Sprintf("must be %s, not %s", wanted, mistyped.Value)
 	}
 	if strict, ok := errors.AsType[fieldError](err); ok {
 		reason, _, _ := strings.Cut(strict.Error(), ` "`)

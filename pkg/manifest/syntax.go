@@ -18,9 +18,9 @@ var place = regexp.MustCompile(`^line (\d+): `)
 // isEarly matches the errors of the YAML library's parser, which counts lines from 0; its scanner counts from 1.
 var isEarly = regexp.MustCompile(`^did not find expected (<document start>|node content|'-' indicator|key|',' or )`)
 
-// SyntaxFault says why a text is not YAML, after an error of the YAML library. Its line is counted from 1 in the text;
+// syntaxFault says why a text is not YAML, after an error of the YAML library. Its line is counted from 1 in the text;
 // it is 1 if the library does not know the place.
-func SyntaxFault(text []byte, err error) *Fault {
+func syntaxFault(text []byte, err error) *Fault {
 	fault := faultOfFormat(text)
 	if fault == nil {
 		fault = unquoted(text)

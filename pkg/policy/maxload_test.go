@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"errors"
 	"strings"
 	"testing"
 )
@@ -15,26 +14,14 @@ func TestMaxLoadIsAPercentageOfTheMean(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoMaxLoadSaysWhatWasMeant(t *testing.T) {
-	for text, meant := range map[string]string{
-		"1.2": "120%", "1,2": "120%", "1.2x": "120%", "x1.2": "120%", "1.2×": "120%", "120": "120%", "120 %": "120%", " 120% ": "120%",
-		"\u00a0120%": "120%", "0120%": "120%", "120.0%": "120%", "119.6%": "120%", `"120%"`: "120%", "'120%'": "120%", "+120%": "220%",
-		"20%": "120%", "+20%": "120%", "0.2": "120%", "20": "120%", "2": "200%", "1": "100%", "10": "1000%", "1_000%": "1000%",
-		"99%": "100%", "80%": "100%", "0%": "100%", "1001%": "1000%", "99999999999999999999%": "1000%", "1.15": "115%",
-		"": "", " ": "", "%": "", "%%": "", "120%%": "", "lots": "", "None": "", "-120%": "", "1.2.3": "", "1e2": "", "0x78%": "",
-		"inf": "", "NaN%": "", "１２０%": "", "\xff": "", strings.Repeat("1", 1<<18): "",
+func TestWhatIsNoMaxLoadIsRefused(t *testing.T) {
+	for _, text := range []string{
+		"1.2", "120", "120 %", " 120% ", "0120%", "120.0%", `"120%"`, "+120%", "-120%", "99%", "0%", "1001%", "99999999999999999999%", "", "%",
+		"120%%", "lots", "0x78%", "１２０%", "\xff", strings.Repeat("1", 1<<18),
 	} {
 		percent, err := ParseMaxLoad(text)
-		fault, isFault := errors.AsType[MaxLoadError](err)
-		if percent != 0 || !isFault || fault.Meant != meant {
-			t.Errorf("ParseMaxLoad(%.40q) = %d, %.200v; want none, and %q as what was meant", text, percent, err, meant)
-			continue
-		}
-		if _, err := ParseMaxLoad(meant); meant != "" && err != nil {
-			t.Errorf("what was meant is wrong, too: %v", err)
-		}
-		if message := err.Error(); len(message) > 2000 || meant != "" && !strings.HasSuffix(message, `did you mean "`+meant+`"?`) {
-			t.Errorf("ParseMaxLoad(%.40q): %.300s", text, message)
+		if percent != 0 || err == nil || len(err.Error()) > 2000 || !strings.HasSuffix(err.Error(), WrongMaxLoad) {
+			t.Errorf("ParseMaxLoad(%.40q) = %d, %.200v", text, percent, err)
 		}
 	}
 }
@@ -45,20 +32,8 @@ func FuzzParseMaxLoad(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		percent, err := ParseMaxLoad(text)
-		if err == nil {
-			if percent < LeastMaxLoad || percent > MostMaxLoad || FormatMaxLoad(percent) != text {
-				t.Errorf("ParseMaxLoad(%q) = %d", text, percent)
-			}
-			return
-		}
-		fault, isFault := errors.AsType[MaxLoadError](err)
-		if !isFault || percent != 0 {
-			t.Fatalf("ParseMaxLoad(%q) = %d, %#v", text, percent, err)
-		}
-		if fault.Meant != "" {
-			if _, err := ParseMaxLoad(fault.Meant); err != nil { // so it is not the text itself
-				t.Errorf("%q is said to mean %q, which is wrong, too", text, fault.Meant)
-			}
+		if err == nil && (percent < LeastMaxLoad || percent > MostMaxLoad || FormatMaxLoad(percent) != text) || err != nil && percent != 0 {
+			t.Errorf("ParseMaxLoad(%q) = %d, %v", text, percent, err)
 		}
 	})
 }

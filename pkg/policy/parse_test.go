@@ -68,7 +68,8 @@ func TestParseBounds(t *testing.T) {
 	zone, nodeAndZone := []Key{Zone, AnyNode}, []Key{Hostname, Zone, AnyNode}
 	rack := []Key{"rack"}
 	const byDistribution, byMode = "spec.trafficDistribution: PreferSameZone", "service.kubernetes.io/topology-mode: Auto"
-	const wrongLoad = `vicinity.dev/max-load "1.2" is no whole number from 100 to 1000 with % right behind it; did you mean "120%"?`
+	const wrongLoad = `vicinity.dev/max-load "1.2" is no whole number from 100 to 1000 with % right behind it; write a percentage of ` +
+		`the mean load, such as "120%"`
 	for name, test := range map[string]struct {
 		annotations  short
 		distribution string

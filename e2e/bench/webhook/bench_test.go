@@ -32,8 +32,8 @@ const (
 	warmUp    = 2000 // reviews of each server before anything is measured
 	saturated = 3 * time.Second
 	// rounds are of each server in turn, at the steady rate: many and short, so that some of both are left alone by
-	// whatever else the machine does. Processors may halt in one half of them, and are kept awake in the other.
-	rounds     = 20
+	// whatever else the machine does.
+	rounds     = 10
 	roundTakes = 3 * time.Second
 )
 
@@ -60,18 +60,15 @@ func BenchmarkWebhook(b *testing.B) {
 func measureSteady(b *testing.B, s *setup) {
 	b.Helper()
 	reviews := mix(b)
-	rows := make([]steadyRow, 0, 2*len(s.servers()))
-	for _, processors := range []string{mayHalt, awake} {
-		for _, server := range s.servers() {
-			rows = append(rows, steadyRow{processors: processors, server: server})
-		}
+	rows := make([]steadyRow, 0, len(s.servers()))
+	for _, server := range s.servers() {
+		rows = append(rows, steadyRow{server: server})
 	}
-	for round := range rounds / 2 {
+	for round := range rounds {
 		for i := range rows {
 			row := &rows[i]
-			fmt.Fprintf(os.Stderr, "%d reviews a second, round %d of %d: %s, processors %s ...\n", ratePerSecond, round+1, rounds/2,
-				row.server.name, row.processors)
-			row.measure(b, s, reviews)
+			fmt.Fprintf(os.Stderr, "%d reviews a second, round %d of %d: %s ...\n", ratePerSecond, round+1, rounds, row.server.name)
+			row.add(row.server.steady(b, reviews, roundTakes))
 		}
 		if (round+1)%2 == 0 {
 			results.memory = append(results.memory, s.webhook.remember(b))

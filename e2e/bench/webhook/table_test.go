@@ -24,10 +24,8 @@ type costRow struct {
 	floor, webhook cost
 }
 
-// steadyRow is what a server's reviews took at the steady rate, in all rounds with processors that may halt, or are
-// kept awake.
+// steadyRow is what a server's reviews took at the steady rate, in all rounds.
 type steadyRow struct {
-	processors  string
 	server      *webhook
 	times, late []time.Duration
 	p99s        []time.Duration // of each round
@@ -53,8 +51,7 @@ As fast as it goes. reviews/s/core: reviews for a second of the server's process
 const steadyHeading = `
 %d reviews a second of the mix, whatever becomes of those before. Times are from when a review was due (wanted: p99 below %s); late: how
 long after that it was sent, which is what the machine and the clients add; p99 of rounds: lowest, middle and highest, which is the noise.
-A processor that halts because it has nothing to do answers late, above all in a virtual machine, whose host has to wake it. Awake: a
-thread that gives way to everything else keeps each of them busy
+A processor that halts because it has nothing to do answers late, above all in a virtual machine, whose host has to wake it
 
 `
 
@@ -87,11 +84,11 @@ func (f *found) printCosts(w io.Writer) {
 }
 
 func (f *found) printSteady(w io.Writer) {
-	fmt.Fprintln(w, "processors\tserver\treviews\tp50\tp99\tp99.9\tp99 of rounds\tlate p50\tp99\tof a core\t")
+	fmt.Fprintln(w, "server\treviews\tp50\tp99\tp99.9\tp99 of rounds\tlate p50\tp99\tof a core\t")
 	for _, row := range f.steady {
 		p99s := slices.Sorted(slices.Values(row.p99s))
 		times, late := slices.Sorted(slices.Values(row.times)), slices.Sorted(slices.Values(row.late))
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s, %s, %s\t%s\t%s\t%.0f %%\t\n", row.processors, row.server.name, len(times),
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s, %s, %s\t%s\t%s\t%.0f %%\t\n", row.server.name, len(times),
 			millis(percentile(times, 500)), millis(percentile(times, 990)), millis(percentile(times, 999)),
 			millis(p99s[0]), millis(percentile(p99s, 500)), millis(p99s[len(p99s)-1]),
 			millis(percentile(late, 500)), millis(percentile(late, 990)), 100*row.cost.processor.Seconds()/row.cost.took.Seconds())

@@ -19,36 +19,7 @@ import (
 )
 
 // settled is for tests in which nothing is renewed by the passing of time.
-var settled = certs.Settings{Settle: time.Second}
-
-func TestReplicasThatStartAtOnceWithoutASecretAgreeOnOneCA(t *testing.T) {
-	s := install(t)
-	for range 3 {
-		s.start(settled)
-	}
-	s.configure()
-	s.agreed()
-	trusted, err := s.trusted()
-	if err != nil || len(trusted) != 1 {
-		t.Fatalf("the Secret has %d CAs (%v), want one", len(trusted), err)
-	}
-	bundles, err := s.bundles()
-	if err != nil || len(bundles) != 6 {
-		t.Fatalf("there are %d caBundles (%v), want 6", len(bundles), err)
-	}
-	for i, bundle := range bundles {
-		if found, err := parseCertificates(bundle); err != nil || len(found) != 1 || !found[0].Equal(trusted[0]) {
-			t.Errorf("caBundle %d is not the CA of the Secret", i)
-		}
-	}
-	for i, replica := range s.replicas {
-		if replica.calls.Load() == 0 {
-			t.Errorf("replica %d was not called", i)
-		}
-		// It is reported once it is served.
-		wait.Equal(t, fmt.Sprintf("when replica %d reports that its CA expires", i), trusted[0].NotAfter.Unix(), replica.authorityExpires.Load)
-	}
-}
+var settled = certs.Settings{CA: certs.DefaultCA, Leaf: certs.DefaultLeaf, Settle: time.Second}
 
 // shortLived certificates are renewed while a test waits. A busy machine may be twenty seconds late with what is due.
 var shortLived = certs.Settings{CA: 180 * time.Second, Leaf: time.Minute, Settle: time.Second}
@@ -65,33 +36,6 @@ func (s *installation) age() *x509.Certificate {
 	})
 	first.stop()
 	return trusted[0]
-}
-
-func TestARotationFailsNoHandshake(t *testing.T) {
-	s := install(t)
-	first := s.age()
-	for range 3 {
-		s.start(shortLived)
-	}
-	s.configure()
-	s.agreed()
-	var leaves []string
-	s.underTraffic(func() {
-		wait.Within(t, shortLived.CA+wait.Patience, "a new CA, and the old one gone", func() bool {
-			secret, err := s.secret()
-			must.Succeed(t, err)
-			if leaf := string(secret.Data["tls.crt"]); !slices.Contains(leaves, leaf) {
-				leaves = append(leaves, leaf)
-			}
-			now, err := parseCertificates(secret.Data["ca.crt"])
-			must.Succeed(t, err)
-			return t.Failed() || len(now) == 1 && !now[0].Equal(first)
-		})
-	})
-	// How many a busy machine sees depends on when it begins: one of each CA is what a rotation cannot do without.
-	if len(leaves) < 2 {
-		t.Errorf("%d certificates, want one of each CA, at least", len(leaves))
-	}
 }
 
 func TestReplicasThatComeAndGoDuringARotationFailNoHandshake(t *testing.T) {

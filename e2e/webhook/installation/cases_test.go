@@ -380,7 +380,7 @@ func (c *corpus) runAPIServer(t *testing.T, one placedCase) {
 		if got := got(); !apierrors.IsInvalid(got.err) || len(got.found) > 0 {
 			t.Errorf("the API server must refuse it by itself: %s", got)
 		}
-	case strings.HasPrefix(reason, "it drops"), strings.HasPrefix(reason, "it asks only about trafficDistribution"):
+	case strings.HasPrefix(reason, "it drops"):
 		if got := got(); got.err != nil || len(got.found) > 0 {
 			t.Errorf("it must be admitted without a word of ours: %s", got)
 		}

@@ -1,7 +1,6 @@
 package installation_test
 
 import (
-	"slices"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,37 +22,6 @@ func storeBefore(t *testing.T, namespace string, names ...string) *installation 
 		must.Succeed(t, err)
 	}
 	return install(t, manifests, 1)
-}
-
-// TestOnlyNewMistakesAreDenied goes through the ways in which a Service with two mistakes can be changed.
-func TestOnlyNewMistakesAreDenied(t *testing.T) {
-	changes := []struct {
-		name, patch string
-		want        []string // the rules by which it is denied
-	}{
-		{"nothing", `{}`, nil},
-		{"something else", `{"spec": {"sessionAffinity": "ClientIP"}}`, nil},
-		{"a label", `{"metadata": {"labels": {"app": "x"}}}`, nil},
-		{"another annotation", `{"metadata": {"annotations": {"example.com/note": "x"}}}`, nil},
-		{"one of the two is mended", `{"metadata": {"annotations": {"vicinity.dev/topology-keys": "*"}}}`, nil},
-		{"the other one is mended", `{"metadata": {"annotations": {"vicinity.dev/nonsense": null}}}`, nil},
-		{"both are", `{"metadata": {"annotations": {"vicinity.dev/topology-keys": null, "vicinity.dev/nonsense": null}}}`, nil},
-		{"the same mistake in other words", `{"metadata": {"annotations": {"vicinity.dev/topology-keys": "c d, *"}}}`, []string{"SVC003"}},
-		{"one for another", `{"metadata": {"annotations": {"vicinity.dev/topology-keys": "a.io/a, a.io/a, *"}}}`, []string{"SVC004"}},
-		{"a third one", `{"metadata": {"annotations": {"service.kubernetes.io/topology-mode": "AUTO"}}}`, []string{"SVC008"}},
-		{"a field that an annotation contradicts", `{"spec": {"type": "NodePort", "externalTrafficPolicy": "Local"}}`, []string{"SVC006"}},
-	}
-	in := storeBefore(t, "ratchet", "wrong")
-	services := in.Admin.CoreV1().Services("ratchet")
-	for _, change := range changes {
-		t.Run(change.name, func(t *testing.T) {
-			_, err := services.Patch(t.Context(), "wrong", types.MergePatchType, []byte(change.patch),
-				metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}})
-			if got := isDenied(err); !slices.Equal(got, change.want) || err != nil && len(change.want) == 0 {
-				t.Errorf("denied by %v, want %v: %v", got, change.want, err)
-			}
-		})
-	}
 }
 
 func TestDeletingIsAlwaysAllowed(t *testing.T) {

@@ -32,8 +32,15 @@ func TestReplicasThatStartAtOnceAgree(t *testing.T) {
 					t.Errorf("caBundle %d is not the one CA of the Secret:\n%s", i, bundle)
 				}
 			}
-			block, _ := pem.Decode(secret.Data["tls.crt"])
+			block, _ := pem.Decode(secret.Data["ca.crt"])
+			authority, err := x509.ParseCertificate(block.Bytes)
+			must.Succeed(t, err)
+			block, _ = pem.Decode(secret.Data["tls.crt"])
 			for _, r := range in.running() {
+				expires, err := r.metric("vicinity_webhook_certificate_expiry_timestamp_seconds", `certificate="authority"`)
+				if err != nil || int64(expires) != authority.NotAfter.Unix() {
+					t.Errorf("%s says that its CA expires at %v (%v), want %s", r.pod.Name, expires, err, authority.NotAfter)
+				}
 				served, err := in.shake(r, bundles[0], &tls.Config{MinVersion: tls.VersionTLS13})
 				must.Succeed(t, err)
 				if !bytes.Equal(served.PeerCertificates[0].Raw, block.Bytes) {

@@ -3,6 +3,7 @@ package certs
 import (
 	"crypto/x509"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -59,7 +60,7 @@ func (v view) decide(settings Settings) []step {
 	want := string(v.content.trusted.encode())
 	for _, configuration := range v.configurations {
 		// A Secret without a CA is mended first.
-		if want != "" && !configuration.unknown && !configuration.all(func(have string) bool { return have == want }) {
+		if want != "" && !configuration.unknown && slices.ContainsFunc(configuration.bundles, func(have string) bool { return have != want }) {
 			steps = append(steps, step{do: patchBundle, configuration: configuration, reason: "its caBundle is not what the Secret says"})
 		}
 	}
@@ -88,16 +89,6 @@ func (v view) secretStep(settings Settings) step {
 		next = earliest(next, unneeded.Add(time.Second))
 	}
 	return step{do: pause, reason: "nothing is due", until: next}
-}
-
-// all reports whether something holds for each caBundle of a configuration.
-func (c configuration) all(holds func(bundle string) bool) bool {
-	for _, bundle := range c.bundles {
-		if !holds(bundle) {
-			return false
-		}
-	}
-	return true
 }
 
 // dueAt is when a certificate is renewed: when a third of a lifetime is left. How long it has been valid does not
@@ -169,8 +160,9 @@ func (t trust) observe(now time.Time, content *content, configurations []configu
 	}
 	signer := content.signer.Certificate
 	want := string(bundle{signer}.encode())
+	distrusts := func(bundle string) bool { return !strings.Contains(bundle, want) }
 	for _, configuration := range configurations {
-		if configuration.unknown || !configuration.all(func(have string) bool { return strings.Contains(have, want) }) {
+		if configuration.unknown || slices.ContainsFunc(configuration.bundles, distrusts) {
 			return trust{}
 		}
 	}

@@ -284,28 +284,3 @@ func TestANameThatNoCertificateCanHaveIsRefused(t *testing.T) {
 		t.Error("a certificate is issued that is never good enough")
 	}
 }
-
-func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
-	good := Settings{Namespace: "system", Secret: "tls", Names: []string{"a.b.svc"}, Log: quietLog(), Observer: &observed{}}
-	complete, err := good.complete()
-	if err != nil || complete.CA != DefaultCA || complete.Leaf != DefaultLeaf || complete.Settle != DefaultSettle {
-		t.Errorf("complete() = %+v, %v", complete, err)
-	}
-	for name, spoil := range map[string]func(*Settings){
-		"no Secret":                            func(s *Settings) { s.Secret = "" },
-		"no name":                              func(s *Settings) { s.Names = nil },
-		"a name that is empty":                 func(s *Settings) { s.Names = []string{""} },
-		"a CA too short for its certificates":  func(s *Settings) { s.CA, s.Leaf = 2*time.Hour, time.Hour },
-		"a certificate of less than a second":  func(s *Settings) { s.Leaf = time.Millisecond },
-		"a CA that has settled before it came": func(s *Settings) { s.Settle = -time.Second },
-		"no observer":                          func(s *Settings) { s.Observer = nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			settings := good
-			spoil(&settings)
-			if _, err := settings.complete(); err == nil {
-				t.Error("no error")
-			}
-		})
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -39,14 +38,11 @@ type Files struct {
 // NewFiles reads the files. It refuses a pair that cannot be served; one that is not valid now is served anyway,
 // because there is no better one.
 func NewFiles(ctx context.Context, settings FilesSettings) (*Files, error) {
-	if settings.Log == nil || settings.Observer == nil {
-		return nil, errors.New("certificates need a log and an observer")
-	}
 	if settings.Interval == 0 {
 		settings.Interval = DefaultFilesInterval
 	}
 	f := &Files{settings: settings, failures: failures{log: settings.Log, observer: settings.Observer}}
-	if err := f.read(ctx); err != nil && f.certificate == nil {
+	if err := f.read(ctx); err != nil && f.current.Load() == nil {
 		return nil, err
 	}
 	return f, nil
@@ -67,7 +63,7 @@ func (f *Files) read(ctx context.Context) error {
 	}
 	now := time.Now()
 	err = valid(pair.Leaf, now)
-	before, _ := f.GetCertificate(nil)
+	before := f.current.Load()
 	if err != nil && before != nil && valid(before.Leaf, now) == nil || !f.set(&pair) {
 		return f.failures.report(ctx, ReadFiles, object, err)
 	}

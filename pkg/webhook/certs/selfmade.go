@@ -49,9 +49,8 @@ type SelfMade struct {
 
 // NewSelfMade returns a certificate that is kept in the cluster of a client configuration. It makes no request yet.
 func NewSelfMade(config *rest.Config, settings Settings) (*SelfMade, error) {
-	settings, err := settings.complete()
-	if err != nil {
-		return nil, err
+	if settings.Namespace == "" || settings.Secret == "" {
+		return nil, errors.New("certificates need a Secret: its namespace and its name")
 	}
 	core, err := corev1client.NewForConfig(config)
 	if err != nil {

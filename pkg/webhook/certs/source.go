@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -56,27 +57,21 @@ func Operations() []Operation {
 
 // served is the certificate that a server serves, which may change at any time.
 type served struct {
-	mu          sync.Mutex
-	certificate *tls.Certificate
+	current atomic.Pointer[tls.Certificate]
 }
 
 // GetCertificate returns what is served, from memory.
 func (s *served) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.certificate == nil {
-		return nil, errors.New("no certificate is loaded yet")
+	if certificate := s.current.Load(); certificate != nil {
+		return certificate, nil
 	}
-	return s.certificate, nil
+	return nil, errors.New("no certificate is loaded yet")
 }
 
 // set serves a certificate from now on, and reports whether it differs from the previous one.
 func (s *served) set(certificate *tls.Certificate) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	isNew := s.certificate == nil || !s.certificate.Leaf.Equal(certificate.Leaf)
-	s.certificate = certificate
-	return isNew
+	before := s.current.Swap(certificate)
+	return before == nil || !before.Leaf.Equal(certificate.Leaf)
 }
 
 // valid returns why a certificate is not valid at a time.

@@ -27,24 +27,18 @@ func (f *Follower) FollowDemand(ctx context.Context, config *rest.Config, namesp
 		return fmt.Errorf("prepare to ask for the Lease of demand: %w", err)
 	}
 	var seen lease.Observed
-	logged := ""
-	for {
+	ask := func() (next time.Duration, err error) {
 		read, err := lease.Get(ctx, client.RESTClient(), namespace, servicedemand.LeaseName)
-		switch {
-		case err == nil:
-			logged = ""
+		if err == nil {
 			seen.Observe(time.Now(), read)
 			f.noDemand.Store(!seen.IsFresh(servicedemand.GoodFor))
-		case err.Error() != logged && ctx.Err() == nil: // once, and not with every question
-			logged = err.Error()
-			log.Warn("could not read whether demand is published; what was known stays in force", "error", err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(demandInterval):
-		}
+		return demandInterval, err
 	}
+	askAgain(ctx, ask, func(err error) {
+		log.Warn("could not read whether demand is published; what was known stays in force", "error", err)
+	})
+	return nil
 }
 
 // NoDemand reports whether it is known that nobody publishes demand.

@@ -2,8 +2,8 @@
 // version vicinity.dev/v1alpha1. testdata/example.yaml has every field.
 //
 // The file is read strictly. A field that is unknown or set twice, a rule that does not exist, a value that means
-// nothing: each is refused with its line and field, all of them at once, and if something similar exists that is
-// named:
+// nothing: each is refused with its line and field, and if something similar exists that is named. Unknown
+// fields are reported once every value has the right type.
 //
 //	config.yaml:7: rules.SCV027: Unsupported value: "SCV027": there is no such rule; did you mean SVC027?
 //

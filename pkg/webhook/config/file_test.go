@@ -85,7 +85,7 @@ func TestAnErrorNamesTheFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte(header+"strict: 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), path+":3: strict: Invalid value") {
+	if _, err := Read(path); err == nil || !strings.Contains(err.Error(), path+":3: strict: must be bool") {
 		t.Errorf("with a wrong file: %v", err)
 	}
 }
@@ -97,11 +97,11 @@ func TestAChangeIsReportedAndAWrongOneOnceWhileTheLastGoodOneStays(t *testing.T)
 		t.Errorf("the update is %v", got)
 	}
 	f.write(header + "strict: 1\n")
-	if err := next(t, f.failures); !strings.Contains(err.Error(), f.path()+":3: strict: Invalid value") {
+	if err := next(t, f.failures); !strings.Contains(err.Error(), f.path()+":3: strict: must be bool") {
 		t.Errorf("the failure is %v", err)
 	}
-	f.write(header + "strict: 2\n")
-	if err := next(t, f.failures); !strings.Contains(err.Error(), `"2"`) {
+	f.write(header + "strict: two\n")
+	if err := next(t, f.failures); !strings.Contains(err.Error(), "not string") {
 		t.Errorf("the second failure is %v", err)
 	}
 	f.write(header + "proxyName: vicinity\n")

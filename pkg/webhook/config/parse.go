@@ -1,12 +1,18 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
-	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/vicinity-proxy/vicinity/pkg/manifest"
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
 
@@ -23,66 +29,208 @@ func Default() *rules.Settings {
 
 // Parse reads the text of a file. The name is what errors call it.
 func Parse(name string, text []byte) (*rules.Settings, error) {
-	r := reader{file: name}
-	document := r.document(text)
-	if document == nil || !r.isOurs(document) {
-		return nil, r.err()
+	wanted := manifest.Type{APIVersion: APIVersion, Kind: Kind}
+	var read *manifest.Part
+	for part := range manifest.Parts(manifest.FormatOfText(name, text), text, wanted) {
+		wrong := func(field, format string, args ...any) error {
+			return problem{part.LineOf(field), fmt.Sprintf(format, args...)}.in(name)
+		}
+		switch fault := part.Fault; {
+		case fault != nil && fault.Line > 0:
+			return nil, problem{fault.Line, "this is not YAML: " + fault.Reason}.in(name)
+		case read != nil:
+			return nil, wrong("", "this is a second document, and there must be one")
+		case part.Type.Kind == "ConfigMap":
+			return nil, wrong("kind", "kind: this is a ConfigMap; what is needed is the text under its key config.yaml, as a pod sees it that mounts it")
+		case part.Type != wanted:
+			return nil, wrong("kind", "this is apiVersion %q, kind %q; the configuration has apiVersion %q and kind %q",
+				part.Type.APIVersion, part.Type.Kind, APIVersion, Kind)
+		case fault != nil:
+			return nil, wrong(fault.Field, "%s: %s", fault.Field, fault.Reason)
+		}
+		read = &part
 	}
-	settings := Default()
-	r.fields(document, nil, append(typeFields(), settingFields(&r, settings)...))
-	if err := r.err(); err != nil {
+	if read == nil {
+		return nil, problem{1, "the file is empty"}.in(name)
+	}
+	return decode(name, read)
+}
+
+// problem is one mistake.
+type problem struct {
+	line int
+	text string
+}
+
+func (p problem) in(file string) error {
+	return fmt.Errorf("%s:%d: %s", file, p.line, printable.Short(p.text))
+}
+
+// decode reads the document of a file. The error has all problems, in the order of their lines.
+func decode(name string, part *manifest.Part) (*rules.Settings, error) {
+	var read document
+	var problems []problem
+	isUnread := map[int]bool{} // by line: what a value there means is not known
+	for _, fault := range part.DecodeAsClient(&read) {
+		line, reason := part.LineOf(fault.Field), fault.Reason
+		if fault.IsForeign { // a field that is like no other
+			reason = manifest.UnknownField
+		}
+		problems, isUnread[line] = append(problems, problem{line, fault.Field + ": " + reason}), true
+	}
+	settings, wrong := read.settings()
+	for _, err := range wrong {
+		if line := part.LineOf(err.Field); !isUnread[line] {
+			problems = append(problems, problem{line, err.Error()})
+		}
+	}
+	slices.SortStableFunc(problems, func(a, b problem) int { return a.line - b.line })
+	var errs []error
+	for _, problem := range problems {
+		errs = append(errs, problem.in(name))
+	}
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return settings, nil
 }
 
-// typeFields say what the document is, and have been read already.
-func typeFields() []member {
-	return []member{{name: "apiVersion"}, {name: "kind"}}
+// document is a file as it is written. A field that is null says nothing.
+type document struct {
+	APIVersion         string         `json:"apiVersion"`
+	Kind               string         `json:"kind"`
+	Strict             bool           `json:"strict"`
+	Rules              map[string]any `json:"rules"`
+	Defaults           defaults       `json:"defaults"`
+	ExcludedNamespaces *[]string      `json:"excludedNamespaces"`
+	ProxyName          string         `json:"proxyName"`
+	DNSByTopology      bool           `json:"dnsByTopology"`
 }
 
-// settingFields are the fields of the document that say something.
-func settingFields(r *reader, settings *rules.Settings) []member {
-	return []member{
-		{name: "strict", read: r.boolInto(&settings.Strict)},
-		{name: "rules", read: func(at *field.Path, value *yaml.Node) { settings.Actions = r.actions(at, value) }},
-		{name: "defaults", read: func(at *field.Path, value *yaml.Node) { r.defaults(at, value, settings) }, within: []string{
-			topologyMode, trafficDistribution, topologyKeys, "onUpdate", "withSessionAffinity",
-		}},
-		{name: "excludedNamespaces", read: func(at *field.Path, value *yaml.Node) {
-			settings.ExcludedNamespaces = r.texts(at, value, validation.IsDNS1123Label)
-		}},
-		{name: "proxyName", read: func(at *field.Path, value *yaml.Node) {
-			settings.ProxyName = r.text(at, value, validation.IsValidLabelValue)
-		}},
-		{name: "dnsByTopology", read: r.boolInto(&settings.DNSByTopology)},
-	}
+// defaults are the default for Services without a topology setting, of which there is one at most, and when it applies.
+type defaults struct {
+	TopologyMode        *string `json:"topologyMode"`
+	TrafficDistribution *string `json:"trafficDistribution"`
+	TopologyKeys        *string `json:"topologyKeys"`
+	OnUpdate            bool    `json:"onUpdate"`
+	WithSessionAffinity bool    `json:"withSessionAffinity"`
 }
 
-// isOurs refuses a document of another type, before anything in it is reported as a mistake. It recognizes types that
-// people often confuse with this one.
-func (r *reader) isOurs(document *yaml.Node) bool {
-	if document.Kind != yaml.MappingNode {
-		r.wrong(document, "must hold apiVersion, kind and settings, not %s", kindOf(document))
-		return false
+// settings are what a document says, and what is wrong with it.
+func (d *document) settings() (*rules.Settings, field.ErrorList) {
+	settings := Default()
+	settings.Strict, settings.ProxyName, settings.DNSByTopology = d.Strict, d.ProxyName, d.DNSByTopology
+	settings.DefaultOnUpdate, settings.DefaultWithAffinity = d.Defaults.OnUpdate, d.Defaults.WithSessionAffinity
+	wrong := invalid(field.NewPath("proxyName"), d.ProxyName, validation.IsValidLabelValue(d.ProxyName))
+	if d.ExcludedNamespaces != nil {
+		settings.ExcludedNamespaces = *d.ExcludedNamespaces
 	}
-	kind := valueOf(document, "kind")
-	if kind != nil && kind.Value == "ConfigMap" {
-		r.wrong(kind, "kind: this is a ConfigMap; what is needed is the text under its key config.yaml, as a pod sees it that mounts it")
-		return false
+	for i, name := range settings.ExcludedNamespaces {
+		wrong = append(wrong, invalid(field.NewPath("excludedNamespaces").Index(i), name, validation.IsDNS1123Label(name))...)
 	}
-	r.mustBe(document, "apiVersion", APIVersion)
-	r.mustBe(document, "kind", Kind)
-	return len(r.problems) == 0
+	var errs field.ErrorList
+	settings.Default, errs = d.Defaults.chosen()
+	wrong = append(wrong, errs...)
+	settings.Actions, errs = actions(d.Rules)
+	return settings, append(wrong, errs...)
 }
 
-// mustBe checks a field that has only one right value.
-func (r *reader) mustBe(document *yaml.Node, name, want string) {
-	value, at := valueOf(document, name), field.NewPath(name)
+// chosen is the default; nil if there is none.
+func (d *defaults) chosen() (chosen *rules.Default, wrong field.ErrorList) {
+	var before *field.Path
+	for _, one := range [...]struct {
+		name    string
+		setting rules.Setting
+		value   *string
+	}{
+		{"topologyMode", rules.TopologyMode, d.TopologyMode},
+		{"trafficDistribution", rules.TrafficDistribution, d.TrafficDistribution},
+		{"topologyKeys", rules.TopologyKeys, d.TopologyKeys},
+	} {
+		at := field.NewPath("defaults", one.name)
+		switch {
+		case one.value == nil:
+			continue
+		case before != nil:
+			wrong = append(wrong, field.Forbidden(at, fmt.Sprintf("there can be one default, and %s is set", before)))
+			continue
+		}
+		before, chosen = at, &rules.Default{Setting: one.setting, Value: *one.value}
+		words := one.setting.Values()
+		switch err := chosen.Check(); {
+		case err != nil && words != nil:
+			wrong = append(wrong, unsupported(at, *one.value, words))
+		case err != nil:
+			wrong = append(wrong, invalid(at, *one.value, []string{err.Error()})...)
+		}
+	}
+	return chosen, wrong
+}
+
+// actions are the actions for violations of single rules.
+func actions(written map[string]any) (map[rules.ID]rules.Action, field.ErrorList) {
+	read := map[rules.ID]rules.Action{}
+	var wrong field.ErrorList
+	for _, name := range slices.Sorted(maps.Keys(written)) {
+		at, value := field.NewPath("rules", name), written[name]
+		if why := wrongRule(name); why != "" {
+			wrong = append(wrong, notSupported(at, name, why))
+			continue
+		}
+		text, isText := value.(string)
+		if value == false { // as YAML 1.1 reads off
+			text, isText = string(rules.Off), true
+		}
+		if words := []string{string(rules.Deny), string(rules.Warn), string(rules.Off)}; !isText || !slices.Contains(words, text) {
+			wrong = append(wrong, unsupported(at, text, words))
+		}
+		read[rules.ID(name)] = rules.Action(text)
+	}
+	return read, wrong
+}
+
+// wrongRule says why nothing can be set for a rule of that name; empty if it can.
+func wrongRule(name string) string {
+	rule, exists := rules.RuleOf(rules.ID(name))
 	switch {
-	case value == nil:
-		r.refuse(document, field.Required(at, fmt.Sprintf("must be %q", want)))
-	case value.Value != want || value.Kind != yaml.ScalarNode:
-		r.refuse(value, field.NotSupported(at, short(value.Value), []string{want}))
+	case exists && (rule.Kind == "Service" || rule.Kind == "Namespace"):
+		return ""
+	case exists:
+		return fmt.Sprintf("the webhook does not see %ss; this rule is one of the policies in manifests/webhook-cel, and is set there", rule.Kind)
 	}
+	var names []string
+	for _, rule := range rules.Rules() {
+		names = append(names, string(rule.ID))
+	}
+	return "there is no such rule" + suggestion(name, names)
+}
+
+// suggestion ends a sentence with the word that was probably meant, if one is close.
+func suggestion(word string, known []string) string {
+	if meant := policy.Suggest(word, known...); meant != "" {
+		return fmt.Sprintf("; did you mean %s?", meant)
+	}
+	return ""
+}
+
+func unsupported(at *field.Path, value string, words []string) *field.Error {
+	return notSupported(at, value, "must be one of: "+strings.Join(words, ", ")+suggestion(value, words))
+}
+
+func notSupported(at *field.Path, value, detail string) *field.Error {
+	return &field.Error{Type: field.ErrorTypeNotSupported, Field: at.String(), BadValue: short(value), Detail: detail}
+}
+
+// invalid is an error if anything is wrong with a value.
+func invalid(at *field.Path, value string, reasons []string) field.ErrorList {
+	if len(reasons) == 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at, short(value), strings.Join(reasons, "; "))}
+}
+
+// short is a value for a message, which quotes it.
+func short(value string) string {
+	const most = 64
+	return rules.Cut(value, most)
 }

@@ -39,7 +39,7 @@ func wrongDefaultKeys(s *subject) (violations []Violation) {
 	if !present || text == policy.None {
 		return nil
 	}
-	_, errs := parseKeys(text, s.wasThere())
+	_, errs := parseKeys(text)
 	for _, err := range errs {
 		violations = append(violations, inList(err, text, policy.DefaultTopologyKeysAnnotation))
 	}

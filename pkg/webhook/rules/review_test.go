@@ -21,33 +21,6 @@ func idsOf(violations []Violation) []ID {
 	return ids
 }
 
-// The parser looks at no entry of a list that is too long, so the mistakes in it show only when it has become shorter.
-func TestAListThatBecomesShortEnoughMayKeepItsMistakes(t *testing.T) {
-	const mistakes = "a b, *, rack, rack, , "
-	long := mistakes + manyKeys(policy.MaxKeys)
-	if got := ReviewService(withKeys(long), withKeys(mistakes+"zone"), Facts{}, nil); len(got.Denied) > 0 {
-		t.Errorf("denied by %v", idsOf(got.Denied))
-	}
-	got := ReviewService(withKeys(long), withKeys("c d, "+mistakes+"zone"), Facts{}, nil)
-	if !slices.Equal(idsOf(got.Denied), []ID{"SVC003"}) {
-		t.Errorf("a new mistake is denied by %v", idsOf(got.Denied))
-	}
-	namespace := func(text string) *Namespace {
-		return &Namespace{Metadata: Metadata{Annotations: map[string]string{policy.DefaultTopologyKeysAnnotation: text}}}
-	}
-	if got := ReviewNamespace(namespace(long), namespace(mistakes+"zone"), nil); len(got.Denied) > 0 {
-		t.Errorf("a Namespace is denied by %v", idsOf(got.Denied))
-	}
-}
-
-func manyKeys(count int) string {
-	keys := make([]string, count)
-	for i := range keys {
-		keys[i] = "key-" + strings.Repeat("x", i)
-	}
-	return strings.Join(keys, ",")
-}
-
 // An annotation may have 256 KiB, and an answer must not.
 func TestNoMessageRepeatsAllOfAHugeValue(t *testing.T) {
 	const most = 1500
@@ -125,7 +98,7 @@ func TestAMessageSaysWhatIsProbablyMeant(t *testing.T) {
 		`did you mean vicinity.dev/topology-keys?`:                        annotated("vicinity.dev/topology-key", "*"),
 		`did you mean spec.trafficDistribution?`:                          annotated("vicinity.dev/default-traffic-distribution", "PreferClose"),
 		`did you mean the annotation service.kubernetes.io/topology-mode`: annotated("service.kubernetes.io/topology_mode", "Auto"),
-		`did you mean "120%"?`:                                            bounded(policy.MaxLoadAnnotation, "1.2"),
+		`such as "120%"`:                                                  bounded(policy.MaxLoadAnnotation, "1.2"),
 		`did you mean "vicinity.dev/balanced"?`:                           annotated(policy.TopologyModeAnnotation, "Balanced"),
 		`is no`:                                                           bounded(policy.MaxLoadAnnotation, "lots"),
 		`did you mean vicinity.dev/max-load?`:                             annotated("vicinity.dev/maxload", "120%"),

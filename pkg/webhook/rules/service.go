@@ -27,7 +27,7 @@ func subjectOf(before, service *Service, facts Facts, settings *Settings) *subje
 		mode: policy.ModeOf(service.Metadata.Annotations),
 	}
 	if s.keysText, s.hasKeys = service.Metadata.Annotations[policy.TopologyKeysAnnotation]; s.hasKeys {
-		s.keys, s.keyErrors = parseKeys(s.keysText, s.wasThere())
+		s.keys, s.keyErrors = parseKeys(s.keysText)
 	}
 	value, _ := s.distribution()
 	s.topology, _ = policy.Parse(policy.Words{
@@ -42,9 +42,6 @@ func (s *subject) annotation(key string) (value string, present bool) {
 	value, present = s.Metadata.Annotations[key]
 	return value, present
 }
-
-// wasThere reports whether the object is one that was there before.
-func (s *subject) wasThere() bool { return s.Service == s.before }
 
 // isExternalName and isHeadless: no proxy serves these. In a review an ordinary Service may have no ClusterIP yet.
 func (s *subject) isExternalName() bool { return s.Spec.Type == typeExternalName }

@@ -35,15 +35,10 @@ func inList(err policy.EntryError, text, key string) Violation {
 	return violationOf(listError(err, count, annotation(key)), value, text)
 }
 
-// parseKeys reads a list of topology keys. For a list that was there before, errs also have what is wrong with its
-// entries if there are too many.
-func parseKeys(text string, wasThere bool) (keys []policy.Key, errs policy.EntryErrors) {
+// parseKeys reads a list of topology keys.
+func parseKeys(text string) (keys []policy.Key, errs policy.EntryErrors) {
 	keys, err := policy.ParseKeys(text)
-	if errors.As(err, &errs) && wasThere {
-		if countEntries(text) > policy.MaxKeys {
-			errs = append(errs, inLongList(text, wrongKey)...)
-		}
-	}
+	errors.As(err, &errs)
 	return keys, errs
 }
 
@@ -74,39 +69,3 @@ func tooMany(path *field.Path, count, most int, remedy string) *field.Error {
 }
 
 func countEntries(text string) int { return strings.Count(text, ",") + 1 }
-
-// maxExamined is how many entries of a list that is too long are looked at: many times what a person writes, and
-// quick.
-const maxExamined = 512
-
-// inLongList is what is wrong with the entries of a list that is too long. The parser does not look at them; but a
-// change that only makes such a list shorter has not brought in what is wrong with them. wrong returns the rule that an
-// entry may break by itself; empty if there is none.
-func inLongList(text string, wrong func(entry string) policy.Rule) (errs policy.EntryErrors) {
-	seen := map[string]bool{}
-	for _, entry := range strings.SplitN(text, ",", maxExamined+1) {
-		entry = strings.TrimSpace(entry)
-		if entry == "" {
-			errs = append(errs, policy.EntryError{Rule: policy.NotEmpty})
-			continue
-		}
-		if seen[entry] {
-			errs = append(errs, policy.EntryError{Rule: policy.Unique, Entry: entry})
-		}
-		seen[entry] = true
-		if rule := wrong(entry); rule != "" {
-			errs = append(errs, policy.EntryError{Rule: rule, Entry: entry})
-		}
-	}
-	return errs
-}
-
-func wrongKey(entry string) policy.Rule {
-	switch _, err := policy.ParseKeys(entry); {
-	case entry == string(policy.AnyNode):
-		return policy.AnyNodeLast
-	case err != nil:
-		return policy.LabelKey
-	}
-	return ""
-}

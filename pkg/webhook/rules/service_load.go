@@ -42,12 +42,10 @@ func wrongMaxLoad(s *subject) []Violation {
 	if !present {
 		return nil
 	}
-	_, err := policy.ParseMaxLoad(text)
-	fault, isFault := errors.AsType[policy.MaxLoadError](err)
-	if !isFault {
+	if _, err := policy.ParseMaxLoad(text); err == nil {
 		return nil
 	}
-	return single(errorOf(field.ErrorTypeInvalid, annotation(policy.MaxLoadAnnotation), text, fault.Cause()+"; "+fault.Remedy()), text)
+	return single(errorOf(field.ErrorTypeInvalid, annotation(policy.MaxLoadAnnotation), text, policy.WrongMaxLoad), text)
 }
 
 // nothingToBound: bounds, and clients, of a Service that prefers no endpoint, whatever the cluster's bound is. Wrong
@@ -94,23 +92,10 @@ func wrongClients(s *subject) (violations []Violation) {
 	if !errors.As(err, &faults) {
 		return nil
 	}
-	if s.wasThere() && policy.CountClients(text) > policy.MaxClients {
-		faults = append(faults, inLongList(text, wrongClient)...)
-	}
 	for _, fault := range faults {
 		violations = append(violations, inList(fault, text, policy.ClientsAnnotation))
 	}
 	return violations
-}
-
-func wrongClient(entry string) policy.Rule {
-	switch _, _, err := policy.ParseClients(entry, ""); { // the namespace matters to remedies alone
-	case entry == policy.Measured:
-		return policy.MeasuredLast
-	case err != nil:
-		return policy.ServiceName
-	}
-	return ""
 }
 
 // clientsWithoutBound: clients of a Service that has something to bound, but no bound of its own.

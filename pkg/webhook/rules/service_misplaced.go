@@ -64,8 +64,8 @@ func isKubernetes(domain string) bool {
 
 func isTopologySetting(key string) bool { return slices.Contains(topologySettings, key) }
 
-// misplacedSettings: topology settings that are labels, annotations whose names are misspelt, and fields that the API
-// server dropped. Names with our own domain have a rule that denies.
+// misplacedSettings: topology settings that are labels, and annotations whose names are misspelt. Names with our own
+// domain have a rule that denies.
 func misplacedSettings(s *subject) (violations []Violation) {
 	for _, key := range slices.Sorted(maps.Keys(s.Metadata.Labels)) {
 		switch {
@@ -80,7 +80,7 @@ func misplacedSettings(s *subject) (violations []Violation) {
 			violations = append(violations, misspelt(annotation(key), key, s.Metadata.Annotations[key], "unknown annotation; "))
 		}
 	}
-	return append(violations, droppedFields(s)...)
+	return violations
 }
 
 func misplaced(path *field.Path, value, detail string) Violation {

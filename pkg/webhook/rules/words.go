@@ -137,8 +137,8 @@ func (v *vocabulary) meantBy(key string) string {
 	if meant, isElsewhere := v.elsewhere[key]; isElsewhere {
 		return fmt.Sprintf("it is for %s; did you mean %s?", v.otherKind, meant)
 	}
-	if meant := fieldMeant("", strings.TrimPrefix(key, policy.Domain)); meant != "" && v.hasSettings {
-		return fmt.Sprintf("did you mean spec.%s?", meant)
+	if meant := settingMeant(strings.TrimPrefix(key, policy.Domain)); strings.HasPrefix(meant, "spec.") && v.hasSettings {
+		return fmt.Sprintf("did you mean %s?", meant)
 	}
 	if key == policy.ModeBalanced {
 		return "it is a value of " + policy.TopologyModeAnnotation

@@ -6,8 +6,7 @@
 // The API server's handling of answers decides what we may answer. It takes allowed: false as a decision, whatever the
 // webhook's failurePolicy is; anything but a 200 is a failed call, for which the failurePolicy decides. So allowed:
 // false is used only together with the broken rules, and a review that cannot be understood, or fails internally, is
-// never denied. controller-runtime's own admission.Webhook denies both, and that is why its handler is not used here;
-// its manager is, and Server is its webhook.Server.
+// never denied. controller-runtime's own admission.Webhook denies both, and that is why its handler is not used here.
 //
 // The body of a 4xx or 5xx is a metav1.Status, because of an answer that is not one the API server's client shows only
 // what it thinks of the number. A 503 has a Retry-After of one second: that client then asks again by itself, within

@@ -6,11 +6,8 @@ import (
 	"time"
 )
 
-// Drain returns the context for the manager that runs the server. When stop ends, the server begins to drain; the
-// context ends only when the delay is over. controller-runtime's manager ends all that it runs when its context does,
-// and a server that still answers needs its caches:
-//
-//	manager.Start(server.Drain(signals))
+// Drain returns the context for Start, and for all that a server that still answers needs, such as caches. When stop
+// ends, the server begins to drain; the context ends only when the delay is over.
 func (s *Server) Drain(stop context.Context) context.Context {
 	serving, cancel := context.WithCancel(context.WithoutCancel(stop))
 	go func() {
@@ -55,26 +52,16 @@ func (s *Server) closesConnections(next http.Handler) http.Handler {
 // closingWriter decides at the last moment, when the header is written.
 type closingWriter struct {
 	http.ResponseWriter
-	server  *Server
-	decided bool
+	server *Server
 }
 
+// WriteHeader is called for every answer, by our handlers and by net/http's own for paths that are not served.
 func (f *closingWriter) WriteHeader(code int) {
-	f.decide()
+	if f.server.isDraining() || f.server.isCrowded() {
+		f.Header().Set("Connection", "close")
+	}
 	f.ResponseWriter.WriteHeader(code)
-}
-
-func (f *closingWriter) Write(body []byte) (int, error) {
-	f.decide()
-	return f.ResponseWriter.Write(body)
 }
 
 // Unwrap is for http.ResponseController, and for http.MaxBytesReader.
 func (f *closingWriter) Unwrap() http.ResponseWriter { return f.ResponseWriter }
-
-func (f *closingWriter) decide() {
-	if !f.decided && (f.server.isDraining() || f.server.isCrowded()) {
-		f.Header().Set("Connection", "close")
-	}
-	f.decided = true
-}

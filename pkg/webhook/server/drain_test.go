@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -74,12 +72,9 @@ func TestWhileDrainingEverybodyIsAnsweredAndAskedToLeave(t *testing.T) {
 
 	begin := time.Now()
 	cancel()
-	wait.Until(t, "the server drains", func() bool { return r.readiness().Draining })
+	wait.Until(t, "the server drains", func() bool { return r.isDraining() })
 	if err := r.Ready(); err == nil || !strings.Contains(err.Error(), "draining") {
 		t.Errorf("readiness is %v", err)
-	}
-	if r.StartedChecker()(nil) != nil {
-		t.Error("StartedChecker reports that the server has not started")
 	}
 	open()
 	for name, answer := range map[string]*answered{
@@ -90,11 +85,11 @@ func TestWhileDrainingEverybodyIsAnsweredAndAskedToLeave(t *testing.T) {
 		}
 	}
 	if time.Since(begin) < delay && serving.Err() != nil {
-		t.Error("the manager's context ended before the delay")
+		t.Error("the context ended before the delay")
 	}
 	<-serving.Done()
 	if took := time.Since(begin); took < delay {
-		t.Errorf("the manager's context ended after %s, want %s", took, delay)
+		t.Errorf("the context ended after %s, want %s", took, delay)
 	}
 	r.stop()
 	ended := time.Now()
@@ -110,23 +105,12 @@ func TestWhileDrainingEverybodyIsAnsweredAndAskedToLeave(t *testing.T) {
 	}
 }
 
-func TestBeforeDrainingConnectionsAreKept(t *testing.T) {
-	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
-	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
-	connection := r.dial(t)
-	for range 3 {
-		if answer := exchange(t, connection, asked.body); answer.StatusCode != http.StatusOK || answer.Close {
-			t.Fatalf("%d, Connection: close is %v", answer.StatusCode, answer.Close)
-		}
-	}
-}
-
 func TestAServerWhoseContextEndsDrainsByItself(t *testing.T) {
 	const delay = 200 * time.Millisecond
 	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), delayed(delay))
 	begin := time.Now()
 	r.stop()
-	wait.Until(t, "the server drains", func() bool { return r.readiness().Draining })
+	wait.Until(t, "the server drains", func() bool { return r.isDraining() })
 	if err := <-r.done; err != nil {
 		t.Error(err)
 	}
@@ -159,82 +143,5 @@ func TestAnAnswerThatNeverFinishesIsCut(t *testing.T) {
 	}
 	if !strings.Contains(r.log.String(), "closing the remaining connections") {
 		t.Errorf("the log does not say so: %s", r.log)
-	}
-}
-
-// TestNoReviewIsLostWhenOneServerLeaves has two servers behind one address, as a Service has them, with clients that
-// keep their connections and others that open one for each review. The first server drains; half-way through its delay
-// the address stops sending new connections there, as a cluster's proxies do once they know.
-func TestNoReviewIsLostWhenOneServerLeaves(t *testing.T) {
-	const delay = 6 * time.Second // clients that were led there get through meanwhile
-	leaves := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), delayed(delay))
-	stays := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
-	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
-
-	var next atomic.Uint64
-	var gone atomic.Bool
-	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
-		to := stays
-		if !gone.Load() && next.Add(1)%2 == 0 {
-			to = leaves
-		}
-		return (&net.Dialer{}).DialContext(ctx, network, strings.TrimPrefix(to.url, "https://"))
-	}
-	newClient := func(keep bool) *http.Client {
-		transport := &http.Transport{
-			TLSClientConfig: trusting(leaves.pair, stays.pair), DialContext: dial, DisableKeepAlives: !keep, MaxIdleConnsPerHost: 25,
-		}
-		t.Cleanup(transport.CloseIdleConnections)
-		return &http.Client{Transport: transport}
-	}
-	load, end := context.WithCancel(context.Background())
-	defer end()
-	var answered atomic.Int64
-	var clients sync.WaitGroup
-	for i := range 6 {
-		client := newClient(i%3 != 0)
-		clients.Go(func() {
-			for load.Err() == nil {
-				answer, _, err := send(context.Background(), client, "https://127.0.0.1"+ValidateServicesPath, bytes.NewReader(asked.body))
-				switch {
-				case err != nil:
-					t.Errorf("a review is lost: %v", err)
-				case answer.StatusCode != http.StatusOK:
-					t.Errorf("a review got %d", answer.StatusCode)
-				}
-				answered.Add(1)
-				time.Sleep(time.Millisecond)
-			}
-		})
-	}
-	signal, cancel := context.WithCancel(t.Context())
-	serving := leaves.Drain(signal)
-	wait.Until(t, "both servers answer", func() bool {
-		line := "reviewed " + ValidateServicesPath + " allowed"
-		return leaves.observer.count(line) > 20 && stays.observer.count(line) > 20
-	})
-	cancel()
-	time.Sleep(delay / 2)
-	gone.Store(true)
-	<-serving.Done()
-	leaves.stop()
-	if err := <-leaves.done; err != nil {
-		t.Error(err)
-	}
-	before := answered.Load()
-	wait.Until(t, "the other server goes on", func() bool { return answered.Load() > before+20 })
-	end()
-	clients.Wait()
-	t.Logf("%d reviews", answered.Load())
-}
-
-func TestDrainEndsNothingBeforeTheSignal(t *testing.T) {
-	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
-	stop, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	serving := r.Drain(stop)
-	time.Sleep(20 * time.Millisecond)
-	if serving.Err() != nil || r.readiness().Draining {
-		t.Error("the server drains without a signal")
 	}
 }

@@ -445,22 +445,6 @@ func TestAReviewOnTheWrongPathIsRefused(t *testing.T) {
 	}
 }
 
-func TestNoReviewOfADeletionOrAStatusIsAnswered(t *testing.T) {
-	for name, c := range map[string]struct {
-		about about
-		want  string
-	}{
-		"a deletion": {about{operation: apiserver.Delete, old: service()}, `the operation "DELETE"`},
-		"a status":   {about{operation: apiserver.Update, object: service(), old: service(), subresource: "status"}, `the subresource "status"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			asked := c.about.review(t, ValidateServicesPath)
-			recorded := serve(t, knowing(rules.Settings{}, nil), silent{}, io.Discard, ValidateServicesPath, post(asked.body))
-			refusedWith(t, resultOf(t, recorded), http.StatusBadRequest, c.want)
-		})
-	}
-}
-
 func TestARequestThatIsNoReviewIsRefused(t *testing.T) {
 	body := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath).body
 	for name, c := range map[string]struct {
@@ -542,21 +526,6 @@ func TestAPanicIsNoDenial(t *testing.T) {
 	text := lines.String()
 	if strings.Count(text, "\n") != 1 || !strings.Contains(text, "a cache that is broken") || !strings.Contains(text, "handler_test.go") {
 		t.Errorf("the log is not one line with the cause and the stack: %q", text)
-	}
-}
-
-func TestNoRequestIsDeniedWithoutARule(t *testing.T) {
-	denial := verdict{subject: subject{UID: "1"}, judgement: rules.Judgement{Denied: []rules.Violation{{Rule: "SVC999"}}}}
-	var observer observations
-	h := handler{
-		path: "/", decide: func([]byte) (*verdict, error) { return &denial, nil }, admitted: newAdmitted(DefaultLimits()),
-		observer: &observer, log: slog.New(slog.DiscardHandler),
-	}
-	recorded := httptest.NewRecorder()
-	h.ServeHTTP(recorded, post([]byte("{}")))
-	refusedWith(t, resultOf(t, recorded), http.StatusInternalServerError, "had an internal error")
-	if diff := cmp.Diff([]string{"failed no-such-rule", "reviewed / error"}, observer.all()); diff != "" {
-		t.Errorf("observed (-want +got):\n%s", diff)
 	}
 }
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -197,6 +198,39 @@ func TestSmallReviewsDoNotWaitForLargeOnes(t *testing.T) {
 	if code := codeOf(handler, large.body); code != http.StatusOK {
 		t.Errorf("after all of them the next large one gets %d", code)
 	}
+}
+
+// speaker sends one review again and again on one connection. It costs little, for its time counts as the server's.
+type speaker struct {
+	connection net.Conn
+	reader     *bufio.Reader
+	request    []byte
+}
+
+func (r *running) speaker(t testing.TB, path string, body []byte) *speaker {
+	connection := r.dial(t)
+	head := fmt.Sprintf("POST %s?timeout=2s HTTP/1.1\r\n"+
+		"Host: vicinity-webhook.vicinity-system.svc\r\nUser-Agent: kube-apiserver-admission\r\n"+
+		"Content-Type: application/json\r\nAccept: application/json, */*\r\nContent-Length: %d\r\n\r\n", path, len(body))
+	return &speaker{connection, bufio.NewReader(connection), append([]byte(head), body...)}
+}
+
+func (s *speaker) ask() error {
+	if _, err := s.connection.Write(s.request); err != nil {
+		return err
+	}
+	response, err := http.ReadResponse(s.reader, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := readAnswer(response)
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK || answer.Close {
+		return fmt.Errorf("status %d, Connection: close is %v", answer.StatusCode, answer.Close)
+	}
+	return nil
 }
 
 func TestConnectionsAreBoundedAndNoClientKeepsTheLastOnes(t *testing.T) {

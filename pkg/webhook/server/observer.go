@@ -34,12 +34,11 @@ func Outcomes() []string { return []string{Allowed, Denied, Errored} }
 // What goes wrong inside.
 const (
 	Panicked   = "panic"
-	NoSuchRule = "no-such-rule" // a denial without a rule of rules.Rules
-	Unwritable = "unwritable"   // an answer that JSON cannot express
+	Unwritable = "unwritable" // an answer that JSON cannot express
 )
 
 // Failures returns every reason of Failed.
-func Failures() []string { return []string{Panicked, NoSuchRule, Unwritable} }
+func Failures() []string { return []string{Panicked, Unwritable} }
 
 // Why a request is refused.
 const (

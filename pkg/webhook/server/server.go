@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/net/netutil"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 )
 
 // The bounds of each wait for a client. An API server is near, and itself gives up after the webhook's timeoutSeconds.
@@ -51,23 +50,23 @@ const DefaultShutdownDelay = 10 * time.Second
 type Options struct {
 	// Listener is where API servers connect. The server closes it.
 	Listener net.Listener
-	// Certificate is the one to serve; it is asked at each handshake, so that a new one is served at once.
+	// Handlers answer the paths. See Handlers.
+	Handlers map[string]http.Handler
+	// Certificate is the one to serve, with its Leaf; it is asked at each handshake, so that a new one is served at once.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// MinTLSVersion is tls.VersionTLS13 if it is zero; less than tls.VersionTLS12 is not served.
 	MinTLSVersion uint16
-	// Synced returns what is not known yet about the cluster; nil if nothing needs to be known. It must not wait.
+	// Synced returns what is not known yet about the cluster; nil if everything is. It must not wait.
 	Synced func() error
 	// ShutdownDelay is how long all requests are still answered while draining.
 	ShutdownDelay time.Duration
 	Log           *slog.Logger
 }
 
-// Server serves HTTPS to API servers. It implements controller-runtime's webhook.Server, because the implementation
-// there closes its listener at the first sign of an end, speaks HTTP/2, and lets connections idle for just as long as
-// the API server does.
+// Server serves HTTPS to API servers. controller-runtime's webhook.Server is not used, because it closes its listener at
+// the first sign of an end, speaks HTTP/2, and lets connections idle for just as long as the API server does.
 type Server struct {
 	options Options
-	mux     *http.ServeMux
 	http    *http.Server
 	grace   time.Duration // shutdownTimeout
 
@@ -82,13 +81,16 @@ type Server struct {
 func New(options Options) *Server {
 	s := &Server{
 		options:  options,
-		mux:      http.NewServeMux(),
 		grace:    shutdownTimeout,
 		draining: make(chan struct{}),
 		drained:  make(chan struct{}),
 	}
+	mux := http.NewServeMux()
+	for path, handler := range options.Handlers {
+		mux.Handle(path, handler)
+	}
 	s.http = &http.Server{
-		Handler:           s.closesConnections(s.mux),
+		Handler:           s.closesConnections(mux),
 		TLSConfig:         tlsConfig(options),
 		Protocols:         onlyHTTP1(),
 		ReadHeaderTimeout: headerTimeout,
@@ -135,26 +137,6 @@ func (s *Server) countConnection(_ net.Conn, state http.ConnState) {
 
 // isCrowded reports whether there are more connections than may idle.
 func (s *Server) isCrowded() bool { return s.connections.Load() > keptConnections }
-
-// NeedLeaderElection is part of webhook.Server: every replica answers.
-func (*Server) NeedLeaderElection() bool { return false }
-
-// Register is part of webhook.Server: reviews of that path are answered by hook. It panics if the path has a hook
-// already.
-func (s *Server) Register(path string, hook http.Handler) { s.mux.Handle(path, hook) }
-
-// WebhookMux is part of webhook.Server.
-func (s *Server) WebhookMux() *http.ServeMux { return s.mux }
-
-// StartedChecker is part of webhook.Server: the manager starts what comes after webhooks once this check passes.
-func (s *Server) StartedChecker() healthz.Checker {
-	return func(*http.Request) error {
-		if !s.listening.Load() {
-			return errors.New("the server does not listen yet")
-		}
-		return nil
-	}
-}
 
 // Start serves until ctx ends, then drains as Drain does unless that is done already, and closes what is left. The end
 // of ctx is not an error. It is called once.

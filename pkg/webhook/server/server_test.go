@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -24,15 +23,12 @@ import (
 	apiserver "k8s.io/apiserver/pkg/admission"
 	webhookutil "k8s.io/apiserver/pkg/util/webhook"
 	"k8s.io/client-go/rest"
-	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/reserve"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
-
-var _ ctrlwebhook.Server = (*Server)(nil)
 
 // running is a server with all paths, on loopback.
 type running struct {
@@ -48,24 +44,11 @@ type running struct {
 type lockedBuffer struct {
 	mu sync.Mutex
 	bytes.Buffer
-	deaf bool
-}
-
-// forget makes the observer and the log ignore everything from now on.
-func (r *running) forget() {
-	r.observer.mu.Lock()
-	defer r.observer.mu.Unlock()
-	r.log.mu.Lock()
-	defer r.log.mu.Unlock()
-	r.observer.deaf, r.log.deaf = true, true
 }
 
 func (b *lockedBuffer) Write(text []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.deaf {
-		return len(text), nil
-	}
 	return b.Buffer.Write(text)
 }
 
@@ -89,7 +72,7 @@ func start(t testing.TB, knowledge Knowledge, limits Limits, change func(*Server
 	}
 	log := slog.New(slog.NewTextHandler(r.log, nil))
 	options := Options{
-		Listener: listener, Log: log,
+		Listener: listener, Log: log, Handlers: Handlers(knowledge, limits, r.observer, log), Synced: func() error { return nil },
 		Certificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return pair, nil },
 	}
 	if change != nil {
@@ -99,14 +82,11 @@ func start(t testing.TB, knowledge Knowledge, limits Limits, change func(*Server
 	if change != nil {
 		change(r.Server, nil)
 	}
-	for path, handler := range Handlers(knowledge, limits, r.observer, log) {
-		r.Register(path, handler)
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.stop = cancel
 	go func() { r.done <- r.Start(ctx) }()
 	t.Cleanup(cancel)
-	wait.Until(t, "the server listens", func() bool { return r.StartedChecker()(nil) == nil })
+	wait.Until(t, "the server listens", func() bool { return r.listening.Load() })
 	return r
 }
 
@@ -322,28 +302,6 @@ func TestWhoeverSendsSlowlyIsCut(t *testing.T) {
 	}
 }
 
-func TestSlowClientsTakeNoPlaceOfOthers(t *testing.T) {
-	limits := DefaultLimits()
-	limits.InFlight = 1
-	r := start(t, knowing(rules.Settings{}, nil), limits, nil)
-	for range 8 {
-		connection, err := (&tls.Dialer{Config: trusting(r.pair)}).DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "https://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer connection.Close()
-		head := "POST " + ValidateServicesPath + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
-		if _, err := io.WriteString(connection, head); err != nil {
-			t.Fatal(err)
-		}
-	}
-	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
-	answer, body, err := send(t.Context(), r.client(t), r.url+ValidateServicesPath, bytes.NewReader(asked.body))
-	if err != nil || answer.StatusCode != http.StatusOK || !asked.verified(t, body).Allowed {
-		t.Errorf("got %v %s, %v", answer, body, err)
-	}
-}
-
 func TestABodyOfSevenMebibytesIsRefusedAndTheAnswerArrives(t *testing.T) {
 	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
 	for name, body := range map[string]io.Reader{
@@ -443,50 +401,6 @@ func TestTheAPIServersClientAsksAgainAfterAMoment(t *testing.T) {
 	}
 }
 
-func TestBodiesAreHeldUpToALimit(t *testing.T) {
-	limits := Limits{Body: 1 << 20, Bodies: largeBytes, LargeBodies: 1 << 20, InFlight: 64}
-	r := start(t, knowing(rules.Settings{}, nil), limits, nil)
-	slow := func() net.Conn {
-		dialer := &tls.Dialer{Config: trusting(r.pair)}
-		connection, err := dialer.DialContext(t.Context(), "tcp", strings.TrimPrefix(r.url, "https://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = connection.Close() })
-		head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
-			ValidateServicesPath, 1<<20)
-		if _, err := io.WriteString(connection, head+strings.Repeat(" ", largeBytes)); err != nil {
-			t.Fatal(err)
-		}
-		return connection
-	}
-	asked := about{operation: apiserver.Create, object: service()}.review(t, ValidateServicesPath)
-	client, url := r.client(t), r.url+ValidateServicesPath
-	ask := func() int {
-		answer, _, err := send(t.Context(), client, url, bytes.NewReader(asked.body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return answer.StatusCode
-	}
-	connection, asking := slow(), 0
-	wait.Until(t, "what has arrived of a body counts", func() bool {
-		if ask() == http.StatusServiceUnavailable {
-			return true
-		}
-		// The slow body is the one that is refused if its last bytes arrive while a review is being read.
-		if refused := r.observer.count("refused " + NoMemory); refused > asking {
-			connection, asking = slow(), refused
-		}
-		return false
-	})
-	if r.observer.count("refused "+NoMemory) == asking {
-		t.Error("the observer was not notified of the refusal")
-	}
-	_ = connection.Close()
-	wait.Until(t, "what was given up counts no more", func() bool { return ask() == http.StatusOK })
-}
-
 func TestAHandshakeThatFailsIsLoggedAndAnEmptyConnectionIsNot(t *testing.T) {
 	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
 	address := strings.TrimPrefix(r.url, "https://")
@@ -523,17 +437,6 @@ func TestANewCertificateIsServedAtOnce(t *testing.T) {
 	}
 }
 
-func TestAPathIsServedByOne(t *testing.T) {
-	server := New(Options{Log: slog.New(slog.DiscardHandler)})
-	server.Register("/a", http.NotFoundHandler())
-	defer func() {
-		if recover() == nil {
-			t.Error("a second handler took the path")
-		}
-	}()
-	server.WebhookMux().Handle("/a", http.NotFoundHandler())
-}
-
 func TestAPathThatIsNotServedIsNotFound(t *testing.T) {
 	r := start(t, knowing(rules.Settings{}, nil), DefaultLimits(), nil)
 	answer, _, err := send(t.Context(), r.client(t), r.url+"/", strings.NewReader("{}"))
@@ -548,7 +451,7 @@ func TestAListenerThatFailsEndsStart(t *testing.T) {
 	if err := <-r.done; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("got %v, want %v", err, net.ErrClosed)
 	}
-	if r.StartedChecker()(nil) == nil {
+	if r.listening.Load() {
 		t.Error("the server says it listens")
 	}
 }

@@ -25,16 +25,6 @@ type verdict struct {
 
 func (v *verdict) allowed() bool { return len(v.judgement.Denied) == 0 }
 
-// checked makes sure that every denial names a rule that exists: no request is denied without one.
-func (v *verdict) checked() error {
-	for _, violation := range v.judgement.Denied {
-		if _, known := rules.RuleOf(violation.Rule); !known {
-			return &failure{NoSuchRule, fmt.Sprintf("a denial by %q, which is not a rule", violation.Rule)}
-		}
-	}
-	return nil
-}
-
 // review is the verdict as the API server reads it.
 func (v *verdict) review() *admissionv1.AdmissionReview {
 	response := &admissionv1.AdmissionResponse{

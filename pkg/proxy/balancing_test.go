@@ -11,6 +11,7 @@ import (
 // balancing is what a family's maps say about frontends, or about node ports, in one form with and without session
 // affinity.
 type balancing struct {
+	family    model.Family
 	set       string // in which the frontends are
 	frontends []dispatchedFrontend
 	// slots lead to endpoints. A slot whose number leads nowhere has no endpoint. others are slots in a map that their
@@ -27,6 +28,17 @@ type dispatchedFrontend struct {
 	// remembered are the endpoints that clients, inside or outside, may be remembered with: those that are drawn
 	// somewhere. Nil without session affinity.
 	remembered map[netip.AddrPort]bool
+	// clients says whose clients these are, and numbers under which numbers they are remembered.
+	clients clientsOf
+	numbers map[netip.AddrPort][]uint32
+}
+
+// clientsOf are the clients of a frontend whose owner has them remembered in one map.
+type clientsOf struct {
+	family     model.Family
+	set, owner string
+	frontend   ruleset.Tuple
+	remembered uint32
 }
 
 // frontendMaps are the maps that say the same about frontends and about node ports.
@@ -83,18 +95,20 @@ func balancingIn(t testing.TB, kernel *memoryKernel, family model.Family) []bala
 				ports[element.Key] = append(ports[element.Key], element.Value.Number)
 			}
 		}
-		found, remembers := balancing{set: maps.classes.Name}, map[ruleset.Tuple]bool{}
+		found, remembers := balancing{family: family, set: maps.classes.Name}, map[ruleset.Tuple]bool{}
 		for _, element := range elementsIfThere(kernel, family, maps.classes) {
 			frontend := dispatchedFrontend{key: element.Key, class: ruleset.Class(element.Value.Number)}
 			frontend.dispatched, remembers[element.Key] = dispatched[frontend.class], isSticky(frontend.class)
 			if isSticky(frontend.class) {
 				frontend.class = drawn[element.Key]
 				frontend.dispatched = frontend.dispatched && stickyDispatched[frontend.class] && len(ports[element.Key]) > 0
-				frontend.remembered = map[netip.AddrPort]bool{}
+				frontend.remembered, frontend.numbers = map[netip.AddrPort]bool{}, map[netip.AddrPort][]uint32{}
+				frontend.clients = clientsOf{family, maps.classes.Name, element.Comment, element.Key, element.Value.Number >> 1 & 0x1f}
 				for key, endpoint := range numbered {
 					for _, port := range ports[element.Key] {
 						if key.Proto == element.Key.Proto && portOf(key.Number) == port && drawable[key.Number] {
 							frontend.remembered[endpoint] = true
+							frontend.numbers[endpoint] = append(frontend.numbers[endpoint], key.Number)
 						}
 					}
 				}

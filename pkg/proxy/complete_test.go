@@ -126,26 +126,6 @@ func TestAFirstSyncThatFailsInAnyPartIsDoneAtOnce(t *testing.T) {
 	}
 }
 
-// TestAFirstSyncThatFailsAltogetherIsTriedAgain, and makes the tables of one that succeeds.
-func TestAFirstSyncThatFailsAltogetherIsTriedAgain(t *testing.T) {
-	everything := many()
-	want, _ := atOnce(t, everything)
-	for _, after := range []bool{false, true} {
-		broken := true
-		kernel := &faultyKernel{memoryKernel: &memoryKernel{}, fails: func() (bool, bool) { return broken && !after, broken && after }}
-		p := starting(kernel)
-		p.Apply(everything)
-		if _, err := p.Sync(t.Context()); err == nil {
-			t.Fatal("Sync succeeds, though the kernel does nothing")
-		}
-		broken = false
-		mustSync(t, p)
-		if got := kernel.text(t); got != want.text(t) {
-			t.Error("the tables are other ones than those that one transaction makes")
-		}
-	}
-}
-
 // TestAFirstSyncThatIsEndedLeavesNoChains: what it wrote does not affect any packet.
 func TestAFirstSyncThatIsEndedLeavesNoChains(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -221,16 +201,4 @@ func TestWhatTheKernelRefusesInAPartTakesItsOwnServiceOut(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestAFirstSyncInPartsOnARealKernel reads back what is there then.
-func TestAFirstSyncInPartsOnARealKernel(t *testing.T) {
-	kernel := newRealKernel(t)
-	p := starting(kernel)
-	p.Apply(many())
-	mustSync(t, p)
-	if batches := len(kernel.memory.batches); batches < 3 {
-		t.Fatalf("%d batches were written, want three or more", batches)
-	}
-	kernel.agree(t)
 }

@@ -101,31 +101,6 @@ func newTargetsRead(t *testing.T) (*targetsRead, *memoryKernel, *proxy.Proxy) {
 	return read, kernel, p
 }
 
-// TestManyHeadlessServicesThatChangeTogetherTakeTurns: none is in the kernel, but each is still work. Somebody else's
-// change is in the first sync.
-func TestManyHeadlessServicesThatChangeTogetherTakeTurns(t *testing.T) {
-	const count, ports, endpoints = 100, 4, 50
-	read, kernel, p := newTargetsRead(t)
-	for i := range count {
-		p.Apply(headlessOf(fmt.Sprint("s-", i), ports, endpoints))
-	}
-	p.Apply(resized(5))
-	read.lastSync = 0
-	p.ForbidLarge()
-	mustSync(t, p)
-	if got := kernel.serves(t, "10.96.0.0"); got != 5 || read.lastSync > proxy.TurnWeight {
-		t.Errorf("after the first sync the other Service has %d endpoints, want 5; it decided about %d targets", got, read.lastSync)
-	}
-	all := read.turns(t, p)
-	const each = 2 * endpoints * (ports + 1)
-	if largest := slices.Max(all); largest > proxy.TurnWeight || len(all) < count*each/proxy.TurnWeight {
-		t.Errorf("syncs decided about %d targets, want several of at most %d", all, proxy.TurnWeight)
-	}
-	if len(read.all) != count {
-		t.Errorf("%d Services were handed over, want %d", len(read.all), count)
-	}
-}
-
 // TestALargeHeadlessServiceWaitsForItsTurn: one in a sync, beside small ones, and never two one after the other without a
 // pause. What was decided before stays in force meanwhile.
 func TestALargeHeadlessServiceWaitsForItsTurn(t *testing.T) {
@@ -156,5 +131,30 @@ func TestALargeHeadlessServiceWaitsForItsTurn(t *testing.T) {
 				t.Errorf("three large ones were decided in %d syncs, of %d targets", len(syncs), syncs)
 			}
 		})
+	}
+}
+
+// TestManyHeadlessServicesThatChangeTogetherTakeTurns: none is in the kernel, but each is still work. Somebody else's
+// change is in the first sync.
+func TestManyHeadlessServicesThatChangeTogetherTakeTurns(t *testing.T) {
+	const count, ports, endpoints = 100, 4, 50
+	read, kernel, p := newTargetsRead(t)
+	for i := range count {
+		p.Apply(headlessOf(fmt.Sprint("s-", i), ports, endpoints))
+	}
+	p.Apply(resized(5))
+	read.lastSync = 0
+	p.ForbidLarge()
+	mustSync(t, p)
+	if got := kernel.serves(t, "10.96.0.0"); got != 5 || read.lastSync > proxy.TurnWeight {
+		t.Errorf("after the first sync the other Service has %d endpoints, want 5; it decided about %d targets", got, read.lastSync)
+	}
+	all := read.turns(t, p)
+	const each = 2 * endpoints * (ports + 1)
+	if largest := slices.Max(all); largest > proxy.TurnWeight || len(all) < count*each/proxy.TurnWeight {
+		t.Errorf("syncs decided about %d targets, want several of at most %d", all, proxy.TurnWeight)
+	}
+	if len(read.all) != count {
+		t.Errorf("%d Services were handed over, want %d", len(read.all), count)
 	}
 }

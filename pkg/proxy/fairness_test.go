@@ -121,6 +121,40 @@ func TestALargeServiceIsWrittenInSteps(t *testing.T) {
 	}
 }
 
+// TestAFrontendThatMovesFromALargeServiceHasOneOwner while the large one waits for its turn, and when a Service that
+// was refused gets the frontend.
+func TestAFrontendThatMovesFromALargeServiceHasOneOwner(t *testing.T) {
+	ip := netip.MustParseAddr("10.96.200.1")
+	large, small := model.ObjectName{Namespace: "tenant", Name: "large"}, model.ObjectName{Namespace: "tenant", Name: "small"}
+	for title, refuses := range map[string]bool{"at once": false, "after it was refused": true} {
+		t.Run(title, func(t *testing.T) {
+			kernel, read := &pickyKernel{refused: map[thing]bool{}}, newKnown(t)
+			p := starting(kernel, read)
+			p.Apply(crowded("large", ip, 3*proxy.TurnWeight))
+			mustSync(t, p)
+			frontend := model.Frontend{Addr: ip, Protocol: model.TCP, Port: 80}
+			if refuses {
+				p.Apply(crowded("small", netip.MustParseAddr("10.96.200.9"), 3))
+				kernel.refused[thing{
+					model.IPv4, ruleset.Services.Name, ruleset.Tuple{Addr: netip.MustParseAddr("10.96.200.9"), Proto: model.TCP, Port: 80},
+				}] = true
+				if report := mustSync(t, p); report.RefusedTotal != 1 {
+					t.Fatalf("report %+v, want one Service refused", report)
+				}
+				clear(kernel.refused)
+			}
+			p.Apply(model.Change{Services: map[model.ObjectName]*model.Service{large: nil}})
+			p.Apply(crowded("small", ip, 3))
+			p.ForbidLarge()
+			mustSync(t, p)
+			if got := kernel.serves(t, ip.String()); read.byFrontend[frontend] != small || got != 3 || !p.Waits() {
+				t.Errorf("%s is of %v, with %d endpoints; want it of %s with 3, while the other one waits", ip, read.byFrontend[frontend], got, small)
+			}
+			read.agree(&kernel.memoryKernel, true)
+		})
+	}
+}
+
 // TestManyServicesThatChangeTogetherLeaveRoomForOthers.
 func TestManyServicesThatChangeTogetherLeaveRoomForOthers(t *testing.T) {
 	kernel := &memoryKernel{}
@@ -143,32 +177,5 @@ func TestManyServicesThatChangeTogetherLeaveRoomForOthers(t *testing.T) {
 	if syncs := syncAllTurns(t, p); syncs < 4 {
 		t.Errorf("400 Services of 100 endpoints took %d more syncs, want several", syncs)
 	}
-	likeFreshStart(t, kernel, everything)
-}
-
-// TestAFrontendMovesBetweenServicesOfDifferentTurns: the Service that loses it waits for its turn, but gives the
-// frontend up at once.
-func TestAFrontendMovesBetweenServicesOfDifferentTurns(t *testing.T) {
-	kernel := &memoryKernel{}
-	p := starting(kernel)
-	ip := netip.MustParseAddr("10.96.200.1")
-	everything := crowded("large", ip, 3*proxy.TurnWeight)
-	p.Apply(everything)
-	mustSync(t, p)
-	name := model.ObjectName{Namespace: "tenant", Name: "large"}
-	for _, change := range []model.Change{
-		{Services: map[model.ObjectName]*model.Service{name: nil}},
-		crowded("small", ip, 3),
-	} {
-		everything = everything.Then(change)
-		p.Apply(change)
-	}
-	p.ForbidLarge()
-	mustSync(t, p) // the small one has its turn, the large one has not
-	if got := kernel.serves(t, "10.96.200.1"); got != 3 {
-		t.Errorf("the Service that has the ClusterIP now has %d endpoints in the tables, want 3", got)
-	}
-	p.AllowLarge()
-	syncAllTurns(t, p)
 	likeFreshStart(t, kernel, everything)
 }

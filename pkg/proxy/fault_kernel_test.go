@@ -80,7 +80,7 @@ type faultInjector struct {
 	injected []error
 	counts   map[string]int
 	// committed is called after each batch that was done.
-	committed func()
+	committed func(ruleset.Batch)
 }
 
 // next returns the fault that happens now; nil for none.
@@ -98,6 +98,9 @@ func (f *faultInjector) Commit(ctx context.Context, batch ruleset.Batch) error {
 	if len(batch.Ops) == 0 {
 		return f.Kernel.Commit(ctx, batch)
 	}
+	if refused := f.refuse(batch); refused != nil {
+		return refused
+	}
 	failing := f.next(commitFaults)
 	if failing != nil && !failing.done {
 		return failing.err
@@ -106,12 +109,32 @@ func (f *faultInjector) Commit(ctx context.Context, batch ruleset.Batch) error {
 		return err
 	}
 	if f.committed != nil {
-		f.committed()
+		f.committed(batch)
 	}
 	if failing != nil {
 		return failing.err
 	}
 	return nil
+}
+
+// refusedService is the name of the fault that the kernel refuses what a Service asks for.
+const refusedService = "a Service is refused"
+
+// refuse returns an error that names some of the frontends in a batch; nil for none.
+func (f *faultInjector) refuse(batch ruleset.Batch) error {
+	refused := &ruleset.RefusedError{}
+	for _, op := range batch.Ops {
+		eachThing(op, func(_ thing, element *ruleset.Element) {
+			if op.Verb == ruleset.Add && element != nil && element.Comment != "" && f.random.Int32N(800) < f.percent.Load() {
+				refused.Refusals = append(refused.Refusals, ruleset.Refusal{Op: op, Element: element, Err: unix.EINVAL})
+			}
+		})
+	}
+	if f.counts[refusedService] += len(refused.Refusals); len(refused.Refusals) == 0 {
+		return nil
+	}
+	f.injected = append(f.injected, refused)
+	return refused
 }
 
 func (f *faultInjector) Objects(ctx context.Context, family model.Family) (ruleset.Objects, error) {

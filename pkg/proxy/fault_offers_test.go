@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
@@ -17,110 +16,63 @@ type offer struct {
 	endpoint netip.AddrPort
 }
 
-// offersIn returns all offers of tables: what is drawn, and what clients are remembered with. A table that is not there
-// offers nothing.
-func offersIn(t testing.TB, kernel *memoryKernel) map[offer]bool {
-	t.Helper()
+// offers returns all offers: what is drawn, and what clients are remembered with.
+func (b balancing) offers() map[offer]bool {
 	offers := map[offer]bool{}
-	for _, family := range model.Families {
-		for _, maps := range balancingIn(t, kernel, family) {
-			for _, slot := range maps.slots {
-				if !slot.Value.Addr.IsValid() {
-					continue // its number leads nowhere any more
-				}
-				frontend := slot.Key
-				frontend.Number = 0 // the slot, which history decides
-				offers[offer{maps.set, family, frontend, netip.AddrPortFrom(slot.Value.Addr, slot.Value.Port)}] = true
-			}
-			for _, frontend := range maps.frontends {
-				for endpoint := range frontend.remembered {
-					offers[offer{maps.set, family, frontend.key, endpoint}] = true
-				}
-			}
+	for _, slot := range b.slots {
+		if !slot.Value.Addr.IsValid() {
+			continue // its number leads nowhere any more
+		}
+		frontend := slot.Key
+		frontend.Number = 0 // the slot, which history decides
+		offers[offer{b.set, b.family, frontend, netip.AddrPortFrom(slot.Value.Addr, slot.Value.Port)}] = true
+	}
+	for _, frontend := range b.frontends {
+		for endpoint := range frontend.remembered {
+			offers[offer{b.set, b.family, frontend.key, endpoint}] = true
 		}
 	}
 	return offers
 }
 
-// versions is what any version of a cluster offered.
-type versions struct {
-	t       testing.TB
-	config  ruleset.Config
-	offered map[offer]bool
-}
-
-// add takes in a version: what a proxy that knows only this version offers.
-func (v *versions) add(everything model.Change) {
-	v.t.Helper()
-	kernel := &memoryKernel{}
-	fresh := proxy.New(self, v.config, kernel)
-	fresh.Apply(everything)
-	mustSync(v.t, fresh)
-	for offer := range offersIn(v.t, kernel) {
-		v.offered[offer] = true
+// checkBacked checks that, whatever class a frontend has, each slot that can be drawn for it leads to an endpoint, and
+// that the class leads to a chain. Before a sweep there may be more slots.
+func checkBacked(t testing.TB, b balancing) {
+	t.Helper()
+	leads := map[ruleset.Tuple]bool{}
+	for _, slot := range b.slots {
+		leads[slot.Key] = slot.Value.Addr.IsValid()
 	}
-}
-
-// allow checks that tables offer nothing that no version offered.
-func (v *versions) allow(kernel *memoryKernel) {
-	v.t.Helper()
-	for offer := range offersIn(v.t, kernel) {
-		if !v.offered[offer] {
-			v.t.Errorf("%+v is in force, which no version of the cluster allowed", offer)
+	for _, frontend := range b.frontends {
+		inARow := func(first uint32) (slots int) {
+			key := frontend.key
+			for key.Number = first; leads[key]; key.Number++ {
+				slots++
+			}
+			return slots
+		}
+		inside, outside := inARow(ruleset.ClusterSlot), inARow(ruleset.LocalSlot)
+		if !frontend.dispatched || !drawsFrom(frontend.class, inside, outside) {
+			t.Errorf("%s %+v has class %x, dispatched: %v, and %d and %d slots that lead to endpoints",
+				b.set, frontend.key, frontend.class, frontend.dispatched, inside, outside)
 		}
 	}
 }
 
-// expectBacked checks that, whatever class a frontend has, each slot that can be drawn for it leads to an endpoint, and
-// that the class leads to a chain.
-func expectBacked(t testing.TB, kernel *memoryKernel) {
-	t.Helper()
-	for _, family := range model.Families {
-		for _, maps := range balancingIn(t, kernel, family) {
-			backed := map[ruleset.Tuple]bool{}
-			for _, slot := range maps.slots {
-				backed[slot.Key] = slot.Value.Addr.IsValid()
-			}
-			for _, frontend := range maps.frontends {
-				class := frontend.class
-				if !frontend.dispatched {
-					t.Errorf("%s %+v has class %x, which leads nowhere", maps.set, frontend.key, class)
-				}
-				slots, local := slotCounts(t, class)
-				for _, table := range []struct {
-					first uint32
-					count int
-				}{{ruleset.ClusterSlot, slots}, {ruleset.LocalSlot, local}} {
-					for number := range table.count {
-						key := frontend.key
-						key.Number = table.first + uint32(number)
-						if !backed[key] {
-							t.Errorf("%s %+v has class %x, and slot %x leads nowhere", maps.set, frontend.key, class, key.Number)
-						}
-					}
-				}
-			}
-		}
-	}
-}
-
-// slotCounts returns from how many slots a class draws, and from how many for clients outside, if that differs.
-func slotCounts(t testing.TB, class ruleset.Class) (slots, local int) {
-	t.Helper()
+// drawsFrom reports whether a class draws from no more slots than that, for clients inside and outside.
+func drawsFrom(class ruleset.Class, inside, outside int) bool {
 	if class == ruleset.RefuseClass || class == ruleset.DropClass {
-		return 0, 0
+		return true
 	}
-	const mostLocal, most = 20, 1000 // more endpoints than any history has here, and more slots than these have within a bound
-	for slots := range most {
+	for slots := range inside + 1 {
 		if class == ruleset.BalanceClass(slots) {
-			return slots, 0
+			return true
 		}
-		for local := range mostLocal {
+		for local := range outside + 1 {
 			if class == ruleset.SplitClass(local, slots) {
-				return slots, local
+				return true
 			}
 		}
 	}
-	t.Errorf("%x is no class", class)
-	return 0, 0
+	return false
 }

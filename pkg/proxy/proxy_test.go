@@ -3,7 +3,6 @@ package proxy_test
 import (
 	"errors"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 
@@ -30,57 +29,6 @@ func synced(t testing.TB, kernel proxy.Kernel) *proxy.Proxy {
 		t.Fatalf("the first sync reports %+v, want it complete with 3 Services", report)
 	}
 	return p
-}
-
-func TestDistrustMakesTheNextSyncComplete(t *testing.T) {
-	kernel := &scriptedKernel{}
-	p := synced(t, kernel)
-	if report := mustSync(t, p); report.Complete || report.Services != 0 {
-		t.Errorf("a sync without a change reports %+v, want nothing decided", report)
-	}
-	want := kernel.text(t)
-	disturbance := ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Flush, Object: ruleset.SetObject{Set: ruleset.Services}}}}
-	if err := kernel.Apply(disturbance); err != nil {
-		t.Fatal(err)
-	}
-	p.Distrust()
-	if report := mustSync(t, p); !report.Complete || report.Services != 3 {
-		t.Errorf("a sync after distrust reports %+v, want it complete with 3 Services", report)
-	}
-	if diff := cmp.Diff(want, kernel.text(t)); diff != "" {
-		t.Errorf("tables (-before the disturbance +after the sync):\n%s", diff)
-	}
-	p.Apply(resized(1))
-	if report := mustSync(t, p); report.Complete || report.Services != 1 {
-		t.Errorf("a sync after the complete one reports %+v, want one Service decided", report)
-	}
-}
-
-func TestAFailedSyncIsMadeGoodByACompleteOne(t *testing.T) {
-	for name, test := range map[string]struct {
-		fail func(*scriptedKernel)
-		says string
-	}{
-		"the kernel refuses the batch": {func(k *scriptedKernel) { k.refuse = refuseAll }, "commit 2 Services: "},
-	} {
-		t.Run(name, func(t *testing.T) {
-			kernel := &scriptedKernel{}
-			p := synced(t, kernel)
-			p.Apply(stickyService(1, 2))
-			mustSync(t, p)
-			p.Apply(stickyService(2, 3).Then(resized(1)))
-			test.fail(kernel)
-			_, err := p.Sync(t.Context())
-			if !errors.Is(err, errInjected) || !strings.Contains(err.Error(), test.says) {
-				t.Fatalf("error %v, want the injected one after %q", err, test.says)
-			}
-			kernel.refuse = nil
-			if report := mustSync(t, p); !report.Complete || report.Services != 4 {
-				t.Errorf("the next sync reports %+v, want it complete with 4 Services", report)
-			}
-			likeFreshStart(t, &kernel.memoryKernel, manyServices(3, 2).Then(stickyService(2, 3)).Then(resized(1)))
-		})
-	}
 }
 
 func TestTablesAreMadeAnewAfterTwoFailedCompleteSyncs(t *testing.T) {
@@ -128,26 +76,6 @@ func TestTablesAreMadeAnewAfterTwoFailedCompleteSyncs(t *testing.T) {
 	}
 }
 
-// TestWhatStandsInTheWayIsOvercome: a map of our name and another type, which no batch can change into ours.
-func TestWhatStandsInTheWayIsOvercome(t *testing.T) {
-	kernel := &scriptedKernel{}
-	theirs := ruleset.Set{Name: ruleset.Services.Name, Key: []ruleset.Type{ruleset.TypeAddr}, Value: []ruleset.Type{ruleset.TypeAddr}}
-	if err := kernel.Apply(ruleset.Batch{Ops: []ruleset.Op{
-		{Verb: ruleset.Add, Object: ruleset.TableObject{}}, {Verb: ruleset.Add, Object: ruleset.SetObject{Set: theirs}},
-	}}); err != nil {
-		t.Fatal(err)
-	}
-	p := starting(kernel)
-	p.Apply(manyServices(3, 2))
-	for range 2 {
-		if _, err := p.Sync(t.Context()); !errors.Is(err, ruleset.ErrExist) {
-			t.Fatalf("error %v, want %v", err, ruleset.ErrExist)
-		}
-	}
-	mustSync(t, p)
-	likeFreshStart(t, &kernel.memoryKernel, manyServices(3, 2))
-}
-
 // TestMapsOfOtherTypesAreOvercomeInTheKernel, even those that are read before anything is written.
 func TestMapsOfOtherTypesAreOvercomeInTheKernel(t *testing.T) {
 	everything, fresh := manyServices(3, 2).Then(stickyService(1, 2)), netns.New(t)
@@ -180,6 +108,15 @@ func TestAFailingSweepKeepsServing(t *testing.T) {
 	p.Apply(manyServices(3, manyEndpoints+1))
 	mustSync(t, p)
 	p.Apply(manyServices(3, manyEndpoints)) // no Service needs lb-34 any more
+	for range 2 {                           // a sweep that works forgets these
+		mustNotSweep(t, p)
+	}
+	kernel.refuse = nil
+	mustSync(t, p)
+	p.Apply(manyServices(3, manyEndpoints+1))
+	mustSync(t, p)
+	kernel.refuse = refuseSweeps
+	p.Apply(manyServices(3, manyEndpoints))
 	for try := range 3 {
 		report, err := p.Sync(t.Context())
 		if err != nil {
@@ -205,47 +142,44 @@ func TestAFailingSweepKeepsServing(t *testing.T) {
 	likeFreshStart(t, &kernel.memoryKernel, manyServices(3, manyEndpoints))
 }
 
-// TestASweepForWhichTheKernelHasNoRoomIsNoReasonToMakeTheTablesAnew, however often it fails.
-func TestASweepForWhichTheKernelHasNoRoomIsNoReasonToMakeTheTablesAnew(t *testing.T) {
-	kernel := &scriptedKernel{}
-	p := synced(t, kernel)
-	p.Apply(manyServices(3, manyEndpoints+1))
-	mustSync(t, p)
-	kernel.refuse = func(batch ruleset.Batch) error {
-		if err := refuseSweeps(batch); err != nil {
-			return errors.Join(err, syscall.ENOBUFS)
-		}
-		return nil
+func mustNotSweep(t *testing.T, p *proxy.Proxy) {
+	t.Helper()
+	if report, err := p.Sync(t.Context()); err != nil || report.Unswept == nil || report.Complete {
+		t.Errorf("report %+v and error %v, want something unswept", report, err)
 	}
-	p.Apply(manyServices(3, manyEndpoints))
-	for range 5 {
-		if report, err := p.Sync(t.Context()); err != nil || report.Unswept == nil || report.Complete {
-			t.Errorf("report %+v and error %v, want something unswept", report, err)
-		}
-	}
-	kernel.refuse, kernel.batches = nil, nil
-	if report := mustSync(t, p); report.Complete || slices.ContainsFunc(kernel.batches, rebuilds) {
-		t.Errorf("the sync after five sweeps without room reports %+v, want no more than the sweep", report)
-	}
-	likeFreshStart(t, &kernel.memoryKernel, manyServices(3, manyEndpoints))
 }
 
-func TestASweepThatWorksForgetsEarlierFailures(t *testing.T) {
-	kernel := &scriptedKernel{}
-	p := synced(t, kernel)
-	p.Apply(manyServices(3, manyEndpoints+1))
-	mustSync(t, p)
-	for round := range 3 {
-		p.Apply(manyServices(3, manyEndpoints+round%2))
-		kernel.refuse = refuseSweeps
-		for range 2 {
-			if report, err := p.Sync(t.Context()); err != nil || report.Unswept == nil || report.Complete {
-				t.Errorf("round %d: report %+v and error %v, want something unswept", round, report, err)
+// TestASweepThatFailsIsNoReasonToMakeTheTablesAnew, which would forget all clients, if the kernel has no room for it,
+// however often, or has done it although it reported a failure.
+func TestASweepThatFailsIsNoReasonToMakeTheTablesAnew(t *testing.T) {
+	for name, test := range map[string]struct {
+		isDone bool
+		syncs  int
+	}{"no room": {false, 5}, "done": {true, 2}} {
+		t.Run(name, func(t *testing.T) {
+			kernel := &scriptedKernel{}
+			p := synced(t, kernel)
+			p.Apply(manyServices(3, manyEndpoints+1))
+			mustSync(t, p)
+			failures := 0
+			kernel.refuse = func(batch ruleset.Batch) error {
+				if refuseSweeps(batch) == nil || test.isDone && failures > 0 {
+					return nil
+				}
+				if failures++; test.isDone {
+					return errors.Join(syscall.EINVAL, kernel.Apply(batch))
+				}
+				return syscall.ENOBUFS
 			}
-		}
-		kernel.refuse = nil
-		if report := mustSync(t, p); report.Complete {
-			t.Errorf("round %d: two failed sweeps made the sync complete", round)
-		}
+			p.Apply(manyServices(3, manyEndpoints))
+			for range test.syncs {
+				mustNotSweep(t, p)
+			}
+			kernel.refuse, kernel.batches = nil, nil
+			if report := mustSync(t, p); report.Complete != test.isDone || slices.ContainsFunc(kernel.batches, rebuilds) {
+				t.Errorf("the next sync reports %+v, and the tables must not be made anew", report)
+			}
+			likeFreshStart(t, &kernel.memoryKernel, manyServices(3, manyEndpoints))
+		})
 	}
 }

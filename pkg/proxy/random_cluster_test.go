@@ -8,6 +8,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 )
 
 // history makes random changes of a small cluster: few names and addresses, so that objects meet, replace and share
@@ -56,6 +57,18 @@ func (h *history) single() model.Change {
 		slice := h.slice()
 		return model.Change{Slices: map[model.ObjectName]*model.EndpointSlice{slice.Name: slice}}
 	}
+}
+
+// tenant changes a Service of a tenant that may be more than one sync may write, or deletes it.
+func (h *history) tenant() model.Change {
+	name := model.ObjectName{Namespace: "tenant", Name: fmt.Sprint("s-", h.random.IntN(4))}
+	size := []int{3, proxy.TurnWeight / 4, proxy.TurnWeight + 1}[h.random.IntN(3)]
+	change := crowded(name.Name, addrs("10.96.200.1", "10.96.200.2", "10.96.200.3")[h.random.IntN(3)], size)
+	service := change.Services[name]
+	if service.ExternalIPs = addrs("192.0.2.1", "192.0.2.2")[:h.random.IntN(3)]; h.random.IntN(4) == 0 {
+		change.Services[name] = nil
+	}
+	return change
 }
 
 // The addresses overlap on purpose: an external IP may be a node's own, another Service's ClusterIP, or its load

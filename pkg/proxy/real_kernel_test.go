@@ -23,12 +23,13 @@ import (
 type realKernel struct {
 	t         testing.TB
 	namespace *netns.Namespace
+	scratch   *netns.Namespace // for agree
 	conn      *nft.Conn
 	memory    memoryKernel
 }
 
 func newRealKernel(t testing.TB) *realKernel {
-	kernel := &realKernel{t: t, namespace: netns.New(t)}
+	kernel := &realKernel{t: t, namespace: netns.New(t), scratch: netns.New(t)}
 	kernel.dial()
 	t.Cleanup(func() { _ = kernel.conn.Close() })
 	return kernel
@@ -69,9 +70,8 @@ func (k *realKernel) Objects(ctx context.Context, family model.Family) (ruleset.
 // an empty namespace.
 func (k *realKernel) agree(t testing.TB) {
 	t.Helper()
-	scratch := netns.New(t)
-	scratch.Load(k.memory.text(t))
-	want := sortedListing(scratch.NFT("-n", "list", "ruleset"))
+	k.scratch.Load("flush ruleset\n" + k.memory.text(t))
+	want := sortedListing(k.scratch.NFT("-n", "list", "ruleset"))
 	got := sortedListing(k.namespace.NFT("-n", "list", "ruleset"))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("nft list ruleset (-printed tables, +kernel):\n%s", diff)
@@ -103,23 +103,6 @@ func sortedElements(block string) string {
 	}
 	slices.Sort(list)
 	return before + strings.Join(list, "\n")
-}
-
-// TestTheRealKernelAgreesWithTheOneInMemory walks histories in both, with restarts between, under each configuration.
-func TestTheRealKernelAgreesWithTheOneInMemory(t *testing.T) {
-	for seed := range uint64(len(configurations)) {
-		kernel := newRealKernel(t)
-		s := newStory(seed, &kernel.memory, kernel)
-		for range 8 {
-			s.goOn()
-			if s.changes.random.IntN(8) == 0 {
-				s.restart()
-			}
-			mustSync(t, s.running)
-			kernel.agree(t)
-		}
-		s.convergesLike(t)
-	}
 }
 
 // TestAProxyTakesOverTheTablesOfAPredecessorThatIsLate: a proxy that is killed may own its tables for a while after the

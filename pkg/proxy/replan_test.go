@@ -74,54 +74,6 @@ func TestNodesThatComeAreGathered(t *testing.T) {
 	})
 }
 
-// TestEndpointsChangeBeforeSharesDo: while very many Services are planned anew, turn by turn, a change of endpoints is
-// in the next sync.
-func TestEndpointsChangeBeforeSharesDo(t *testing.T) {
-	kernel := &memoryKernel{}
-	p := starting(kernel)
-	everything := boundedServices(1000)
-	p.Apply(everything)
-	mustSync(t, p)
-	node := nodesIn("zone-b", "new")
-	p.Apply(node)
-	syncs := 0
-	for ; ; syncs++ {
-		change := resized(2 + syncs%3)
-		p.Apply(change)
-		everything = everything.Then(change)
-		mustSync(t, p)
-		alone := boundedServices(1).Then(node).Then(change)
-		if got, want := kernel.serves(t, "10.96.0.0"), freshlyServes(t, alone, "10.96.0.0"); got != want {
-			t.Fatalf("after %d syncs there are %d slots, want %d", syncs+1, got, want)
-		}
-		if !p.Waits() {
-			break
-		}
-	}
-	if syncs < 3 {
-		t.Errorf("all Services were planned anew in %d syncs, want them in turns", syncs+1)
-	}
-	likeFreshStart(t, kernel, everything.Then(node))
-}
-
-func freshlyServes(t *testing.T, everything model.Change, addr string) int {
-	t.Helper()
-	kernel := &memoryKernel{}
-	p := starting(kernel)
-	p.Apply(everything)
-	mustSync(t, p)
-	return kernel.serves(t, addr)
-}
-
-// TestServicesWithoutABoundDoNotReadNodes: a new node affects only Services with a bound.
-func TestServicesWithoutABoundDoNotReadNodes(t *testing.T) {
-	p := synced(t, &memoryKernel{})
-	p.Apply(nodesIn("zone-b", "new"))
-	if report := mustSync(t, p); report.Services != 0 {
-		t.Errorf("%d Services were decided", report.Services)
-	}
-}
-
 // TestALargeServiceIsPlannedAnewInSteps: the changes that a new node causes are written in transactions of a bounded
 // size, even during a stream of other changes.
 func TestALargeServiceIsPlannedAnewInSteps(t *testing.T) {
@@ -169,4 +121,52 @@ func TestALargeServiceIsPlannedAnewInSteps(t *testing.T) {
 		t.Errorf("it is written in %d syncs, the largest of %d elements", syncs+1, largest)
 	}
 	likeFreshStart(t, kernel, everything.Then(node))
+}
+
+// TestEndpointsChangeBeforeSharesDo: while very many Services are planned anew, turn by turn, a change of endpoints is
+// in the next sync.
+func TestEndpointsChangeBeforeSharesDo(t *testing.T) {
+	kernel := &memoryKernel{}
+	p := starting(kernel)
+	everything := boundedServices(1000)
+	p.Apply(everything)
+	mustSync(t, p)
+	node := nodesIn("zone-b", "new")
+	p.Apply(node)
+	syncs := 0
+	for ; ; syncs++ {
+		change := resized(2 + syncs%3)
+		p.Apply(change)
+		everything = everything.Then(change)
+		mustSync(t, p)
+		alone := boundedServices(1).Then(node).Then(change)
+		if got, want := kernel.serves(t, "10.96.0.0"), freshlyServes(t, alone, "10.96.0.0"); got != want {
+			t.Fatalf("after %d syncs there are %d slots, want %d", syncs+1, got, want)
+		}
+		if !p.Waits() {
+			break
+		}
+	}
+	if syncs < 3 {
+		t.Errorf("all Services were planned anew in %d syncs, want them in turns", syncs+1)
+	}
+	likeFreshStart(t, kernel, everything.Then(node))
+}
+
+func freshlyServes(t *testing.T, everything model.Change, addr string) int {
+	t.Helper()
+	kernel := &memoryKernel{}
+	p := starting(kernel)
+	p.Apply(everything)
+	mustSync(t, p)
+	return kernel.serves(t, addr)
+}
+
+// TestServicesWithoutABoundDoNotReadNodes: a new node affects only Services with a bound.
+func TestServicesWithoutABoundDoNotReadNodes(t *testing.T) {
+	p := synced(t, &memoryKernel{})
+	p.Apply(nodesIn("zone-b", "new"))
+	if report := mustSync(t, p); report.Services != 0 {
+		t.Errorf("%d Services were decided", report.Services)
+	}
 }

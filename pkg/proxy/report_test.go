@@ -2,7 +2,6 @@ package proxy_test
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"testing"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/counts"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/servicefindings"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
@@ -68,79 +66,6 @@ func TestCausesAreReportedByTheSyncThatBringsTheirChangesIntoForce(t *testing.T)
 		slices.SortFunc(got[model.IPv4], time.Time.Compare)
 		if diff := cmp.Diff(step.want, got[model.IPv4]); diff != "" || len(got[model.IPv6]) > 0 {
 			t.Errorf("%s: causes (-want +got):\n%s\nIPv6: %v", step.title, diff, got[model.IPv6])
-		}
-	}
-}
-
-// TestReasonsAreCountedAsIfAllServicesHadBeenDecidedAnew, whatever changed: only Services that were decided have been
-// counted again.
-func TestReasonsAreCountedAsIfAllServicesHadBeenDecidedAnew(t *testing.T) {
-	const internal, external = false, true
-	reason := func(isExternal bool, code selection.Code) counts.Reason {
-		return counts.Reason{External: isExternal, Code: code}
-	}
-	name := model.ObjectName{Namespace: "default", Name: "service-1"}
-	changed := func(edit func(*model.Service)) model.Change {
-		service := *manyServices(2, 1).Services[name]
-		edit(&service)
-		return model.Change{Services: map[model.ObjectName]*model.Service{name: &service}}
-	}
-	for _, complete := range []bool{false, true} {
-		var reasons map[counts.Reason]int
-		p := starting(&memoryKernel{}, counts.NewReader(func(now counts.Counts) { reasons = now.Reasons }))
-		p.Apply(manyServices(20, 2))
-		mustSync(t, p)
-		for _, step := range []struct {
-			title  string
-			change model.Change
-			want   map[counts.Reason]int // without zeros
-		}{
-			{"all alike", model.Change{}, map[counts.Reason]int{reason(internal, selection.AllEndpoints): 20}},
-			{"one has none", stamped("service-0", 0, 0), map[counts.Reason]int{
-				reason(internal, selection.AllEndpoints): 19, reason(internal, selection.NoEndpoints): 1,
-			}},
-			{"one is kept on the node and has an external IP", changed(func(service *model.Service) {
-				service.InternalTrafficLocal, service.ExternalIPs = true, addrs("192.0.2.1")
-			}), map[counts.Reason]int{
-				reason(internal, selection.AllEndpoints): 18, reason(internal, selection.NoEndpoints): 1,
-				reason(internal, selection.NoneOnThisNode): 1, reason(external, selection.AllEndpoints): 1,
-			}},
-			{"it goes", model.Change{Services: map[model.ObjectName]*model.Service{name: nil}}, map[counts.Reason]int{
-				reason(internal, selection.AllEndpoints): 18, reason(internal, selection.NoEndpoints): 1,
-			}},
-		} {
-			p.Apply(step.change)
-			if complete {
-				p.Distrust()
-			}
-			mustSync(t, p)
-			got := maps.Clone(reasons)
-			for reason, count := range got {
-				if count == 0 {
-					delete(got, reason)
-				}
-			}
-			if diff := cmp.Diff(step.want, got); diff != "" {
-				t.Errorf("%s (complete: %v): reasons (-want +got):\n%s", step.title, complete, diff)
-			}
-		}
-	}
-}
-
-func TestAFailedSyncReportsOnlyWhetherItWasComplete(t *testing.T) {
-	kernel := &scriptedKernel{}
-	p := starting(kernel)
-	p.Apply(manyServices(3, 2))
-	mustSync(t, p)
-	kernel.refuse = refuseAll
-	p.Apply(manyServices(3, 1))
-	for _, want := range []proxy.Report{{}, {Complete: true}, {Complete: true}} {
-		report, err := p.Sync(t.Context())
-		if err == nil {
-			t.Fatal("the kernel took it")
-		}
-		if diff := cmp.Diff(want, report, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
-			t.Errorf("report (-want +got):\n%s", diff)
 		}
 	}
 }
@@ -227,6 +152,24 @@ func TestWhatIsReportedOfFindingsIsBounded(t *testing.T) {
 	for _, one := range told {
 		if len(one.Findings) > 0 {
 			t.Errorf("%s is gone, and something is found of it: %v", one.Service, one.Findings)
+		}
+	}
+}
+
+func TestAFailedSyncReportsOnlyWhetherItWasComplete(t *testing.T) {
+	kernel := &scriptedKernel{}
+	p := starting(kernel)
+	p.Apply(manyServices(3, 2))
+	mustSync(t, p)
+	kernel.refuse = refuseAll
+	p.Apply(manyServices(3, 1))
+	for _, want := range []proxy.Report{{}, {Complete: true}, {Complete: true}} {
+		report, err := p.Sync(t.Context())
+		if err == nil {
+			t.Fatal("the kernel took it")
+		}
+		if diff := cmp.Diff(want, report, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
+			t.Errorf("report (-want +got):\n%s", diff)
 		}
 	}
 }

@@ -1,16 +1,12 @@
 package proxy_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
 )
 
 func TestRunWaitsForTheCompleteState(t *testing.T) {
@@ -47,23 +43,6 @@ func TestRunSyncsTogetherWhatArrivesTogether(t *testing.T) {
 	})
 }
 
-func TestRunSyncsAtOnceWhatWasThereBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		seen := &recorder{t: t, began: time.Now()}
-		changes := make(chan model.Change, 3)
-		for _, change := range []model.Change{manyServices(3, 2), resized(1), stickyService(1)} {
-			changes <- change
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go starting(&memoryKernel{}).Run(ctx, changes, nil, seen)
-		synctest.Wait()
-		if diff := cmp.Diff([]attempt{{Complete: true, Services: 4}}, seen.take()); diff != "" {
-			t.Errorf("syncs (-want +got):\n%s", diff)
-		}
-	})
-}
-
 func TestRunTriesAFailedSyncAgainLaterEachTime(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
 		r.refuse(refuseAll)
@@ -92,39 +71,6 @@ func TestRunTriesAFailedSyncAgainLaterEachTime(t *testing.T) {
 	})
 }
 
-func TestChangesWaitForAFailedSync(t *testing.T) {
-	running(t, func(_ *testing.T, r *run) {
-		r.refuse(refuseAll)
-		r.changes <- manyServices(3, 2)
-		r.expect("a sync that fails", attempt{Complete: true, RetryIn: 100 * time.Millisecond})
-		r.changes <- resized(1)
-		r.changes <- stickyService(1)
-		r.later(99 * time.Millisecond)
-		r.expect("changes before the pause is over")
-		r.refuse(nil)
-		r.later(time.Millisecond)
-		r.expect("all of it together", attempt{At: 100 * time.Millisecond, Complete: true, Services: 4})
-		likeFreshStart(r.t, &r.kernel.memoryKernel, manyServices(3, 2).Then(resized(1)).Then(stickyService(1)))
-	})
-}
-
-func TestADisturbanceIsRepairedByACompleteSync(t *testing.T) {
-	running(t, func(_ *testing.T, r *run) {
-		r.changes <- manyServices(3, 2)
-		r.expect("the first change", attempt{Complete: true, Services: 3})
-		disturbance := ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Delete, Object: ruleset.TableObject{}}}}
-		if err := r.kernel.Apply(disturbance); err != nil {
-			r.t.Fatal(err)
-		}
-		r.disturbed <- struct{}{}
-		r.expect("the disturbance", attempt{Complete: true, Services: 3})
-		likeFreshStart(r.t, &r.kernel.memoryKernel, manyServices(3, 2))
-		r.later(proxy.SyncInterval)
-		r.changes <- resized(1)
-		r.expect("a change after it", attempt{At: proxy.SyncInterval, Services: 1})
-	})
-}
-
 func TestWhatCouldNotBeSweptDoesNotKeepChangesWaiting(t *testing.T) {
 	running(t, func(_ *testing.T, r *run) {
 		r.changes <- manyServices(3, manyEndpoints+1)
@@ -141,21 +87,6 @@ func TestWhatCouldNotBeSweptDoesNotKeepChangesWaiting(t *testing.T) {
 		r.expect("a second later", attempt{At: 2300 * time.Millisecond})
 		r.later(time.Hour)
 		r.expect("after the sweep")
-	})
-}
-
-func TestAFailureAfterASweepThatFailedIsTriedAgainSoon(t *testing.T) {
-	running(t, func(_ *testing.T, r *run) {
-		r.changes <- manyServices(3, manyEndpoints+1)
-		r.expect("the first change", attempt{Complete: true, Services: 3})
-		r.later(time.Second)
-		r.refuse(refuseSweeps)
-		r.changes <- manyServices(3, manyEndpoints)
-		r.expect("a change whose sweep fails", attempt{At: time.Second, Services: 3, Unswept: true})
-		r.refuse(refuseAll)
-		r.later(proxy.SyncInterval)
-		r.changes <- resized(2)
-		r.expect("a change that fails", attempt{At: time.Second + proxy.SyncInterval, RetryIn: 100 * time.Millisecond})
 	})
 }
 
@@ -192,4 +123,20 @@ func TestRunEndsWithItsContext(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestChangesWaitForAFailedSync(t *testing.T) {
+	running(t, func(_ *testing.T, r *run) {
+		r.refuse(refuseAll)
+		r.changes <- manyServices(3, 2)
+		r.expect("a sync that fails", attempt{Complete: true, RetryIn: 100 * time.Millisecond})
+		r.changes <- resized(1)
+		r.changes <- stickyService(1)
+		r.later(99 * time.Millisecond)
+		r.expect("changes before the pause is over")
+		r.refuse(nil)
+		r.later(time.Millisecond)
+		r.expect("all of it together", attempt{At: 100 * time.Millisecond, Complete: true, Services: 4})
+		likeFreshStart(r.t, &r.kernel.memoryKernel, manyServices(3, 2).Then(resized(1)).Then(stickyService(1)))
+	})
 }

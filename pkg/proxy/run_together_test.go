@@ -7,19 +7,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 )
 
-func TestALoneChangeIsSyncedAtOnce(t *testing.T) {
-	running(t, func(_ *testing.T, r *run) {
-		r.changes <- manyServices(3, 2)
-		r.expect("the first change", attempt{Complete: true, Services: 3})
-		for round := range 5 {
-			r.later(proxy.SyncInterval)
-			r.changes <- resized(3 + round)
-			r.expect("a change that comes an interval after the last sync began",
-				attempt{At: time.Duration(round+1) * proxy.SyncInterval, Services: 1})
-		}
-	})
-}
-
 // TestASteadyStreamOfChangesTakesATenthOfTheTime: the pause after a sync depends on how long the sync took, up to a
 // bound; and changes that arrive while others wait do not make these wait longer.
 func TestASteadyStreamOfChangesTakesATenthOfTheTime(t *testing.T) {

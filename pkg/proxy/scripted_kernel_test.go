@@ -2,10 +2,8 @@ package proxy_test
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -19,9 +17,6 @@ type scriptedKernel struct {
 	refuse func(ruleset.Batch) error
 	// committed is called after each batch that was done.
 	committed func(ruleset.Batch)
-	// known are the last numbers that the endpoints of stickyService were seen with: a packet may have drawn such a
-	// number.
-	known map[int]uint32
 	// blind is the error of asking what a table holds.
 	blind error
 	// slow is how long each batch takes.
@@ -99,74 +94,3 @@ func stickyService(endpoints ...int) model.Change {
 }
 
 func podAddr(number int) netip.Addr { return netip.AddrFrom4([4]byte{10, 244, 0, byte(number)}) }
-
-// stickyFrontend is the frontend of stickyService.
-var stickyFrontend = ruleset.Tuple{Addr: netip.MustParseAddr("10.96.9.9"), Proto: model.TCP, Port: 80}
-
-// numberOf returns the number of the port of stickyService, and the map in which its clients are remembered; no number if
-// they are not.
-func (k *scriptedKernel) numberOf(t testing.TB) (port uint32, clients ruleset.Set) {
-	t.Helper()
-	for _, element := range elementsIfThere(&k.memoryKernel, model.IPv4, ruleset.Services) {
-		if element.Key == stickyFrontend && isSticky(ruleset.Class(element.Value.Number)) {
-			clients = ruleset.Affinity(element.Value.Number >> 1 & 0x1f)
-		}
-	}
-	for _, element := range elementsIfThere(&k.memoryKernel, model.IPv4, ruleset.StickyPorts) {
-		if element.Key == stickyFrontend {
-			port = element.Value.Number
-		}
-	}
-	return port, clients
-}
-
-// endpoints returns the endpoints of stickyService by their numbers.
-func (k *scriptedKernel) endpoints(t testing.TB) map[uint32]int {
-	t.Helper()
-	port, _ := k.numberOf(t)
-	endpoints := map[uint32]int{}
-	if k.known == nil {
-		k.known = map[int]uint32{}
-	}
-	for _, set := range []ruleset.Set{ruleset.Numbered, ruleset.NumberedCollided} {
-		for _, element := range elementsIfThere(&k.memoryKernel, model.IPv4, set) {
-			if element.Key.Proto == model.TCP && portOf(element.Key.Number) == port {
-				endpoint := int(element.Value.Addr.As4()[3])
-				endpoints[element.Key.Number], k.known[endpoint] = endpoint, element.Key.Number
-			}
-		}
-	}
-	return endpoints
-}
-
-// remember is what the sticky chain does for a client, 192.0.2.N, that drew an endpoint.
-func (k *scriptedKernel) remember(t testing.TB, client, endpoint int) {
-	t.Helper()
-	k.endpoints(t)
-	port, clients := k.numberOf(t)
-	element := ruleset.Element{
-		Key:   ruleset.Tuple{Addr: netip.AddrFrom4([4]byte{192, 0, byte(2 + client>>8), byte(client)}), Number: port},
-		Value: ruleset.Tuple{Number: k.known[endpoint]},
-	}
-	batch := ruleset.Batch{Ops: []ruleset.Op{{Verb: ruleset.Add, Family: model.IPv4, Object: ruleset.ElementsObject{
-		Set: clients, Elements: slices.Values([]ruleset.Element{element}),
-	}}}}
-	if err := k.Apply(batch); err != nil || k.known[endpoint] == 0 {
-		t.Fatalf("client %d and endpoint %d, of the number %x: %v", client, endpoint, k.known[endpoint], err)
-	}
-}
-
-// remembered returns the clients that come back to their endpoint, as client:endpoint.
-func (k *scriptedKernel) remembered(t testing.TB) []string {
-	t.Helper()
-	port, clients := k.numberOf(t)
-	endpoints := k.endpoints(t)
-	var list []string
-	for _, element := range elementsIfThere(&k.memoryKernel, model.IPv4, clients) {
-		endpoint, isThere := endpoints[element.Value.Number]
-		if isThere && element.Key.Number == port {
-			list = append(list, fmt.Sprintf("%d:%d", element.Key.Addr.As4()[3], endpoint))
-		}
-	}
-	return list
-}

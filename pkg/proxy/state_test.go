@@ -24,13 +24,13 @@ type state struct {
 	Chains   []string
 }
 
-func stateOf(t testing.TB, kernel *memoryKernel, family model.Family) state {
+func stateOf(t testing.TB, kernel *memoryKernel, family model.Family, text string) state {
 	t.Helper()
 	result := state{
 		Objects:  kernel.Tables.Objects(family),
 		Elements: map[string][]ruleset.Element{},
 		Slots:    map[string]map[ruleset.Tuple][]string{},
-		Chains:   chainsOf(kernel.text(t), family),
+		Chains:   chainsOf(text, family),
 	}
 	for _, set := range ruleset.StaticSets {
 		elements, err := kernel.Tables.Elements(family, set)
@@ -116,9 +116,16 @@ func likeFreshStartOf(t testing.TB, node string, config ruleset.Config, kernel *
 	starting := proxy.New(node, config, fresh)
 	starting.Apply(everything)
 	mustSync(t, starting)
+	sameTables(t, config, fresh, kernel)
+}
+
+// sameTables checks that two kernels hold the same.
+func sameTables(t testing.TB, config ruleset.Config, fresh, kernel *memoryKernel) {
+	t.Helper()
+	want, got := fresh.text(t), kernel.text(t)
 	for _, family := range config.Families {
 		opts := cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{})
-		if diff := cmp.Diff(stateOf(t, fresh, family), stateOf(t, kernel, family), opts); diff != "" {
+		if diff := cmp.Diff(stateOf(t, fresh, family, want), stateOf(t, kernel, family, got), opts); diff != "" {
 			t.Fatalf("%s table (-fresh start +after the history):\n%s", family, diff)
 		}
 		if differences := fresh.Differences(family, heldIn(t, kernel, family)); len(differences) > 0 {

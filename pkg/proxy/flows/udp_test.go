@@ -164,6 +164,9 @@ func TestWhichFlowsGo(t *testing.T) {
 			if got, err := w.world(time.Now()).judge(&test.entry); got != test.want || err != nil {
 				t.Errorf("%s, %v; want %s", got, err, test.want)
 			}
+			if isEnded := slices.Contains([]Reason{MayNotAnswer, NotServedThere, BeganBefore}, test.want); test.want.Goes() != isEnded {
+				t.Errorf("%s: it goes: %v", test.want, !isEnded)
+			}
 		})
 	}
 }

@@ -76,6 +76,15 @@ func TestWhichFlowsAreLookedAt(t *testing.T) {
 		"a policy lets them go again": {
 			edited(func(s *model.Service) { s.ExternalTrafficLocal = true }, onA, onB), now(onA, onB), selection.Sync{}, nil,
 		},
+		"both policies, and one moves to another node": {
+			edited(func(s *model.Service) { s.InternalTrafficLocal, s.ExternalTrafficLocal = true, true }, onA, onB),
+			edited(func(s *model.Service) { s.InternalTrafficLocal, s.ExternalTrafficLocal = true, true }, "node-b 10.244.0.1", onB),
+			selection.Sync{}, all,
+		},
+		"a policy, and one elsewhere leaves": {
+			edited(func(s *model.Service) { s.ExternalTrafficLocal = true }, onA, onB),
+			edited(func(s *model.Service) { s.ExternalTrafficLocal = true }, onA), selection.Sync{}, all,
+		},
 		"a topology key forbids a place": {
 			nil, edited(func(s *model.Service) { s.Topology.Keys = []policy.Key{policy.Zone} }, onA, onB), selection.Sync{}, all,
 		},

@@ -214,7 +214,7 @@ func runForecast(ctx context.Context, stdout, stderr io.Writer, flags *forecastF
 	}
 	origin, held := flags.origin(), objects.Inventory()
 	state := forecast.NewCluster(objects, convert.View{
-		ServiceProxyName: flags.serviceProxyName, DefaultMaxLoad: flags.viewFlags.maxLoad, DefaultMeasured: flags.measured,
+		ServiceProxyName: flags.serviceProxyName, DefaultMaxLoad: flags.maxLoad, DefaultMeasured: flags.measured,
 	})
 	if flags.clients == clientsAssumed {
 		state = state.AsAssumed()

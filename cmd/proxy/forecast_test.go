@@ -194,7 +194,8 @@ func TestForecastJudgesInAPipeline(t *testing.T) {
 		"a value that a rule denies": {
 			"--annotate shop/web_vicinity.dev/max-load=1.2", 2,
 			`^proxy: --annotate shop/web: metadata.annotations\[vicinity.dev/max-load\]: Invalid value: "1.2": is no whole number .*; ` +
-				`write a percentage of the mean load, such as "120%" \[SVC011\]; --annotate shop/web: .*: Forbidden: has nothing to bound; .* \[SVC012\]\n$`,
+				`write a percentage of the mean load, such as "120%" \[SVC011\]; ` +
+				`--annotate shop/web: .*: Forbidden: has nothing to bound; .* \[SVC012\]\n$`,
 		},
 		"a key that there is not":     {"--annotate shop/web_vicinity.dev/max-lod=120%", 2, `did you mean .*max-load.* \[SVC009\]\n$`},
 		"keys that contradict others": {"--annotate shop/web_vicinity.dev/topology-keys=*,a", 2, `\[SVC005\]\n$`},

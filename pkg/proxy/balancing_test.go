@@ -139,7 +139,7 @@ func balancingIn(t testing.TB, kernel *memoryKernel, family model.Family) []bala
 
 // elementsIfThere returns the elements of a set, none if it is not there.
 func elementsIfThere(kernel *memoryKernel, family model.Family, set ruleset.Set) []ruleset.Element {
-	elements, err := kernel.Tables.Elements(family, set)
+	elements, err := kernel.Elements(family, set)
 	if err != nil {
 		return nil
 	}

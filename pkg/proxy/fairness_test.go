@@ -47,7 +47,7 @@ func (k *memoryKernel) largestBatch() int {
 // serves returns over how many slots connections to an address are balanced.
 func (k *memoryKernel) serves(t *testing.T, addr string) int {
 	t.Helper()
-	elements, err := k.Tables.Elements(model.IPv4, ruleset.Services)
+	elements, err := k.Elements(model.IPv4, ruleset.Services)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -354,7 +354,7 @@ func (m *machine) removal() []ruleset.Op {
 	case 4:
 		return []ruleset.Op{of(ruleset.Flush, chain), of(ruleset.Delete, chain)}
 	}
-	elements, err := m.kernel.Tables.Elements(family, set)
+	elements, err := m.kernel.Elements(family, set)
 	if err != nil || len(elements) == 0 {
 		return nil
 	}

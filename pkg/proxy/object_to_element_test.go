@@ -124,7 +124,7 @@ func checkBystander(t testing.TB, kernel *memoryKernel, config ruleset.Config) {
 
 func elementsOf(t testing.TB, kernel *memoryKernel, family model.Family, set ruleset.Set) []ruleset.Element {
 	t.Helper()
-	elements, err := kernel.Tables.Elements(family, set)
+	elements, err := kernel.Elements(family, set)
 	if err != nil {
 		t.Fatal(err)
 	}

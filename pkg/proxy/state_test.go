@@ -33,7 +33,7 @@ func stateOf(t testing.TB, kernel *memoryKernel, family model.Family, text strin
 		Chains:   chainsOf(text, family),
 	}
 	for _, set := range ruleset.StaticSets {
-		elements, err := kernel.Tables.Elements(family, set)
+		elements, err := kernel.Elements(family, set)
 		if err != nil {
 			t.Fatalf("read %s: %v", set.Name, err)
 		}
@@ -141,7 +141,7 @@ func heldIn(t testing.TB, kernel *memoryKernel, family model.Family) ruleset.Obj
 	held := ruleset.Objects{Table: there.Table, Chains: there.Chains}
 	sets, _ := kernel.Sets(family)
 	for _, set := range sets {
-		elements, err := kernel.Tables.Elements(family, set)
+		elements, err := kernel.Elements(family, set)
 		if err != nil {
 			t.Fatal(err)
 		}

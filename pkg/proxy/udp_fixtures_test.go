@@ -1,8 +1,6 @@
 package proxy_test
 
 import (
-	"net/netip"
-
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
@@ -20,20 +18,6 @@ func nameService(name, clusterIP string, edits ...func(*model.Service)) *model.S
 	}
 	return service
 }
-
-func externalIP(service *model.Service) {
-	service.ExternalIPs = append(service.ExternalIPs, netip.MustParseAddr("192.0.2.1"))
-}
-
-func nodePort(number uint16) func(*model.Service) {
-	return func(service *model.Service) { service.Ports[0].NodePort = number }
-}
-
-func port(protocol model.Protocol, number uint16) func(*model.Service) {
-	return func(service *model.Service) { service.Ports[0].Protocol, service.Ports[0].Port = protocol, number }
-}
-
-func local(service *model.Service) { service.ExternalTrafficLocal = true }
 
 // answeredBy returns the slice of a nameService: ready endpoints 10.244.0.N, on this node if N is below 10.
 func answeredBy(service string, numbers ...int) *model.EndpointSlice {

@@ -101,11 +101,9 @@ func (a *Accounting) Run(ctx context.Context) error {
 	case <-a.Owners.Complete():
 	}
 	for {
-		err := a.count(ctx)
-		if ctx.Err() != nil {
-			return nil
+		if err := a.count(ctx); ctx.Err() == nil {
+			a.log.Warn("connections are not counted; trying again", "error", err, "retry-in", againAfter)
 		}
-		a.log.Warn("connections are not counted; trying again", "error", err, "retry-in", againAfter)
 		select {
 		case <-ctx.Done():
 			return nil

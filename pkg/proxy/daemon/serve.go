@@ -37,8 +37,8 @@ func Run(ctx context.Context, stdout io.Writer, log *slog.Logger, options *Optio
 		return err
 	}
 	defer routes.Close()
-	log.Info("starting", "version", options.Build.Version, "node", options.Node, "objects", cmp.Or(options.Manifests, "the cluster"), "owned-tables", conn.Owned(),
-		"configuration", options.configurationFile())
+	log.Info("starting", "version", options.Build.Version, "node", options.Node,
+		"objects", cmp.Or(options.Manifests, "the cluster"), "owned-tables", conn.Owned(), "configuration", options.configurationFile())
 	for _, note := range options.Notes {
 		log.Info("a setting has no meaning here", "setting", note)
 	}

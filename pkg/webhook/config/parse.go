@@ -41,7 +41,8 @@ func Parse(name string, text []byte) (*rules.Settings, error) {
 		case read != nil:
 			return nil, wrong("", "this is a second document, and there must be one")
 		case part.Type.Kind == "ConfigMap":
-			return nil, wrong("kind", "kind: this is a ConfigMap; what is needed is the text under its key config.yaml, as a pod sees it that mounts it")
+			return nil, wrong("kind",
+				"kind: this is a ConfigMap; what is needed is the text under its key config.yaml, as a pod sees it that mounts it")
 		case part.Type != wanted:
 			return nil, wrong("kind", "this is apiVersion %q, kind %q; the configuration has apiVersion %q and kind %q",
 				part.Type.APIVersion, part.Type.Kind, APIVersion, Kind)

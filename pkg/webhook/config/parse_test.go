@@ -174,7 +174,10 @@ func TestWhatIsWrongIsRefusedWithLineAndField(t *testing.T) {
 		},
 		"several fields, in the order of their lines": {
 			"rules: {SVC999: off}\nproxyname: x\nstrictt: true\n",
-			[]string{`3: rules.SVC999: Unsupported`, `4: proxyname: unknown field; did you mean proxyName?`, `5: strictt: unknown field; did you mean strict?`},
+			[]string{
+				`3: rules.SVC999: Unsupported`, `4: proxyname: unknown field; did you mean proxyName?`,
+				`5: strictt: unknown field; did you mean strict?`,
+			},
 		},
 		"a second document": {"---\n" + header, []string{`4: this is a second document, and there must be one`}},
 		"no YAML":           {"rules: {\n", []string{`4: this is not YAML: did not find expected node content`}},

@@ -66,7 +66,9 @@ func (o *outages) observe(resource string, listWatch *cache.ListWatch, isExpecte
 			})
 			switch {
 			case err == nil:
-				o.end(ctx, resource, "watch resumed")
+				if ctx.Err() == nil {
+					o.end(resource, "watch resumed")
+				}
 			case isOutage(err) && !isExpected(err) && !isListNext(options, err):
 				o.begin(ctx, resource, err)
 			}
@@ -127,11 +129,11 @@ func (o *outages) begin(ctx context.Context, resource string, err error) {
 }
 
 // end ends the outage, if there is one, and the log says why.
-func (o *outages) end(ctx context.Context, resource, why string) {
+func (o *outages) end(resource, why string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	outage, isOut := o.now[resource]
-	if !isOut || ctx.Err() != nil {
+	if !isOut {
 		return
 	}
 	delete(o.now, resource)
@@ -139,7 +141,5 @@ func (o *outages) end(ctx context.Context, resource, why string) {
 	o.log.Info(why, "resource", resource, "after", time.Since(outage.since).Round(time.Millisecond))
 }
 
-// forget ends the outage of a resource that is no longer followed. The context of its requests has ended.
-func (o *outages) forget(resource string) {
-	o.end(context.Background(), resource, "a resource is no longer followed")
-}
+// forget ends the outage of a resource that is no longer followed.
+func (o *outages) forget(resource string) { o.end(resource, "a resource is no longer followed") }

@@ -152,7 +152,7 @@ func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 	near.port, far.port = transferPort, transferPort
 	s.write()
 	for _, on := range []*fabric.Node{s.here, s.across} {
-		s.count(on, "--metrics-bind-address", "0.0.0.0:10249")
+		s.count(on, "--metrics-bind-address", "0.0.0.0:10249", "--xds-bind-address", "127.0.0.1:18000") // all panels have series
 	}
 	// A rate begins with the second value of a series. What is there when a proxy begins is not its own to count.
 	for _, flow := range []struct {

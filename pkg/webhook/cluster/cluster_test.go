@@ -68,7 +68,7 @@ func listed(t *testing.T) fakeCluster {
 }
 
 func object(kind, name string, keysAndValues ...string) *metav1.PartialObjectMetadata {
-	o := MetadataOf(kind)
+	o := metadataOf(kind)
 	o.Name = name
 	for i := 0; i < len(keysAndValues); i += 2 {
 		metav1.SetMetaDataLabel(&o.ObjectMeta, keysAndValues[i], keysAndValues[i+1])
@@ -249,7 +249,7 @@ func TestOnlyWhatIsNeededIsKept(t *testing.T) {
 	full.UID, full.ResourceVersion, full.Finalizers = types.UID("1"), "7", []string{"x"}
 	full.Annotations = map[string]string{"example.com/much": strings.Repeat("x", 1000), policy.DefaultTopologyKeysAnnotation: "*"}
 	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
-	got, err := Strip(full)
+	got, err := strip(full)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func TestOnlyWhatIsNeededIsKept(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("kept (-want +got):\n%s", diff)
 	}
-	if _, err := Strip(&corev1.Node{}); err == nil || !strings.Contains(err.Error(), "*v1.Node") {
+	if _, err := strip(&corev1.Node{}); err == nil || !strings.Contains(err.Error(), "*v1.Node") {
 		t.Errorf("a whole Node: %v", err)
 	}
 }

@@ -27,18 +27,24 @@ func (f *Follower) FollowDemand(ctx context.Context, config *rest.Config, namesp
 		return fmt.Errorf("prepare to ask for the Lease of demand: %w", err)
 	}
 	var seen lease.Observed
-	ask := func() (next time.Duration, err error) {
+	logged := ""
+	for {
 		read, err := lease.Get(ctx, client.RESTClient(), namespace, servicedemand.LeaseName)
-		if err == nil {
+		switch {
+		case err == nil:
+			logged = ""
 			seen.Observe(time.Now(), read)
 			f.noDemand.Store(!seen.IsFresh(servicedemand.GoodFor))
+		case err.Error() != logged && ctx.Err() == nil: // once, and not with every question
+			logged = err.Error()
+			log.Warn("could not read whether demand is published; what was known stays in force", "error", err)
 		}
-		return demandInterval, err
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(demandInterval):
+		}
 	}
-	askAgain(ctx, ask, func(err error) {
-		log.Warn("could not read whether demand is published; what was known stays in force", "error", err)
-	})
-	return nil
 }
 
 // NoDemand reports whether it is known that nobody publishes demand.

@@ -42,7 +42,7 @@ func follow(
 	ctx context.Context, informers cache.Informers, kind string, put func(*metav1.PartialObjectMetadata), gone func(name string),
 ) (listed func() bool, err error) {
 	// Otherwise a running cache would block the caller here until it knows all objects.
-	informer, err := informers.GetInformer(ctx, MetadataOf(kind), cache.BlockUntilSynced(false))
+	informer, err := informers.GetInformer(ctx, metadataOf(kind), cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("follow the metadata of %ss: %w", kind, err)
 	}
@@ -67,7 +67,7 @@ func handlerOf(put func(*metav1.PartialObjectMetadata), gone func(name string)) 
 	}
 }
 
-// passMetadata hands over what Strip has kept. The cache has nothing else.
+// passMetadata hands over what strip has kept. The cache has nothing else.
 func passMetadata(object any, take func(*metav1.PartialObjectMetadata)) {
 	if metadata, ok := object.(*metav1.PartialObjectMetadata); ok {
 		take(metadata)

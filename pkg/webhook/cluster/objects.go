@@ -18,8 +18,8 @@ import (
 // ByObject is the cache.Options.ByObject of the cache that is given to Follow: what to keep of the objects.
 func ByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
-		MetadataOf("Namespace"): {Transform: Strip},
-		MetadataOf("Node"):      {Transform: Strip},
+		metadataOf("Namespace"): {Transform: strip},
+		metadataOf("Node"):      {Transform: strip},
 	}
 }
 
@@ -32,14 +32,14 @@ func Mapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	return mapper, nil
 }
 
-// MetadataOf stands for the metadata of the objects of a kind. A cache that is asked for it never reads the rest.
-func MetadataOf(kind string) *metav1.PartialObjectMetadata {
+// metadataOf stands for the metadata of the objects of a kind. A cache that is asked for it never reads the rest.
+func metadataOf(kind string) *metav1.PartialObjectMetadata {
 	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: kind}}
 }
 
-// Strip keeps only the name, the labels and our own annotations of an object. A Node's other annotations alone can be
+// strip keeps only the name, the labels and our own annotations of an object. A Node's other annotations alone can be
 // many kilobytes. The version stays, because the informer recognizes a repetition by it.
-func Strip(object any) (any, error) {
+func strip(object any) (any, error) {
 	full, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return nil, fmt.Errorf("keep the metadata of an object: it is a %T, and not metadata", object)
@@ -48,7 +48,6 @@ func Strip(object any) (any, error) {
 		TypeMeta: full.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
 			Name:            full.Name,
-			Namespace:       full.Namespace,
 			UID:             full.UID,
 			ResourceVersion: full.ResourceVersion,
 			Labels:          full.Labels,

@@ -27,36 +27,25 @@ func (f *Follower) FollowVersion(ctx context.Context, config *rest.Config, log *
 	if err != nil {
 		return fmt.Errorf("prepare to ask for the version of Kubernetes: %w", err)
 	}
-	ask := func() (next time.Duration, err error) {
-		found, err := askVersion(ctx, client.RESTClient())
-		if err == nil {
-			f.version.Store(found)
-		}
-		if f.Version() == nil {
-			return firstInterval, err
-		}
-		return versionInterval, err
-	}
-	askAgain(ctx, ask, func(err error) { f.warn(log, err) })
-	return nil
-}
-
-// askAgain asks again and again until the context ends. It warns of an error that differs from that of the last time.
-func askAgain(ctx context.Context, ask func() (next time.Duration, err error), warn func(error)) {
-	warned := ""
+	logged := ""
 	for {
-		next, err := ask()
+		found, err := askVersion(ctx, client.RESTClient())
 		switch {
 		case err == nil:
-			warned = ""
-		case err.Error() != warned && ctx.Err() == nil:
-			warned = err.Error()
-			warn(err)
+			logged = ""
+			f.version.Store(found)
+		case err.Error() != logged && ctx.Err() == nil: // once, and not with every question
+			logged = err.Error()
+			f.warn(log, err)
+		}
+		interval := versionInterval
+		if f.Version() == nil {
+			interval = firstInterval
 		}
 		select {
 		case <-ctx.Done():
-			return
-		case <-time.After(next):
+			return nil
+		case <-time.After(interval):
 		}
 	}
 }

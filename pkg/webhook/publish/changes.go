@@ -3,18 +3,20 @@ package publish
 import (
 	"context"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
-	"github.com/vicinity-proxy/vicinity/pkg/webhook/cluster"
 )
 
 // The kinds whose metadata is followed.
@@ -24,14 +26,50 @@ const (
 	namespaceKind = "Namespace"
 )
 
+// metadataOf stands for the metadata of the objects of a kind. A cache that is asked for it never reads the rest.
+func metadataOf(kind string) *metav1.PartialObjectMetadata {
+	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: corev1.SchemeGroupVersion.String(), Kind: kind}}
+}
+
 // kept are the objects that are followed, and what is kept of them.
 func kept() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
-		cluster.MetadataOf(nodeKind):      {Transform: cluster.Strip},
-		cluster.MetadataOf(serviceKind):   {Transform: cluster.Strip},
-		cluster.MetadataOf(namespaceKind): {Transform: cluster.Strip},
-		&topologyslice.TopologySlice{}:    {},
+		metadataOf(nodeKind):           {Transform: stripTo(func(m *metav1.PartialObjectMetadata) { m.Annotations = nil })},
+		metadataOf(serviceKind):        {Transform: stripTo(keepKeys)},
+		metadataOf(namespaceKind):      {Transform: stripTo(keepKeys)},
+		&topologyslice.TopologySlice{}: {},
 	}
+}
+
+// stripTo keeps only the name, the version, the labels and the annotations of an object; strip then removes more.
+func stripTo(strip func(*metav1.PartialObjectMetadata)) func(any) (any, error) {
+	return func(object any) (any, error) {
+		full, isMetadata := object.(*metav1.PartialObjectMetadata)
+		if !isMetadata {
+			return object, nil // what stands for an object that is gone
+		}
+		left := &metav1.PartialObjectMetadata{TypeMeta: full.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+			Name: full.Name, Namespace: full.Namespace, UID: full.UID, ResourceVersion: full.ResourceVersion,
+			Labels: full.Labels, Annotations: full.Annotations,
+		}}
+		strip(left)
+		return left, nil
+	}
+}
+
+// keepKeys keeps only the annotations that name topology keys.
+func keepKeys(of *metav1.PartialObjectMetadata) {
+	of.Labels = nil
+	var left map[string]string
+	for _, annotation := range [...]string{policy.TopologyKeysAnnotation, policy.DefaultTopologyKeysAnnotation} {
+		if value, has := of.Annotations[annotation]; has {
+			if left == nil {
+				left = map[string]string{}
+			}
+			left[annotation] = strings.Clone(value)
+		}
+	}
+	of.Annotations = left
 }
 
 // mapper knows the API names of the kinds. The usual one asks the API server, and a program could not start while that

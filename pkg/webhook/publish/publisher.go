@@ -58,18 +58,29 @@ type Observer interface {
 	PublishFailed()
 }
 
+// Publisher publishes while it leads.
+type Publisher struct {
+	config  *rest.Config
+	options Options
+}
+
+// New returns a publisher that has not begun.
+func New(config *rest.Config, options Options) *Publisher {
+	return &Publisher{config: config, options: options}
+}
+
 // Run stands for election until ctx ends, and publishes while elected. It returns an error only if it cannot begin.
-func Run(ctx context.Context, config *rest.Config, options Options) error {
-	leases, err := coordinationclient.NewForConfig(config)
+func (p *Publisher) Run(ctx context.Context) error {
+	leases, err := coordinationclient.NewForConfig(p.config)
 	if err != nil {
 		return fmt.Errorf("make a client for the Lease of the topology's publisher: %w", err)
 	}
 	return election.Run(ctx, election.Options{
-		Leases: leases, Namespace: options.Namespace, Lease: electionLease, Identity: options.Identity,
+		Leases: leases, Namespace: p.options.Namespace, Lease: electionLease, Identity: p.options.Identity,
 		Task:   "publishing the topology of nodes",
-		Lead:   func(ctx context.Context) error { return publish(ctx, config, options, leases) },
-		Failed: options.Observer.PublishFailed, Ended: options.Observer.LeadEnded,
-		Log: options.Log,
+		Lead:   func(ctx context.Context) error { return p.publish(ctx, leases) },
+		Failed: p.options.Observer.PublishFailed, Ended: p.options.Observer.LeadEnded,
+		Log: p.options.Log,
 	})
 }
 
@@ -77,7 +88,7 @@ func Run(ctx context.Context, config *rest.Config, options Options) error {
 type round struct{}
 
 // publish runs a controller with a cache of its own, which ends with it.
-func publish(ctx context.Context, config *rest.Config, options Options, leases coordinationclient.LeasesGetter) error {
+func (p *Publisher) publish(ctx context.Context, leases coordinationclient.LeasesGetter) error {
 	scheme := runtime.NewScheme()
 	if err := topologyslice.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("describe the types: %w", err)
@@ -85,25 +96,25 @@ func publish(ctx context.Context, config *rest.Config, options Options, leases c
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		return fmt.Errorf("describe metadata: %w", err)
 	}
-	httpClient, err := rest.HTTPClientFor(config)
+	httpClient, err := rest.HTTPClientFor(p.config)
 	if err != nil {
 		return fmt.Errorf("make an HTTP client: %w", err)
 	}
 	followed := kept()
-	objects, err := cache.New(config, cache.Options{
+	objects, err := cache.New(p.config, cache.Options{
 		HTTPClient: httpClient, Scheme: scheme, Mapper: mapper(), ByObject: followed,
 	})
 	if err != nil {
 		return fmt.Errorf("make a cache: %w", err)
 	}
-	inJSON := rest.CopyConfig(config) // custom resources know no protobuf
+	inJSON := rest.CopyConfig(p.config) // custom resources know no protobuf
 	inJSON.ContentType = runtime.ContentTypeJSON
 	writer, err := client.New(inJSON, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: mapper()})
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
 	working := &reconciler{
-		options: options, objects: objects, writer: writer, leases: leases.Leases(options.Namespace), changes: &changes{},
+		options: p.options, objects: objects, writer: writer, leases: leases.Leases(p.options.Namespace), changes: &changes{},
 	}
 	made, err := controller.NewTypedUnmanaged("topology", controller.TypedOptions[round]{
 		Reconciler: working,

@@ -2,20 +2,27 @@ package publish
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/wait"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
-	"github.com/vicinity-proxy/vicinity/pkg/webhook/cluster"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
 )
+
+// sightPatience is how long a write may take to come back through the watch.
+const sightPatience = 10 * time.Second
 
 // reconciler brings the slices up to date. It is for one round at a time.
 type reconciler struct {
@@ -36,8 +43,7 @@ func (r *reconciler) Reconcile(ctx context.Context, _ round) (reconcile.Result, 
 	since := r.changes.take()
 	if err := r.round(ctx, since); err != nil {
 		r.changes.putBack(since)
-		// The cache will show what was written, by an earlier round or somebody else.
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // somebody else wrote; the cache will show what
 			return reconcile.Result{RequeueAfter: gather}, nil
 		}
 		r.failed(err)
@@ -178,7 +184,7 @@ func (s sight) published() []string {
 }
 
 func (r *reconciler) list(ctx context.Context, kind string) ([]metav1.PartialObjectMetadata, error) {
-	list := &metav1.PartialObjectMetadataList{TypeMeta: cluster.MetadataOf(kind).TypeMeta}
+	list := &metav1.PartialObjectMetadataList{TypeMeta: metadataOf(kind).TypeMeta}
 	list.Kind += "List"
 	if err := r.objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the metadata of %ss: %w", kind, err)
@@ -186,50 +192,82 @@ func (r *reconciler) list(ctx context.Context, kind string) ([]metav1.PartialObj
 	return list.Items, nil
 }
 
-// carryOut makes writes in their order. If the cache does not show the writes of the round before yet, the API server
-// refuses them: each names the version that it replaces, and new slices have numbers.
+// carryOut makes writes in their order, and waits until the cache has them: the next round must not make them again.
 func (r *reconciler) carryOut(ctx context.Context, seen sight, writes []write) error {
 	before := map[string]*topologyslice.TopologySlice{}
 	for i := range seen.slices {
 		before[seen.slices[i].Name] = &seen.slices[i]
 	}
+	written := map[string]string{} // versions by name; empty for what is gone
 	for _, w := range writes {
-		for number := 1; w.name == ""; number++ {
-			name := fmt.Sprintf("nodes-%d", number)
-			if _, isTaken := before[name]; !isTaken {
-				w.name, before[name] = name, nil
-			}
+		name, version, err := r.write(ctx, before[w.name], w)
+		if err != nil {
+			return errors.Join(err, r.awaitSight(ctx, written))
 		}
-		if err := r.write(ctx, before[w.name], w); err != nil {
-			return err
-		}
+		written[name] = version
 	}
-	return nil
+	return r.awaitSight(ctx, written)
 }
 
-// write makes one write.
-func (r *reconciler) write(ctx context.Context, before *topologyslice.TopologySlice, w write) (err error) {
-	var operation string
+// write makes one write, and returns the slice's name and version.
+func (r *reconciler) write(ctx context.Context, before *topologyslice.TopologySlice, w write) (name, version string, err error) {
+	slice := &topologyslice.TopologySlice{ObjectMeta: metav1.ObjectMeta{GenerateName: "nodes-"}}
+	operation := "create"
 	switch {
 	case w.content == nil:
 		operation = "delete"
-		err = r.writer.Delete(ctx, before, client.Preconditions{UID: new(before.UID), ResourceVersion: new(before.ResourceVersion)})
+		slice = before
+		err = r.writer.Delete(ctx, slice, client.Preconditions{UID: new(before.UID), ResourceVersion: new(before.ResourceVersion)})
 	case before == nil:
-		operation = "create"
-		err = r.writer.Create(ctx, &topologyslice.TopologySlice{
-			ObjectMeta: metav1.ObjectMeta{Name: w.name}, Keys: w.content.keys, Nodes: w.content.nodes,
-		})
+		slice.Keys, slice.Nodes = w.content.keys, w.content.nodes
+		err = r.writer.Create(ctx, slice)
 	default:
 		operation = "update"
-		slice := before.DeepCopy()
+		slice = before.DeepCopy()
 		slice.Keys, slice.Nodes = w.content.keys, w.content.nodes
 		err = r.writer.Update(ctx, slice)
 	}
 	if err != nil {
-		return fmt.Errorf("%s the TopologySlice %s: %w", operation, w.name, err)
+		return "", "", fmt.Errorf("%s a TopologySlice of %s: %w", operation, printable.Count(len(slice.Nodes), "node"), err)
 	}
 	r.options.Observer.SliceWritten(operation)
-	return nil
+	if w.content == nil {
+		return slice.Name, "", nil
+	}
+	return slice.Name, slice.ResourceVersion, nil
+}
+
+// awaitSight waits until the cache has the versions that were written, or versions that were not seen before.
+func (r *reconciler) awaitSight(ctx context.Context, written map[string]string) error {
+	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, sightPatience, true, func(ctx context.Context) (bool, error) {
+		for name, version := range written {
+			arrived, err := r.hasArrived(ctx, name, version)
+			if err != nil || !arrived {
+				return false, err
+			}
+			delete(written, name)
+		}
+		return true, nil
+	})
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("wait until what was written comes back, %s: %w", printable.Count(len(written), "TopologySlice"), err)
+	}
+	return err
+}
+
+// hasArrived reports whether the cache has a version of a slice or a newer one; or has it no longer, if the version is
+// empty.
+func (r *reconciler) hasArrived(ctx context.Context, name, version string) (bool, error) {
+	var found topologyslice.TopologySlice
+	err := r.objects.Get(ctx, types.NamespacedName{Name: name}, &found)
+	if apierrors.IsNotFound(err) {
+		return version == "", nil
+	}
+	if err != nil || version == "" {
+		return false, err
+	}
+	order, err := resourceversion.CompareResourceVersion(found.ResourceVersion, version)
+	return order >= 0, err
 }
 
 // renew confirms in the Lease that all slices are current.

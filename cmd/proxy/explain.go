@@ -268,9 +268,9 @@ func warnOfSystem(stderr io.Writer, node string, labels map[string]string) {
 	}
 }
 
-// portsOf explains a state as each of some nodes sees it; several nodes Service by Service, once to those that decide alike. On the
-// node of the running proxy that proxy's own observations count, so it is explained alone, before all others. What is dialled may
-// meet a rule on some of the nodes only.
+// portsOf explains a state as each of some nodes sees it: several nodes Service by Service, and those that decide alike
+// once. On the node of the running proxy that proxy's own observations count, so it is explained alone, before all
+// others. What is dialled may meet a rule on some of the nodes only.
 func (f *explainFlags) portsOf(
 	change model.Change, names []string, query explain.Query, views *explain.Views, refused map[string]*explain.Refusal,
 ) iter.Seq[[]explain.Port] {

@@ -2,6 +2,8 @@ package proxy_test
 
 import (
 	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -47,6 +49,27 @@ func TestServicesWithoutANumberAreReported(t *testing.T) {
 		}
 		if sticky != 1 {
 			t.Errorf("%d frontends remember their clients, want that one alone", sticky)
+		}
+	}
+}
+
+// TestAProxyThatStartsReadsNoMapOfClients, nor anything else that grows with the number of clients.
+func TestAProxyThatStartsReadsNoMapOfClients(t *testing.T) {
+	kernel := &scriptedKernel{}
+	p := starting(kernel)
+	p.Apply(stickyService(1, 2, 3))
+	mustSync(t, p)
+	held, err := kernel.Objects(t.Context(), model.IPv4) // as a proxy asks that starts
+	if err != nil {
+		t.Fatal(err)
+	}
+	isOfClients := func(name string) bool { return strings.HasPrefix(name, "affinity-") || name == ruleset.Numbered.Name }
+	if !slices.ContainsFunc(held.Sets, isOfClients) || len(held.Contents) == 0 {
+		t.Errorf("there are the sets %v, and the contents of %d: the test shows nothing", held.Sets, len(held.Contents))
+	}
+	for name := range held.Contents {
+		if isOfClients(name) {
+			t.Errorf("the contents of %s are asked for", name)
 		}
 	}
 }

@@ -80,8 +80,8 @@ func TestJSONObjectsInAPortHaveTheFieldsThatScriptsRead(t *testing.T) {
 	}
 }
 
-// TestJSONListsAreNeverNull, over which no script can iterate: of a port without endpoints, of one that another Service owns, of a
-// headless one, and of an address of no port.
+// TestJSONListsAreNeverNull, over which no script can iterate: of a port without endpoints, of one that another Service
+// owns, of a headless one, and of an address of no port.
 func TestJSONListsAreNeverNull(t *testing.T) {
 	lost, headless := web(), web()
 	lost.Name.Name, headless.Name.Name = "web-2", "web-3"

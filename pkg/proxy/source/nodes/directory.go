@@ -1,7 +1,6 @@
 package nodes
 
 import (
-	"iter"
 	"reflect"
 	"slices"
 	"time"
@@ -46,16 +45,15 @@ const (
 	giveUpMeasured             // on measured demand: no Service waits for it any more
 	forgetNode                 // that no source describes any more
 	endAvoid                   // of a node and reason
-	giveUpAsk                  // on the answer whether a node exists
-	askAgain                   // whether a node that is gone has come back
+	lift                       // what a node said against itself that is gone, or of which there is no answer
 )
 
-// New returns an empty directory of the node that is called own. endpoints yields all EndpointSlices.
-func New(own string, endpoints iter.Seq[*model.EndpointSlice]) *Directory {
+// New returns an empty directory of the node that is called own.
+func New(own string) *Directory {
 	d := &Directory{
 		own: own, now: newSayings(nil),
 		wholes: map[string]*model.Node{}, known: map[string]*model.Node{}, shown: map[string]*model.Node{},
-		avoided: newAvoided(endpoints),
+		avoided: newAvoided(),
 	}
 	d.waiting = newWaiting(func(key policy.Key) bool { return d.now.isKnown(key) })
 	return d

@@ -15,23 +15,17 @@ type avoided struct {
 	// against is what is in force, by reason; said are the labels of the Node that say it, nil once they no longer do.
 	against map[model.Against]*model.Avoid
 	said    map[model.Against]map[string]string
-	// asked are the nodes whose existence must be checked, by the label with their hostname; isAsked: they were handed
-	// over.
-	asked map[string]*question
+	// asked are the nodes whose existence must be checked, each by the value of its label for the hostname, until they are
+	// handed over. As long as there is no answer something is due: lift.
+	asked map[string]string
 
-	later later.Queue[matter]
+	later *later.Queue[matter]           // the directory's
 	news  map[model.Against]*model.Avoid // what was not handed over yet
 }
 
-// question is whether a node exists.
-type question struct {
-	hostname string
-	isAsked  bool
-}
-
-func newAvoided() avoided {
+func newAvoided(later *later.Queue[matter]) avoided {
 	return avoided{
-		against: map[model.Against]*model.Avoid{}, said: map[model.Against]map[string]string{}, asked: map[string]*question{},
+		against: map[model.Against]*model.Avoid{}, said: map[model.Against]map[string]string{}, asked: map[string]string{}, later: later,
 	}
 }
 
@@ -53,8 +47,8 @@ func (a *avoided) hold(from *provider, name string, node *model.Node, now time.T
 		a.setAvoid(against, avoid)
 	case node != nil:
 		a.settle(name)
-	case isSaid && a.against[against] != nil && a.asked[name] == nil:
-		a.asked[name] = &question{hostname: labels[corev1.LabelHostname]}
+	case isSaid && a.against[against] != nil && !a.later.Has(matter{lift, name}):
+		a.asked[name] = labels[corev1.LabelHostname]
 		a.later.At(matter{lift, name}, now.Add(answerPatience))
 	}
 }
@@ -102,49 +96,23 @@ func (a *avoided) end(node string, now time.Time) {
 	}
 }
 
-// expire lifts what has ended, and what Nodes that are gone, or of which there was no answer in time, said last.
-func (a *avoided) expire(now time.Time) {
-	for _, due := range a.later.Due(now) {
-		if due.what == endAvoid {
-			a.end(due.name, now)
-		} else {
-			a.settle(due.name)
-		}
-	}
-}
-
 // Questions returns the nodes whose existence must be known, each by the value of its label for the
 // hostname, since the last call.
 func (a *avoided) Questions() map[string]string {
-	var questions map[string]string
-	for node, question := range a.asked {
-		if question.isAsked {
-			continue
-		}
-		if questions == nil {
-			questions = map[string]string{}
-		}
-		question.isAsked, questions[node] = true, question.hostname
-	}
+	questions := a.asked
+	a.asked = map[string]string{}
 	return questions
 }
 
 // HasQuestions reports whether there are any.
-func (a *avoided) HasQuestions() bool {
-	for _, question := range a.asked {
-		if !question.isAsked {
-			return true
-		}
-	}
-	return false
-}
+func (a *avoided) HasQuestions() bool { return len(a.asked) > 0 }
 
 // Answer takes in which of the nodes that were asked for exist, and which are gone. What was held against those stays for
 // a while.
 func (a *avoided) Answer(areThere map[string]bool, now time.Time) {
 	for node, isThere := range areThere {
 		switch {
-		case a.asked[node] == nil: // the label is back, or there was no answer in time
+		case !a.later.Has(matter{lift, node}): // the label is back, or there was no answer in time
 		case isThere:
 			a.settle(node)
 		default:

@@ -22,8 +22,6 @@ const (
 	lookEvery = time.Minute
 	// againAfter is the pause before another try after a failure.
 	againAfter = time.Minute
-	// drainAtMost is how long the last ends are read when the program ends.
-	drainAtMost = 500 * time.Millisecond
 )
 
 // Kernel is what the kernel is asked for.
@@ -142,7 +140,7 @@ func (a *Accounting) listen(ctx context.Context, ends *conntrack.Ends) error {
 		case errors.Is(err, conntrack.ErrOverrun):
 			a.lookNow.Send()
 		case ctx.Err() != nil:
-			return ends.Drain(drainAtMost, count)
+			return nil
 		case err != nil:
 			return fmt.Errorf("listening to the ends of connections: %w", err)
 		}

@@ -5,6 +5,7 @@ package accounting
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -28,7 +29,6 @@ type counting struct {
 	conn      *conntrack.Conn
 	table     *connections.Table
 	accounts  *Accounting
-	stop      func()
 }
 
 func newCounting(t *testing.T, adapt func(*Kernel)) *counting {
@@ -53,8 +53,7 @@ func newCounting(t *testing.T, adapt func(*Kernel)) *counting {
 		defer close(done)
 		_ = c.accounts.Run(ctx) // it is always nil
 	}()
-	c.stop = func() { cancel(); <-done }
-	t.Cleanup(c.stop)
+	t.Cleanup(func() { cancel(); <-done })
 	return c
 }
 
@@ -116,23 +115,12 @@ func TestABurstIsCountedOrSaidToBeLost(t *testing.T) {
 	}
 	close(release)
 	wait.Until(t, "lost ends, and a look", func() bool { return c.accounts.LostEnds() > 0 && c.accounts.Looks() > looks })
-	c.stop()
-	got, lost := sum(c.accounts.Ledger).Connections, c.accounts.LostEnds()
-	if ended != burst || got == 0 || got+lost != burst {
-		t.Errorf("of %d ended connections %d are counted, and %d are said to be lost", ended, got, lost)
-	}
-}
-
-// TestTheLastEndsAreCounted: those that were told before the program ends, of more than one datagram.
-func TestTheLastEndsAreCounted(t *testing.T) {
-	c := newCounting(t, nil)
-	c.begin()
-	c.insert(500)
-	ended := c.end()
-	c.stop()
-	if got := sum(c.accounts.Ledger); got.Connections != uint64(ended) || ended != 500 {
-		t.Errorf("%+v is counted of %d", got, ended)
-	}
+	wait.Success(t, "every end is counted or said to be lost", func() error {
+		if got, lost := sum(c.accounts.Ledger).Connections, c.accounts.LostEnds(); ended != burst || got == 0 || got+lost != burst {
+			return fmt.Errorf("of %d ended connections %d are counted, and %d are said to be lost", ended, got, lost)
+		}
+		return nil
+	})
 }
 
 // TestNothingIsAskedBeforeServicesAreKnown, and failures are retried.

@@ -124,17 +124,11 @@ func (k *Kernel) look(ctx context.Context, question Question, reader *nft.Reader
 	return found, nil
 }
 
-// numbersIn returns the numbers in some tables.
+// numbersIn returns the numbers in some tables, among all that their sets hold.
 func numbersIn(held map[model.Family]*nft.Table) Numbers {
 	numbers := Numbers{}
 	for family, table := range held {
-		var objects ruleset.Objects
-		for name, contents := range table.Found.Contents {
-			if _, recalled := ruleset.Recalled(name); recalled {
-				objects.Add(name, contents)
-			}
-		}
-		numbers[family] = objects
+		numbers[family] = ruleset.Objects{Contents: table.Found.Contents}
 	}
 	return numbers
 }

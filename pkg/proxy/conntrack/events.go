@@ -105,25 +105,6 @@ func (s *Ends) Receive(ctx context.Context, each func(*Entry)) error {
 	return err
 }
 
-// Drain passes what has arrived already to each, without waiting. It stops after some time, as more may keep arriving.
-// It is for the end of the program, when Receive has returned for the last time.
-func (s *Ends) Drain(most time.Duration, each func(*Entry)) error {
-	if err := s.socket.SetReadDeadline(time.Time{}); err != nil { // Receive may have set one
-		return err
-	}
-	s.reader.isDraining = true
-	defer func() { s.reader.isDraining = false }()
-	for began := time.Now(); time.Since(began) < most; {
-		switch err := s.receive(each); {
-		case errors.Is(err, unix.EAGAIN):
-			return nil
-		case err != nil && !errors.Is(err, ErrOverrun):
-			return err
-		}
-	}
-	return nil
-}
-
 func (s *Ends) receive(each func(*Entry)) error {
 	var e Entry
 	_, err := s.reader.read(func(message []byte) (more bool, err error) {

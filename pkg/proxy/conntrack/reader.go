@@ -16,8 +16,6 @@ import (
 type reader struct {
 	raw    syscall.RawConn
 	buffer *[bufferSize]byte
-	// isDraining: if there is nothing to read, the error is EAGAIN instead of a wait.
-	isDraining bool
 }
 
 // bufferSize is more than the kernel puts into one datagram: 32 KiB, once it has seen that a reader has room for it.
@@ -35,13 +33,13 @@ func newReader(socket *netlink.Conn) (*reader, error) {
 
 func (r *reader) release() { buffers.Put(r.buffer) }
 
-// receive waits for a datagram, unless it is draining.
+// receive waits for a datagram.
 func (r *reader) receive() ([]byte, error) {
 	var n int
 	var failed error
 	err := r.raw.Read(func(fd uintptr) bool {
 		n, _, failed = unix.Recvfrom(int(fd), r.buffer[:], unix.MSG_DONTWAIT)
-		return failed != unix.EAGAIN && failed != unix.EINTR || failed == unix.EAGAIN && r.isDraining
+		return failed != unix.EAGAIN && failed != unix.EINTR
 	})
 	if err == nil {
 		err = failed

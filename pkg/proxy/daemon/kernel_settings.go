@@ -118,7 +118,7 @@ func (k *kernelSettings) summary() []status.KernelSetting {
 }
 
 // logSetting logs what became of a kernel setting, in one line.
-func logSetting(log *slog.Logger, news *sysctl.News) {
+func logSetting(log *slog.Logger, news *sysctl.State) {
 	setting, result := &news.Setting, &news.Result
 	attributes := []any{"sysctl", setting.Name, "value", result.Before, "wanted", setting.Value}
 	switch result.Outcome {

@@ -127,7 +127,7 @@ func (c Cluster) ServiceNames() []model.ObjectName {
 // knownNodes returns the nodes that the proxies would know, in the order of their objects, what is known about them at
 // a time, and what is refused.
 func (c Cluster) knownNodes(now time.Time) (named []model.Node, known model.Change, refused []model.Finding) {
-	directory := nodes.New("", nil)
+	directory := nodes.New("")
 	directory.AllLabels = true
 	for _, object := range c.nodes {
 		node, errs := convert.Node(object)

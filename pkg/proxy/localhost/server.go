@@ -53,12 +53,8 @@ type Server struct {
 	wanted  map[model.ObjectName]map[nodePort]target
 	dirty   map[model.ObjectName]bool
 
-	// Only Run uses these: the ports, which of them each Service should have, which still lack a listener, and how many
-	// have one.
-	ports     map[nodePort]*port
-	served    map[model.ObjectName]map[nodePort]target
-	waiting   map[nodePort]*port
-	listening map[model.Family]int
+	// ports are Run's.
+	ports map[nodePort]*port
 
 	running sync.WaitGroup
 }
@@ -68,6 +64,7 @@ type port struct {
 	nodePort
 	service  model.ObjectName
 	draw     draw
+	isWanted bool         // it has endpoints, and should be listened on
 	listener net.Listener // nil while nothing is listened on
 	// end ends the connections.
 	ctx context.Context //nolint:containedctx // it lasts as long as the port
@@ -79,8 +76,7 @@ func NewServer(addrs map[model.Family]netip.Addr, observer Observer) *Server {
 	return &Server{
 		addrs: addrs, observer: observer, places: newPlaces(mostHere()), listen: listen, dial: dial,
 		changed: wake.NewSignal(), wanted: map[model.ObjectName]map[nodePort]target{}, dirty: map[model.ObjectName]bool{},
-		ports: map[nodePort]*port{}, served: map[model.ObjectName]map[nodePort]target{}, waiting: map[nodePort]*port{},
-		listening: map[model.Family]int{},
+		ports: map[nodePort]*port{},
 	}
 }
 
@@ -179,8 +175,7 @@ func (s *Server) close() {
 	}
 }
 
-// follow makes the ports what the changed Services want. A port that another Service wants now belongs to that one,
-// whichever of the two was read first.
+// follow makes the ports what the changed Services want. A port that another Service wants now belongs to that one.
 func (s *Server) follow(ctx context.Context) {
 	s.mutex.Lock()
 	changed := make(map[model.ObjectName]map[nodePort]target, len(s.dirty))
@@ -189,15 +184,13 @@ func (s *Server) follow(ctx context.Context) {
 	}
 	s.dirty = map[model.ObjectName]bool{}
 	s.mutex.Unlock()
+	for key, one := range s.ports {
+		targets, isChanged := changed[one.service]
+		if _, stays := targets[key]; isChanged && !stays {
+			s.remove(one)
+		}
+	}
 	for service, targets := range changed {
-		for key := range s.served[service] {
-			if _, stays := targets[key]; !stays && s.ports[key] != nil && s.ports[key].service == service {
-				s.remove(s.ports[key])
-			}
-		}
-		if s.served[service] = targets; targets == nil {
-			delete(s.served, service)
-		}
 		for key, leads := range targets {
 			s.lead(ctx, service, key, leads)
 		}
@@ -217,44 +210,44 @@ func (s *Server) lead(ctx context.Context, service model.ObjectName, key nodePor
 		s.ports[key] = one
 	}
 	one.draw.set(leads)
-	switch {
-	case len(leads.endpoints) == 0:
-		s.deafen(one)
-	case one.listener == nil:
-		s.waiting[key] = one
+	if one.isWanted = len(leads.endpoints) > 0; !one.isWanted {
+		one.deafen()
 	}
 }
 
 func (s *Server) remove(one *port) {
-	s.deafen(one)
+	one.deafen()
 	one.end()
 	delete(s.ports, one.nodePort)
 }
 
 // deafen refuses new connections. Open ones go on.
-func (s *Server) deafen(one *port) {
-	delete(s.waiting, one.nodePort)
-	if one.listener != nil {
-		_ = one.listener.Close()
-		one.listener = nil
-		s.listening[one.family]--
+func (p *port) deafen() {
+	if p.listener != nil {
+		_ = p.listener.Close()
+		p.listener = nil
 	}
 }
 
 // listenAll listens on the ports that wait for it, and reports whether some still wait.
 func (s *Server) listenAll(ctx context.Context) (failed bool) {
 	var findings []model.Finding
-	for _, key := range slices.SortedFunc(maps.Keys(s.waiting), nodePort.compare) {
-		if err := s.start(ctx, s.waiting[key]); err != nil {
-			s.observer.ListenFailed(key.family)
-			findings = append(findings, s.waiting[key].finding(err))
-			continue
+	listening := map[model.Family]int{}
+	for _, one := range s.ports {
+		if one.isWanted && one.listener == nil {
+			if err := s.start(ctx, one); err != nil {
+				s.observer.ListenFailed(one.family)
+				findings = append(findings, one.finding(err))
+			}
 		}
-		delete(s.waiting, key)
+		if one.listener != nil {
+			listening[one.family]++
+		}
 	}
 	for family := range s.addrs {
-		s.observer.Listening(family, s.listening[family])
+		s.observer.Listening(family, listening[family])
 	}
+	slices.SortFunc(findings, model.Finding.Compare)
 	s.observer.Found(findings)
 	return len(findings) > 0
 }
@@ -265,7 +258,6 @@ func (s *Server) start(ctx context.Context, one *port) error {
 		return err
 	}
 	one.listener = listener
-	s.listening[one.family]++
 	s.running.Go(func() { s.accept(one, listener) })
 	return nil
 }

@@ -3,7 +3,6 @@
 package localhost
 
 import (
-	"cmp"
 	"maps"
 	"math/rand/v2"
 	"net/netip"
@@ -96,8 +95,4 @@ func (d *draw) next(now time.Time) (netip.AddrPort, bool) {
 	}
 	d.lastAt = now
 	return d.last, true
-}
-
-func (n nodePort) compare(other nodePort) int {
-	return cmp.Or(cmp.Compare(n.port, other.port), cmp.Compare(n.family, other.family))
 }

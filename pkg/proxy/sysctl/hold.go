@@ -26,12 +26,19 @@ type Held struct {
 
 // held is a setting, and what became of it.
 type held struct {
-	Setting
-	last      Result
-	restored  int
-	unmet     time.Time // since when; zero if it is not
-	lastWrite time.Time // of the last time that it was restored
-	said      time.Time // when it was last said that it was
+	State
+	said time.Time // when it was last said that it was restored
+}
+
+// State is how a setting was at the last look.
+type State struct {
+	Setting Setting
+	Result  Result
+	// UnmetSince is since when the kernel has another value; zero if it does not.
+	UnmetSince time.Time
+	// Restored is how often somebody changed it, and RestoredAt when it was last written again.
+	Restored   int
+	RestoredAt time.Time
 }
 
 // saidAgain is how long it is not said again that a setting was restored.
@@ -41,60 +48,48 @@ const saidAgain = time.Hour
 func NewHeld(root string, settings ...Setting) *Held {
 	h := &Held{root: root}
 	for _, setting := range settings {
-		h.settings = append(h.settings, held{Setting: setting})
+		h.settings = append(h.settings, held{State: State{Setting: setting}})
 	}
 	return h
 }
 
-// News is what a look found out about a setting, and is worth a line in a log.
-type News struct {
-	Setting Setting
-	Result  Result
-	// Restored is how often somebody has changed the setting back and it was written again, if that is the news; else 0.
-	Restored int
-}
-
-// Look compares all settings with the kernel's, in their order, and writes those that differ. It returns what is new.
-func (h *Held) Look(now time.Time) []News {
-	var news []News
+// Look compares all settings with the kernel's, in their order, and writes those that differ. It returns those of which
+// there is something new, worth a line in a log.
+func (h *Held) Look(now time.Time) []State {
+	var news []State
 	for i := range h.settings {
-		s := &h.settings[i]
-		if isNew, isRestored := s.look(h.root, now); isRestored && isNew {
-			news = append(news, News{s.Setting, s.last, s.restored})
-		} else if isNew {
-			news = append(news, News{s.Setting, s.last, 0})
+		if s := &h.settings[i]; s.look(h.root, now) {
+			news = append(news, s.State)
 		}
 	}
 	return news
 }
 
-// look reports whether there is something new, and whether it set again what somebody changed.
-func (s *held) look(root string, now time.Time) (isNew, isRestored bool) {
-	before := s.last.Outcome
-	s.last = s.apply(root)
-	outcome := s.last.Outcome
-	if isRestored = outcome == Written && (before == Met || before == Written); isRestored {
-		s.restored, s.lastWrite = s.restored+1, now
-	}
+// look reports whether there is something new.
+func (s *held) look(root string, now time.Time) (isNew bool) {
+	before := s.Result.Outcome
+	s.Result = s.Setting.apply(root)
+	outcome := s.Result.Outcome
 	switch {
 	case outcome != Unmet:
-		s.unmet = time.Time{}
-	case s.unmet.IsZero():
-		s.unmet = now
+		s.UnmetSince = time.Time{}
+	case s.UnmetSince.IsZero():
+		s.UnmetSince = now
 	}
 	switch {
-	case isRestored:
+	case outcome == Written && (before == Met || before == Written):
+		s.Restored, s.RestoredAt = s.Restored+1, now
 		if isNew = s.said.IsZero() || now.Sub(s.said) >= saidAgain; isNew {
 			s.said = now
 		}
-	case outcome == before, outcome == Missing && s.Optional:
+	case outcome == before, outcome == Missing && s.Setting.Optional:
 	default:
 		isNew = outcome != Met || before == Unmet
 	}
-	return isNew, isRestored
+	return isNew
 }
 
-func (s *held) apply(root string) Result {
+func (s *Setting) apply(root string) Result {
 	result := check(root, s.Want)
 	if result.Outcome != Unmet || result.Err != nil || s.OnlyChecked {
 		return result
@@ -108,22 +103,11 @@ func (s *held) apply(root string) Result {
 	return result
 }
 
-// State is how a setting is.
-type State struct {
-	Setting Setting
-	Result  Result
-	// UnmetSince is since when the kernel has another value; zero if it does not.
-	UnmetSince time.Time
-	// Restored is how often somebody changed it, and RestoredAt when it was last written again.
-	Restored   int
-	RestoredAt time.Time
-}
-
 // States returns all settings as they were at the last look.
 func (h *Held) States() []State {
 	states := make([]State, 0, len(h.settings))
-	for _, s := range h.settings {
-		states = append(states, State{s.Setting, s.last, s.unmet, s.restored, s.lastWrite})
+	for i := range h.settings {
+		states = append(states, h.settings[i].State)
 	}
 	return states
 }

@@ -185,37 +185,3 @@ func testUnreadEnds(t *testing.T, address string) {
 		t.Errorf("only %d responses were made: it was no attack", told)
 	}
 }
-
-// TestWhoIsSilentForTooLongIsHungUpOn, while a client that answers keeps its connection.
-func TestWhoIsSilentForTooLongIsHungUpOn(t *testing.T) { atEachAddress(t, testHangUp) }
-
-func testHangUp(t *testing.T, address string) {
-	s := serveTown(t, address, everybody)
-	reader := open(t, s.socket(t))
-	must.Succeed(t, reader.SendMsg(requestOf(assignments, "", web)))
-	take(t, reader)
-	silent := open(t, s.socket(t))
-	must.Succeed(t, silent.SendMsg(requestOf(assignments, "", web)))
-	wait.Equal(t, "responses", 2, func() int { return s.count("answered EDS") })
-	wait.Equal(t, "clients that have not answered", 1, func() int { return len(s.server.Table.silentSince(time.Now())) })
-	s.server.hangUp(time.Now().Add(-time.Hour))
-	if got := s.count(string(DoesNotRead)); got != 0 {
-		t.Errorf("%d are hung up on at once", got)
-	}
-	s.server.hangUp(time.Now())
-	var response []byte
-	err := silent.RecvMsg(&response) // what was sent before
-	if err == nil {
-		err = silent.RecvMsg(&response)
-	}
-	if status.Code(err) != codes.Unavailable {
-		t.Errorf("a client that is silent is told %v", err)
-	}
-	if got := s.count(string(DoesNotRead)); got != 1 {
-		t.Errorf("%d are hung up on, want one", got)
-	}
-	s.serve("web", "", []uint16{80}, "9@node-1/a")
-	if got := receive(t, reader); got.tiers != "9 (a, 1)" {
-		t.Errorf("told %+v", got)
-	}
-}

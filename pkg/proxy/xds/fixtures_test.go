@@ -214,7 +214,7 @@ type client struct {
 // session returns the session of a client of the socket.
 func (t *town) session(only string) *session {
 	t.ledger.admit(netip.Addr{}, held{openStreams: 1})
-	return newSession(t.table, &t.ledger, netip.Addr{}, only, func() {})
+	return newSession(t.table, &t.ledger, netip.Addr{}, only)
 }
 
 func (t *town) client(test *testing.T) *client {

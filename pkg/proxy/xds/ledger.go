@@ -59,13 +59,12 @@ const (
 	TooManyNames       Refusal = "too-many-names"
 	MalformedRequest   Refusal = "malformed-request"
 	TooLargeRequest    Refusal = "too-large-request"
-	DoesNotRead        Refusal = "does-not-read"
 	UnknownName        Refusal = "unknown-name" // it is not a TCP port of a Service
 )
 
 // Refusals are all of them.
 var Refusals = []Refusal{
-	NotOfThisNode, TooManyConnections, TooManyStreams, TooManyNames, MalformedRequest, TooLargeRequest, DoesNotRead, UnknownName,
+	NotOfThisNode, TooManyConnections, TooManyStreams, TooManyNames, MalformedRequest, TooLargeRequest, UnknownName,
 }
 
 // ledger holds what the server knows of its clients. The zero address stands for all clients of the socket.

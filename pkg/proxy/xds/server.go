@@ -52,9 +52,7 @@ const (
 	// keepaliveTime is how long a client may be silent until it is asked whether it is still there.
 	keepaliveTime = 30 * time.Second
 	idleTime      = 5 * time.Minute
-	// patience is how long a client may take to acknowledge or reject a response. Clients that read do so at once.
-	patience   = time.Minute
-	bufferSize = 4 << 10
+	bufferSize    = 4 << 10
 )
 
 // SocketPrefix begins the address of a unix socket.
@@ -67,7 +65,6 @@ func (s *Server) Run(ctx context.Context, addresses []string) error {
 	for _, address := range addresses {
 		running.Go(func() { s.runAt(ctx, address) })
 	}
-	running.Go(func() { s.endSilence(ctx) })
 	running.Wait()
 	return nil
 }
@@ -209,8 +206,7 @@ func (s *Server) handle(stream grpc.ServerStream, only string) error {
 		return s.refuse(TooManyStreams, client, fmt.Sprintf("a client may have %d, those of the socket %d, and all %d",
 			maxPerClient, maxPerSocket, maxStreams))
 	}
-	hangUp := func() { closeConnection(stream.Context()) }
-	session := newSession(s.Table, &s.ledger, client, only, hangUp)
+	session := newSession(s.Table, &s.ledger, client, only)
 	its, _ := s.ledger.usage(client)
 	s.serving.Add(1)
 	ended := make(chan error, 1)
@@ -219,33 +215,11 @@ func (s *Server) handle(stream grpc.ServerStream, only string) error {
 		reader := requests{server: s, stream: stream, session: session, limiter: its.limiter}
 		err := reader.run()
 		if isRead := session.end(); !isRead && stream.Context().Err() == nil {
-			hangUp() // the client has not cancelled it, and what it does not read would stay
+			closeConnection(stream.Context()) // the client has not cancelled it, and what it does not read would stay
 		}
 		ended <- err
 	}()
 	return s.tell(stream, session, ended)
-}
-
-// endSilence closes connections of clients that are silent, now and then.
-func (s *Server) endSilence(ctx context.Context) {
-	ticker := time.NewTicker(patience / 6)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case now := <-ticker.C:
-			s.hangUp(now.Add(-patience))
-		}
-	}
-}
-
-// hangUp closes the connections of clients that got a response before then, and have not answered it.
-func (s *Server) hangUp(before time.Time) {
-	for _, session := range s.Table.silentSince(before) {
-		_ = s.refuse(DoesNotRead, session.client, "a response has had no answer for "+patience.String())
-		session.hangUp()
-	}
 }
 
 // tell sends the responses that are due, one after the other. It waits for a client that does not read, without holding

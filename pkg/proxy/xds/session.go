@@ -3,7 +3,6 @@ package xds
 import (
 	"net/netip"
 	"sync"
-	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/wake"
@@ -14,25 +13,23 @@ type session struct {
 	table  *Table
 	ledger *ledger
 	client netip.Addr
-	hangUp func() // closes the client's connection
 	// news holds a signal that there may be something to tell. Changes share it: a client that does not read gets one
 	// response of each kind, and has no queue.
 	news wake.Signal
 
 	mutex    sync.Mutex
 	stream   stream
-	names    int              // that the stream asks for
-	sent     [kinds]time.Time // when the last response of each kind was sent
+	names    int // that the stream asks for
 	hasEnded bool
 	// waits counts the names of each Service, over all kinds.
 	waits map[model.ObjectName]int
 }
 
 // newSession begins a session of a client that was admitted. The caller must end it.
-func newSession(table *Table, ledger *ledger, client netip.Addr, only string, hangUp func()) *session {
+func newSession(table *Table, ledger *ledger, client netip.Addr, only string) *session {
 	s := &session{
 		table: table, ledger: ledger, client: client, news: wake.NewSignal(), waits: map[model.ObjectName]int{},
-		stream: stream{domain: table.domain, only: only}, hangUp: hangUp,
+		stream: stream{domain: table.domain, only: only},
 	}
 	table.enter(s)
 	return s
@@ -78,22 +75,7 @@ func (s *session) next() (of kind, response []byte, hasRoom bool) {
 	}
 	of, response = s.tell()
 	s.ledger.release(s.client, held{unreadBytes: maxResponse - len(response)})
-	if response != nil {
-		s.sent[of] = time.Now()
-	}
 	return of, response, true
-}
-
-// silentSince returns when the oldest unanswered response was sent; zero if there is none.
-func (s *session) silentSince() (since time.Time) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	for of, sent := range s.sent {
-		if s.stream.asked[of].unread > 0 && (since.IsZero() || sent.Before(since)) {
-			since = sent
-		}
-	}
-	return since
 }
 
 func (s *session) tell() (kind, []byte) {

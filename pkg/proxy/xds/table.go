@@ -1,7 +1,6 @@
 package xds
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -92,17 +91,6 @@ func (t *Table) leave(who *session) {
 	for name := range who.waits {
 		t.stopWaiting(who, name)
 	}
-}
-
-// silentSince returns the sessions that got a response before then, and have not answered it.
-func (t *Table) silentSince(before time.Time) []*session {
-	t.mutex.RLock()
-	sessions := slices.Collect(maps.Keys(t.sessions)) // the mutex of a session comes before that of the table
-	t.mutex.RUnlock()
-	return slices.DeleteFunc(sessions, func(s *session) bool {
-		since := s.silentSince()
-		return since.IsZero() || since.After(before)
-	})
 }
 
 // find is a lookup. It holds the mutex only for itself: making a large response must not keep a sync waiting.

@@ -17,11 +17,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
-// optionalPatience is how long the start waits for a resource that the API server forbids to list: ServiceCIDRs, which
-// roles from before Kubernetes 1.33 do not include, and which matter only for addresses inside them that belong to no
-// Service; and Nodes by label.
-const optionalPatience = 10 * time.Second
-
 // Options say whose view of the cluster is wanted.
 type Options struct {
 	convert.View
@@ -128,7 +123,7 @@ func newWatcher(listWatches listWatches, options Options) *Watcher {
 // the context ends. Then it returns nil at once; nothing is delivered after that. While the API server is
 // away, the last known state stays in force. Run may be called once.
 //
-// It waits only for a while for ServiceCIDRs that the API server forbids to list, and takes them up when they come.
+// What it can do without and the API server forbids to list counts as empty, and is taken up when it comes.
 //
 // deliver is called by one goroutine, and may take its time: what changes meanwhile comes as one update after it.
 func (w *Watcher) Run(ctx context.Context, deliver func(convert.Update)) error {
@@ -167,12 +162,7 @@ func (w *Watcher) Run(ctx context.Context, deliver func(convert.Update)) error {
 // awaitAll waits until all that must be listed is. It returns false if the context ended before.
 func (w *Watcher) awaitAll(ctx context.Context) bool {
 	for _, stream := range w.streams {
-		if stream.kind.Optional == nil && !stream.await(ctx) {
-			return false
-		}
-	}
-	for _, stream := range w.streams {
-		if stream.kind.Optional != nil && !stream.awaitOptional(ctx, optionalPatience) {
+		if !stream.await(ctx) {
 			return false
 		}
 	}

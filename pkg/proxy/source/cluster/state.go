@@ -50,7 +50,7 @@ func newState(own string) *state {
 		judged:   map[convert.ObjectKey][]model.Finding{},
 		held:     map[model.ObjectName]*model.Service{},
 	}
-	s.nodes = nodes.New(own, s.endpoints)
+	s.nodes = nodes.New(own)
 	return s
 }
 
@@ -69,7 +69,7 @@ func (s *state) put(kind *convert.Kind, now *object) {
 	}
 	s.keep(key, kept{now.uid, inForce})
 	if isNew {
-		s.decide(key, before, now.value)
+		s.decide(key, now.value)
 	}
 }
 
@@ -93,7 +93,7 @@ func (s *state) remove(kind *convert.Kind, name model.ObjectName) {
 	before := s.objects[kind][name].value
 	delete(s.objects[kind], name)
 	if before != nil {
-		s.decide(key, before, nil)
+		s.decide(key, nil)
 	}
 }
 
@@ -137,8 +137,8 @@ func (s *state) judge(key convert.ObjectKey, problems []model.Finding) {
 	}
 }
 
-// decide decides about a value that is new, or nil, and the one before.
-func (s *state) decide(key convert.ObjectKey, before, value any) {
+// decide decides about a value that is new, or nil.
+func (s *state) decide(key convert.ObjectKey, value any) {
 	switch kind := key.Kind; {
 	case nodes.Speaks(kind):
 		s.nodes.Put(kind, key.Name, value, s.now)
@@ -150,19 +150,5 @@ func (s *state) decide(key convert.ObjectKey, before, value any) {
 		s.areMoved = true
 	default:
 		kind.Note(&s.change, key.Name, value)
-		if kind == convert.EndpointSlices {
-			was, _ := before.(*model.EndpointSlice)
-			now, _ := value.(*model.EndpointSlice)
-			s.nodes.NoteSlice(was, now)
-		}
-	}
-}
-
-// endpoints yields all slices.
-func (s *state) endpoints(yield func(*model.EndpointSlice) bool) {
-	for _, kept := range s.objects[convert.EndpointSlices] {
-		if slice, isGood := kept.value.(*model.EndpointSlice); isGood && !yield(slice) {
-			return
-		}
 	}
 }

@@ -32,7 +32,7 @@ func (s *state) leave(key convert.ObjectKey, uid string) (stays bool) {
 		unchecked := *service
 		unchecked.HealthCheckNodePort = 0
 		s.objects[key.Kind][key.Name] = kept{uid, &unchecked}
-		s.decide(key, last.value, &unchecked)
+		s.decide(key, &unchecked)
 	}
 	return true
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,11 +49,9 @@ type stream struct {
 	names  interner        // of the Reflector's goroutine
 	done   <-chan struct{} // closed when the stream should end: nothing reaches the state any more
 	exists atomic.Bool     // the API server has listed the resource
-	listed chan struct{}   // closed when the state has the first list
-	// forbidden is closed when the API server has forbidden to list the resource.
-	forbidden chan struct{}
+	listed chan struct{}   // closed when the state has the first list, or does without
 
-	closeListed, closeForbidden func()
+	closeListed func()
 }
 
 // asked is what the API server is asked for.
@@ -67,9 +66,8 @@ func (w *Watcher) ask(kind *convert.Kind, resource string) asked {
 }
 
 func (w *Watcher) newStream(of asked) *stream {
-	s := &stream{watcher: w, asked: of, listed: make(chan struct{}), forbidden: make(chan struct{})}
+	s := &stream{watcher: w, asked: of, listed: make(chan struct{})}
 	s.closeListed = sync.OnceFunc(func() { close(s.listed) })
-	s.closeForbidden = sync.OnceFunc(func() { close(s.forbidden) })
 	return s
 }
 
@@ -94,34 +92,18 @@ func (s *stream) follow(ctx context.Context) {
 	}()
 }
 
-// failed takes in why the API server does not list, or watch.
+// failed takes in why the API server does not list, or watch. What we can do without counts as empty until it may be listed.
 func (s *stream) failed(ctx context.Context, err error) {
 	s.watcher.options.Log.Debug("following a resource failed; trying again", "resource", s.resource, "error", err)
-	if apierrors.IsForbidden(err) {
-		s.takeForbidden()
-	}
-	if !s.isMissing(err) {
-		return
-	}
-	s.takeMissing()
-	select {
-	case <-ctx.Done():
-	case <-time.After(wait.Jitter(askAgain, 1)):
-	}
-}
-
-// takeForbidden takes in that the API server forbids to list the resource. If it is followed on demand and nothing was
-// listed yet, it counts as missing until it may be listed.
-func (s *stream) takeForbidden() {
-	defer s.closeForbidden()
-	select {
-	case <-s.forbidden:
-		return
-	default:
-	}
-	if s.kind.IsOnDemand && !s.exists.Load() {
-		s.watcher.options.Log.Warn(s.kind.Optional.Forbidden)
-		s.change(func(state *state) { state.lack(s.kind) })
+	switch {
+	case s.isMissing(err):
+		s.lack(ctx, slog.LevelInfo, s.kind.Optional.Missing)
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait.Jitter(askAgain, 1)):
+		}
+	case s.kind.Optional != nil && apierrors.IsForbidden(err) && !s.exists.Load():
+		s.lack(ctx, slog.LevelWarn, s.kind.Optional.Forbidden)
 	}
 }
 
@@ -132,12 +114,12 @@ func (s *stream) isMissing(err error) bool {
 	return s.kind.Optional != nil && apierrors.IsNotFound(err) && !s.exists.Load()
 }
 
-// takeMissing treats a missing resource as one without objects.
-func (s *stream) takeMissing() {
+// lack treats the resource as one without objects, and logs once why.
+func (s *stream) lack(ctx context.Context, level slog.Level, why string) {
 	select {
 	case <-s.listed:
 	default:
-		s.watcher.options.Log.Info(s.kind.Optional.Missing)
+		s.watcher.options.Log.Log(ctx, level, why)
 		s.change(func(state *state) { state.lack(s.kind) })
 		s.closeListed()
 	}
@@ -229,25 +211,6 @@ func (s *stream) await(ctx context.Context) bool {
 	case <-ctx.Done():
 		return false
 	case <-s.listed:
-		return true
-	}
-}
-
-// awaitOptional is await for a resource that may be forbidden, because a role that is older than the resource does not
-// include it. Then it waits no longer than patience.
-func (s *stream) awaitOptional(ctx context.Context, patience time.Duration) bool {
-	limited, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	if s.await(limited) {
-		return true
-	}
-	select {
-	case <-ctx.Done():
-		return false
-	case <-s.listed:
-		return true
-	case <-s.forbidden:
-		s.watcher.options.Log.Warn(s.kind.Optional.Forbidden)
 		return true
 	}
 }

@@ -3,11 +3,13 @@ package folder
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 )
 
-// TestALabelOfANodeEvacuatesIt until the label goes, with or without its Node; an unreadable one counts as absent.
+// TestALabelOfANodeEvacuatesIt until the label goes; an unreadable one counts as absent. If the Node goes, too, it is avoided
+// for a while.
 func TestALabelOfANodeEvacuatesIt(t *testing.T) {
 	f := newTestFolder(t)
 	node := func(value string) string {
@@ -28,7 +30,7 @@ func TestALabelOfANodeEvacuatesIt(t *testing.T) {
 		{"it is on again", node("True"), true, true, 0},
 		{"it ended before the zero time of Go", node("00010101T0000Z"), true, false, 0},
 		{"it is on once more", node("true"), true, true, 0},
-		{"the Node goes", "# nothing\n", true, false, 0},
+		{"the Node goes", "# nothing\n", false, false, 0},
 	} {
 		f.write("a.yaml", step.text)
 		update, err := f.folder.Load(f.dir)
@@ -39,5 +41,8 @@ func TestALabelOfANodeEvacuatesIt(t *testing.T) {
 		if told != step.told || (evacuation != nil) != step.isEvacuated || len(update.Refused) != step.problems {
 			t.Errorf("after %s, it is told %t: %v; %d problems: %v", step.does, told, evacuation, len(update.Refused), update.Refused)
 		}
+	}
+	if at, some := f.folder.next(); !some || time.Until(at) <= time.Minute {
+		t.Errorf("when the Node is gone the folder is due at %v: %v", at, some)
 	}
 }

@@ -68,7 +68,7 @@ func (f *Folder) take(files map[string]*file, unreadable map[string]error, now t
 	before := f.inForce
 	if !f.isLoaded {
 		before = f.lastGood()
-		f.nodes = nodes.New(f.View.Node, f.slices)
+		f.nodes = nodes.New(f.View.Node)
 		f.nodes.AllLabels = true
 	}
 	inForce, problems := resolve(before, files)

@@ -179,27 +179,22 @@ func orphans(inForce map[convert.ObjectKey]entry, claims map[convert.ObjectKey][
 func (f *Folder) changeSince(before map[convert.ObjectKey]entry, now time.Time) model.Change {
 	after, known := f.inForce, f.nodes
 	var change model.Change
-	note := func(key convert.ObjectKey, was, is any) {
-		switch key.Kind {
-		case convert.Nodes:
+	note := func(key convert.ObjectKey, is any) {
+		if key.Kind == convert.Nodes {
 			node, _ := is.(*model.Node)
 			known.PutWhole(key.Name.Name, node, now)
 			return
-		case convert.EndpointSlices:
-			was, _ := was.(*model.EndpointSlice)
-			is, _ := is.(*model.EndpointSlice)
-			known.NoteSlice(was, is)
 		}
 		key.Kind.Note(&change, key.Name, is)
 	}
 	for key, was := range before {
 		if _, stays := after[key]; !stays && was.value != nil {
-			note(key, was.value, nil)
+			note(key, nil)
 		}
 	}
 	for key, is := range after {
 		if was := before[key].value; !key.Kind.IsSame(was, is.value) {
-			note(key, was, is.value)
+			note(key, is.value)
 		}
 	}
 	areThere := map[string]bool{}
@@ -210,13 +205,4 @@ func (f *Folder) changeSince(before map[convert.ObjectKey]entry, now time.Time) 
 	known.Answer(areThere, now)
 	known.Take(&change)
 	return change
-}
-
-// slices yields the slices in force.
-func (f *Folder) slices(yield func(*model.EndpointSlice) bool) {
-	for _, current := range f.inForce {
-		if slice, isSlice := current.value.(*model.EndpointSlice); isSlice && !yield(slice) {
-			return
-		}
-	}
 }

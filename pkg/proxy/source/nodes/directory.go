@@ -1,7 +1,6 @@
 package nodes
 
 import (
-	"iter"
 	"reflect"
 	"slices"
 	"time"
@@ -28,8 +27,8 @@ type Directory struct {
 
 	waiting
 	avoided
-	later  later.Queue[matter]
-	change model.Change // what was not handed over yet: nodes, and whether they are all
+	later  later.Queue[matter] // what is due to all parts
+	change model.Change        // what was not handed over yet: nodes, and whether they are all
 }
 
 // matter is something that should happen later to something with a name.
@@ -46,18 +45,17 @@ const (
 	giveUpMeasured             // on measured demand: no Service waits for it any more
 	forgetNode                 // that no source describes any more
 	endAvoid                   // of a node and reason
-	giveUpAsk                  // on the answer whether a node exists
-	askAgain                   // whether a node that is gone has come back
+	lift                       // what a node said against itself that is gone, or of which there is no answer
 )
 
-// New returns an empty directory of the node that is called own. endpoints yields all EndpointSlices.
-func New(own string, endpoints iter.Seq[*model.EndpointSlice]) *Directory {
+// New returns an empty directory of the node that is called own.
+func New(own string) *Directory {
 	d := &Directory{
 		own: own, now: newSayings(nil),
 		wholes: map[string]*model.Node{}, known: map[string]*model.Node{}, shown: map[string]*model.Node{},
-		avoided: newAvoided(endpoints),
 	}
-	d.waiting = newWaiting(func(key policy.Key) bool { return d.now.isKnown(key) })
+	d.avoided = newAvoided(&d.later)
+	d.waiting = newWaiting(&d.later, func(key policy.Key) bool { return d.now.isKnown(key) })
 	return d
 }
 
@@ -264,24 +262,30 @@ func (d *Directory) Described() int { return len(d.now.holders) }
 func (d *Directory) Known() int { return len(d.known) + 1 }
 
 // Next returns when something is due next, and whether anything is.
-func (d *Directory) Next() (at time.Time, some bool) {
-	for _, queue := range []*later.Queue[matter]{&d.later, &d.waiting.later, &d.avoided.later} {
-		if next, has := queue.Next(); has && (!some || next.Before(at)) {
-			at, some = next, true
-		}
-	}
-	return at, some
-}
+func (d *Directory) Next() (at time.Time, some bool) { return d.later.Next() }
 
 // Expire does what is due. If Services waited for lists in vain, it returns what they waited for; forDemand is how many
 // waited in vain for measured demand.
 func (d *Directory) Expire(now time.Time) (vain *Vain, forDemand int) {
 	for _, due := range d.later.Due(now) {
-		delete(d.known, due.name)
-		d.show(due.name)
+		switch due.what {
+		case giveUp:
+			vain = d.giveUp()
+		case giveUpKey:
+			d.giveUpKey(policy.Key(due.name))
+		case giveUpMeasured:
+			forDemand = d.giveUpMeasured()
+		case forgetNode:
+			delete(d.known, due.name)
+			d.show(due.name)
+		case endAvoid:
+			d.end(due.name, now)
+		case lift:
+			d.settle(due.name)
+		}
 	}
-	d.avoided.expire(now)
-	return d.waiting.expire(now)
+	d.release()
+	return vain, forDemand
 }
 
 // HasNews reports whether there is something to take.

@@ -20,12 +20,10 @@
 // # Nodes that went while they were avoided
 //
 // A Node that goes takes its label with it. What EndpointSlices still list there would count as usable again, for up to a
-// minute, until they are brought up to date. So what was held against such a node is kept until no slice lists a usable
-// endpoint there any more, or until a slice lists an endpoint there that is new or has improved: it is ready, and was
-// terminating or unready. Then somebody has seen the node alive. A Node of that name that comes back with the label is
-// avoided because of the label; whether one has come back without it is checked once a minute.
-//
-// What is remembered is an entry for each endpoint that slices list on such a node, and so at most what the slices hold.
+// minute, until they are brought up to date. So what was held against such a node is kept for goneFor. Nobody looks at the
+// slices meanwhile: a Node of that name that comes back with the label is avoided because of the label, and one that comes
+// back without it gets connections as soon as that time is over. A node that is dead for longer is one that does not
+// answer (package reachability).
 //
 // To a watch that selects by label, a label that is removed looks like a deleted Node. The watcher is asked to find out
 // which it was (Questions, Answer); until it answers, for answerPatience at most, what was held stays.

@@ -130,8 +130,9 @@ const (
 	Remembrance = 3 * time.Minute
 	// answerPatience is how long a node is avoided at most while we ask whether it exists.
 	answerPatience = 3 * time.Second
-	// askAgainAfter is the pause before we ask again whether a node that is gone is back.
-	askAgainAfter = time.Minute
+	// goneFor is how long a node is avoided that went while it was. EndpointSlices list its pods until Kubernetes has deleted
+	// them: 80 s at most (quarantineTime, and two of gcCheckPeriod, in pkg/controller/podgc).
+	goneFor = 2 * time.Minute
 )
 
 // asksFor reports whether a label states the zone of a node or its demand. The proxies' own slices know these, with the

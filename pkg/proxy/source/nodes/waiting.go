@@ -27,7 +27,7 @@ type waiting struct {
 	others, demand fact // all other nodes, and whether measured demand counts
 	// isKnown reports whether a label is known for all known nodes.
 	isKnown func(policy.Key) bool
-	later   later.Queue[matter]
+	later   *later.Queue[matter] // the directory's
 }
 
 // fact is what several Services wait for.
@@ -38,10 +38,10 @@ type fact struct {
 
 func (f fact) isAwaited() bool { return !f.isKnown && !f.isOverdue }
 
-func newWaiting(isKnown func(policy.Key) bool) waiting {
+func newWaiting(later *later.Queue[matter], isKnown func(policy.Key) bool) waiting {
 	return waiting{
 		keys: map[model.ObjectName][]policy.Key{}, uses: map[policy.Key]int{}, measured: map[model.ObjectName]bool{},
-		waits: map[model.ObjectName]bool{}, inVain: map[policy.Key]bool{}, isKnown: isKnown,
+		waits: map[model.ObjectName]bool{}, inVain: map[policy.Key]bool{}, isKnown: isKnown, later: later,
 	}
 }
 
@@ -164,6 +164,15 @@ func (w *waiting) giveUp() *Vain {
 	return vain
 }
 
+// giveUpMeasured returns how many Services waited in vain for measured demand.
+func (w *waiting) giveUpMeasured() (waited int) {
+	if !w.demand.isOverdue {
+		waited = len(w.measured)
+	}
+	w.demand.isOverdue = true
+	return waited
+}
+
 // setKnown takes in whether all nodes are known.
 func (w *waiting) setKnown(known bool) {
 	if w.others.isKnown = known; known {
@@ -185,26 +194,6 @@ func (w *waiting) KnowMeasured(known bool) {
 	w.demand = fact{isKnown: known}
 	w.later.Cancel(matter{giveUpMeasured, ""})
 	w.release()
-}
-
-// expire releases the Services that have waited long enough. It returns what they waited for in vain if that was lists of
-// nodes, and how many waited in vain for measured demand.
-func (w *waiting) expire(now time.Time) (vain *Vain, forDemand int) {
-	for _, due := range w.later.Due(now) {
-		switch due.what {
-		case giveUp:
-			vain = w.giveUp()
-		case giveUpMeasured:
-			if !w.demand.isOverdue {
-				forDemand = len(w.measured)
-			}
-			w.demand.isOverdue = true
-		default:
-			w.giveUpKey(policy.Key(due.name))
-		}
-	}
-	w.release()
-	return vain, forDemand
 }
 
 func (w *waiting) giveUpKey(key policy.Key) {

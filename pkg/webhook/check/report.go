@@ -97,11 +97,7 @@ func (c *Files) judge(o *object, settings *rules.Settings) rules.Judgement {
 	if o.namespace != nil {
 		return rules.ReviewNamespace(nil, o.namespace, settings)
 	}
-	metadata := &o.service.Metadata
-	facts := rules.Facts{
-		Nodes: c.nodes, Services: besides{c.services, metadata.Namespace},
-		Slices: c.slices[metadata.Namespace+"/"+metadata.Name],
-	}
+	facts := rules.Facts{Nodes: c.nodes, Services: besides{c.services, o.service.Metadata.Namespace}}
 	return rules.ReviewService(nil, o.service, facts, settings)
 }
 

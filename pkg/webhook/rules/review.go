@@ -16,8 +16,6 @@ type Facts struct {
 	Nodes *NodeLabels
 	// Services are the cluster's; nil as long as they are not known.
 	Services ServiceNames
-	// Slices are the EndpointSlices of the Service; empty where they are not known.
-	Slices []*EndpointSlice
 	// NoDemand: nobody publishes the demand for Services in this cluster. False as long as that is not known.
 	NoDemand bool
 	// Kubernetes is the version that the API server behaves like; nil as long as it is not known.

@@ -220,11 +220,6 @@ var rules = []Rule{
 		find:    keysOfMembers,
 	},
 	{
-		ID: "SVC043", Kind: kindService, Default: Warn,
-		Summary: "An EndpointSlice in the same files does nothing for the Service, by its ports, its family or its addresses.",
-		find:    uselessSlices,
-	},
-	{
 		ID: "SVC044", Kind: kindService, Default: Warn,
 		Summary: "Clients are to be measured, and nobody publishes demand in this cluster, so demand is assumed.",
 		find:    unpublishedDemand,

@@ -125,9 +125,6 @@ func (p place) violation(violation rules.Violation, action rules.Action) finding
 	if rest, isMoved := strings.CutPrefix(here.Field, p.from); isMoved && p.from != "" {
 		here.Field = p.to + rest
 	}
-	if why := p.part.Emptied(here.Field); why != "" {
-		here.Detail += "; " + why
-	}
 	violation.Error = &here
 	finding := p.finding(here.Field, action, violation.Message())
 	finding.Rule = violation.Rule

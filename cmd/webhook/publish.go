@@ -22,10 +22,10 @@ func (s *webhook) publishTopology(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--publish-topology: finding a name for this replica: %w", err)
 	}
-	return publish.New(s.manager.GetConfig(), publish.Options{
+	return publish.Run(ctx, s.manager.GetConfig(), publish.Options{
 		Namespace: s.flags.namespace, Identity: identity, DefaultKeys: s.settings.defaultKeys,
 		Log: s.log, Observer: topologyObserver{s.recorder},
-	}).Run(ctx)
+	})
 }
 
 // defaultKeys are the topology keys given to Services that say nothing; empty if there are none.

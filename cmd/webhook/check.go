@@ -41,9 +41,8 @@ A finding (error) is something that could not be checked: text that is no YAML, 
 field that API servers do not know and would drop, if it looks as though it were to say something of topology. What API servers refuse
 by themselves is not reported again.
 
-If there are Nodes in the files, topology keys are compared with their labels; if there are EndpointSlices of a Service, it is said which
-of them do nothing for it. Objects of other kinds are passed over, as are those that carry the label vicinity.dev/admission: disabled, and
-Services of a Namespace in the files that carries it.
+If there are Nodes in the files, topology keys are compared with their labels. Objects of other kinds are passed over, as are those that
+carry the label vicinity.dev/admission: disabled, and Services of a Namespace in the files that carries it.
 
 The exit status is 0 if nothing is denied, 1 if something is, and 2 if something could not be checked or the command line is wrong.
 

@@ -276,24 +276,3 @@ func TestExcludedFilesAreNotReadAndCountedOnce(t *testing.T) {
 		t.Errorf("%+v; want status 2 and both patterns", wrong)
 	}
 }
-
-// The sentences are those of 'proxy explain'.
-func TestAnEndpointSliceThatDoesNothingIsTold(t *testing.T) {
-	const service = "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: t}\n" +
-		"spec:\n  clusterIP: 10.96.0.1\n  ports:\n  - {name: http, port: 80}\n"
-	slice := func(name, of, rest string) string {
-		return "---\napiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {name: " + name + ", namespace: t, labels: " +
-			"{kubernetes.io/service-name: " + of + "}}\n" + rest
-	}
-	inFolder(t, map[string]string{
-		"d/a.yaml": slice("good", "web", "addressType: IPv4\nports: [{name: http, port: 8080}]\nendpoints: [{addresses: [10.0.1.1]}]\n") +
-			slice("bad", "web", "addressType: IPv4\nports: [{port: 8080}]\nendpoints: [{addresses: [10.0.1.2]}, {addresses: [10.0.1.3]}]\n") +
-			slice("elsewhere", "other", "addressType: FQDN\n"),
-		"d/b.yaml": service + "---\n" + strings.NewReplacer("web", "api", "0.1", "0.2").Replace(service),
-	})
-	got := webhookCommand(t, "", "check", "d")
-	wantFindings(t, got,
-		"d/b.yaml:7: Service t/web: spec.ports[0]: EndpointSlice t/bad has 2 endpoints, but no port named http/TCP; "+
-			"it has 8080/TCP without a name [SVC043] (warn)")
-	wantEnd(t, got, 0, "2 objects checked, 0 denied, 1 warning; 3 passed over")
-}

@@ -13,9 +13,6 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/metrics"
 )
 
-// demandFailure is the reason of a failed round among the internal errors.
-const demandFailure = "demand"
-
 // measureDemand asks all proxies for the demand that they have seen, until ctx ends, if the flags ask for it.
 func (s *webhook) measureDemand(ctx context.Context) error {
 	if !s.flags.measureDemand {
@@ -59,4 +56,4 @@ func (o demandObserver) Published(operation string) { o.recorder.DemandPublished
 func (o demandObserver) LeadEnded() { o.recorder.MeasuringEnded() }
 
 // MeasureFailed is part of demand.Observer.
-func (o demandObserver) MeasureFailed() { o.recorder.Failed(demandFailure) }
+func (o demandObserver) MeasureFailed() { o.recorder.Failed(metrics.DemandFailure) }

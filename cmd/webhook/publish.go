@@ -5,13 +5,9 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/vicinity-proxy/vicinity/pkg/webhook/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/publish"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
 )
-
-// topologyFailure is the reason of a failed publication among the internal errors.
-const topologyFailure = "topology"
 
 // publishTopology publishes where nodes are, until ctx ends, if the flags ask for it.
 func (s *webhook) publishTopology(ctx context.Context) error {
@@ -22,10 +18,10 @@ func (s *webhook) publishTopology(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--publish-topology: finding a name for this replica: %w", err)
 	}
-	return publish.New(s.manager.GetConfig(), publish.Options{
+	return publish.Run(ctx, s.manager.GetConfig(), publish.Options{
 		Namespace: s.flags.namespace, Identity: identity, DefaultKeys: s.settings.defaultKeys,
-		Log: s.log, Observer: topologyObserver{s.recorder},
-	}).Run(ctx)
+		Log: s.log, Observer: s.recorder,
+	})
 }
 
 // defaultKeys are the topology keys given to Services that say nothing; empty if there are none.
@@ -35,9 +31,3 @@ func (s *settings) defaultKeys() string {
 	}
 	return ""
 }
-
-// topologyObserver counts what goes wrong among the internal errors.
-type topologyObserver struct{ *metrics.Recorder }
-
-// PublishFailed is part of publish.Observer.
-func (o topologyObserver) PublishFailed() { o.Failed(topologyFailure) }

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"io"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -30,21 +29,17 @@ webhook that does not answer would hold them up, and with them the way to itself
 		Args:                  cli.AtMost(0),
 		DisableFlagsInUseLine: true,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := cli.OneOf("output", output, "text", "json", "markdown"); err != nil {
+			if err := cli.OneOf("output", output, "text", "json"); err != nil {
 				return cli.UsageError{Err: err}
 			}
-			return ruleWriters[output](command.OutOrStdout(), rules.Rules())
+			if output == "json" {
+				return writeRulesAsJSON(command.OutOrStdout(), rules.Rules())
+			}
+			return writeRulesAsText(command.OutOrStdout(), rules.Rules())
 		},
 	}
-	command.Flags().StringVarP(&output, "output", "o", "text", "`FORMAT` of the output: text, json or markdown")
+	command.Flags().StringVarP(&output, "output", "o", "text", "`FORMAT` of the output: text or json")
 	return command
-}
-
-// ruleWriters are the formats of rules -o.
-var ruleWriters = map[string]func(io.Writer, []rules.Rule) error{
-	"text":     writeRulesAsText,
-	"json":     writeRulesAsJSON,
-	"markdown": writeRulesAsMarkdown,
 }
 
 func writeRulesAsText(w io.Writer, rules []rules.Rule) error {
@@ -72,17 +67,6 @@ func writeRulesAsJSON(w io.Writer, rules []rules.Rule) error {
 		list = append(list, ruleJSON{rule.ID, rule.Kind, rule.Default, inStrictMode(rule), rule.Summary})
 	}
 	return writeJSON(w, list)
-}
-
-func writeRulesAsMarkdown(w io.Writer, rules []rules.Rule) error {
-	var table strings.Builder
-	table.WriteString("| id | object | by default | in strict mode | what is wrong |\n|---|---|---|---|---|\n")
-	for _, rule := range rules {
-		summary := strings.NewReplacer("|", `\|`, "*", `\*`).Replace(rule.Summary)
-		printable.Fprintf(&table, "| %s | %s | %s | %s | %s |\n", rule.ID, rule.Kind, rule.Default, inStrictMode(rule), summary)
-	}
-	_, err := io.WriteString(w, table.String())
-	return err
 }
 
 // inStrictMode is what follows from a violation in strict mode.

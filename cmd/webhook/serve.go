@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/vicinity-proxy/vicinity/pkg/cli"
@@ -74,14 +75,14 @@ func saveTime() {
 // newWebhook prepares the parts in the order in which they need each other.
 func newWebhook(ctx context.Context, flags *runFlags, log *slog.Logger) (s *webhook, err error) {
 	s = &webhook{flags: flags, log: log}
-	if s.recorder, err = newRecorder(); err != nil {
+	if s.recorder, err = metrics.New(ctrlmetrics.Registry); err != nil {
 		return nil, err
 	}
 	if s.settings, err = readSettings(flags, s.recorder, log); err != nil {
 		return nil, err
 	}
 	connection := kube.Connection{Kubeconfig: flags.kubeconfig}
-	if s.certificate, err = newCertificate(ctx, connection, flags, certObserver{s.recorder}, log); err != nil {
+	if s.certificate, err = newCertificate(ctx, connection, flags, s.recorder, log); err != nil {
 		return nil, err
 	}
 	listener, err := s.listen(ctx)

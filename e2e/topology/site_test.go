@@ -132,10 +132,9 @@ func start(t testing.TB, config *rest.Config, identity string) publisher {
 		Namespace: namespace, Identity: identity, DefaultKeys: func() string { return "" },
 		Log: slog.New(slog.NewTextHandler(log, nil)), Observer: seen,
 	}
-	made := publish.New(writes.By(config), options)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- made.Run(ctx) }()
+	go func() { ended <- publish.Run(ctx, writes.By(config), options) }()
 	end := sync.OnceFunc(func() {
 		cancel()
 		must.Succeed(t, <-ended)

@@ -13,33 +13,7 @@ func (p *Part) LineOf(field string) int {
 	if p.lines == nil {
 		return p.Line
 	}
-	line, _, _ := p.lines.find(p.Field(field))
-	return line
-}
-
-// Emptied says why a field is empty although something is written there: it begins with a letter that means something
-// else in YAML. Otherwise it returns "".
-func (p *Part) Emptied(field string) string {
-	if p.lines == nil {
-		return ""
-	}
-	_, key, value := p.lines.find(p.Field(field))
-	if key == nil || value == nil || value.Kind != yaml.ScalarNode || value.Value != "" {
-		return ""
-	}
-	switch {
-	case key.LineComment != "":
-		return mustBeQuoted('#')
-	case value.Anchor != "":
-		return mustBeQuoted('&')
-	case value.Style&yaml.TaggedStyle != 0:
-		return mustBeQuoted('!')
-	case value.Style&yaml.LiteralStyle != 0:
-		return mustBeQuoted('|')
-	case value.Style&yaml.FoldedStyle != 0:
-		return mustBeQuoted('>')
-	}
-	return ""
+	return p.lines.find(p.Field(field))
 }
 
 // lines finds the lines of fields in one document.
@@ -50,8 +24,8 @@ type lines struct {
 	root   *yaml.Node // nil if the text could not be read this way: every field is then on the first line
 }
 
-// find returns the line of the field at a path in the document, and its nodes: nil if there is no such field.
-func (l *lines) find(path string) (at int, key, value *yaml.Node) {
+// find returns the line of the field at a path in the document.
+func (l *lines) find(path string) int {
 	if !l.isRead {
 		l.isRead = true
 		l.root, _ = parseNodes(l.text) // nil: see there
@@ -66,12 +40,9 @@ func (l *lines) find(path string) (at int, key, value *yaml.Node) {
 		if named != nil {
 			line = named.Line
 		}
-		if named != nil && rest == "" {
-			key, value = named, below
-		}
 		node, path = below, rest
 	}
-	return l.first + max(line-1, 0), key, value
+	return l.first + max(line-1, 0)
 }
 
 // parseNodes reads a document with the library that remembers lines: nil if it cannot, or there is nothing. It reads

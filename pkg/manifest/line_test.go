@@ -66,17 +66,17 @@ func TestMergesOfMergesEnd(t *testing.T) {
 		text += fmt.Sprintf("a%d: &a%d\n  <<: [%s]\n", i+1, i+1, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i), 10), ","))
 	}
 	lines := lines{first: 1, text: []byte(text)}
-	if got, _, _ := lines.find("a9.nothing"); got != 20 {
+	if got := lines.find("a9.nothing"); got != 20 {
 		t.Errorf("line %d, want 20", got)
 	}
-	if got, _, _ := lines.find("a9.x"); got != 3 {
+	if got := lines.find("a9.x"); got != 3 {
 		t.Errorf("line %d, want 3", got)
 	}
 }
 
 func TestATextThatTheOtherLibraryCannotReadIsOnItsFirstLine(t *testing.T) {
 	lines := lines{first: 7, text: []byte("a: [")}
-	if got, _, _ := lines.find("a"); got != 7 {
+	if got := lines.find("a"); got != 7 {
 		t.Errorf("line %d, want 7", got)
 	}
 }

@@ -56,22 +56,6 @@ func TestOtherFaultsKeepTheWordsOfTheLibrary(t *testing.T) {
 	}
 }
 
-// TestAValueThatYAMLEmptiesIsNamed: such a text parses.
-func TestAValueThatYAMLEmptiesIsNamed(t *testing.T) {
-	for value, want := range map[string]string{
-		"#": "#", "# a": "#", "!a": "!", "&a": "&", "|": "|", ">": ">", "": "", "null": "", "~": "", `""`: "", "a": "", "a # b": "", "! a": "",
-	} {
-		if want != "" {
-			want = mustBeQuoted(want[0])
-		}
-		for part := range Parts(YAML, []byte(annotated(value)), serviceType) {
-			if got := part.Emptied("metadata.annotations[vicinity.dev/topology-keys]"); part.Fault != nil || got != want {
-				t.Errorf("%q: got %q, want %q; fault %v", value, got, want, part.Fault)
-			}
-		}
-	}
-}
-
 // faultOf returns the only fault of a text.
 func faultOf(text string) Fault {
 	var faults []Fault

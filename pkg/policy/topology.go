@@ -46,6 +46,9 @@ const (
 	Zone     Key = "topology.kubernetes.io/zone"
 )
 
+// ZoneInSlices is why an EndpointSlice may lack the zone of a Node, or have an old one, and what changes that.
+const ZoneInSlices = "EndpointSlices keep the zone that a Node had when they were written, until the Service or its pods change"
+
 // Region is where zones are.
 const Region Key = "topology.kubernetes.io/region"
 

@@ -3,15 +3,25 @@ package explain
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 // maxUnused bounds the EndpointSlices that are listed for one port: a Service may have thousands of both.
 const maxUnused = 20
+
+// Why endpoints of an EndpointSlice are not used, or, with LaterAddresses, some of their addresses.
+const (
+	sliceOfNames       = "SliceOfNames"
+	sliceOfHeadless    = "SliceOfHeadless"
+	sliceOfOtherFamily = "SliceOfOtherFamily"
+	sliceWithoutPorts  = "SliceWithoutPorts"
+	sliceOfOtherPorts  = "SliceOfOtherPorts"
+	LaterAddresses     = "LaterAddresses"
+)
 
 // slicesOf are the EndpointSlices of a Service, and what is the same for all of its ports.
 type slicesOf struct {
@@ -22,7 +32,7 @@ type slicesOf struct {
 }
 
 type sliceOf struct {
-	policy.SliceWords
+	*model.EndpointSlice
 	// serves: the Service has one of its ports.
 	serves bool
 }
@@ -31,14 +41,9 @@ func newSlicesOf(cluster *model.Cluster, service *model.Service) slicesOf {
 	all := cluster.SlicesOf(service.Name)
 	taken, _ := model.Taken(all)
 	s := slicesOf{families: familiesOf(service), leftOut: len(all) - len(taken)}
-	ports := make([]policy.PortWords, len(service.Ports))
-	for i, port := range service.Ports {
-		ports[i] = portWords(port)
-	}
-	wanted := policy.NewWanted(ports...)
+	wanted := named(service.Ports...)
 	for _, slice := range taken {
-		words := sliceWords(slice)
-		s.slices = append(s.slices, sliceOf{words, words.Serves(wanted)})
+		s.slices = append(s.slices, sliceOf{slice, wanted.isIn(slice)})
 	}
 	return s
 }
@@ -67,33 +72,62 @@ func (s slicesOf) explain(port *Port, decision selection.Decision) {
 func (s slicesOf) unused(decision selection.Decision) (list []UnusedSlice, more int) {
 	for i := range s.slices {
 		slice := &s.slices[i]
-		why := whyUnused(&slice.SliceWords, decision, s.families, slice.serves && len(decision.Endpoints) > 0)
+		why := whyUnused(slice.EndpointSlice, decision, s.families, slice.serves && len(decision.Endpoints) > 0)
 		switch {
-		case why == policy.Unused{}:
+		case why == UnusedSlice{}:
 		case len(list) == maxUnused:
 			more++
 		default:
-			list = append(list, UnusedSlice{Slice: slice.Name, Endpoints: slice.Endpoints, Reason: why.Code, Message: why.Sentence})
+			list = append(list, why)
 		}
 	}
 	return list, more
 }
 
-// WhyUnused returns why a slice of a Service does nothing for a port, or why some addresses of its endpoints do not.
-func WhyUnused(slice *model.EndpointSlice, decision selection.Decision) policy.Unused {
-	words := sliceWords(slice)
-	return whyUnused(&words, decision, familiesOf(decision.Service), words.Serves(policy.NewWanted(portWords(decision.Port))))
+// WhyUnused returns why a slice of a Service does nothing for a port, or why some addresses of its endpoints do not;
+// zero if all are used.
+func WhyUnused(slice *model.EndpointSlice, decision selection.Decision) UnusedSlice {
+	return whyUnused(slice, decision, familiesOf(decision.Service), named(decision.Port).isIn(slice))
 }
 
-func whyUnused(slice *policy.SliceWords, decision selection.Decision, families []string, serves bool) policy.Unused {
-	why := slice.WhyUnreachable(decision.Service.IsHeadless, families)
-	switch {
-	case why != policy.Unused{}, slice.AddressType != decision.Family.String():
-		return why
-	case !decision.IsOfAddresses && !serves:
-		return slice.WhyNot(portWords(decision.Port))
+func whyUnused(slice *model.EndpointSlice, decision selection.Decision, families []string, serves bool) UnusedSlice {
+	count := max(len(slice.Endpoints), int(slice.Names))
+	because := func(code, format string, args ...any) UnusedSlice {
+		message := "EndpointSlice " + slice.Name.String() + " has " + fmt.Sprintf(format, args...) + "."
+		return UnusedSlice{Slice: slice.Name.String(), Endpoints: count, Reason: code, Message: message}
 	}
-	return slice.WhyCrowded()
+	endpoints, family := printable.Count(count, "endpoint"), slice.Family.String()
+	isForAll := decision.IsOfAddresses || serves
+	switch {
+	case count == 0: // there is nothing to miss
+		return UnusedSlice{}
+	case slice.IsHeadless && !decision.Service.IsHeadless:
+		return because(sliceOfHeadless, "%s, but the label service.kubernetes.io/headless, with which no proxy reads it", endpoints)
+	case slice.Names > 0:
+		return because(sliceOfNames, "%s, but by name (addressType FQDN), and a proxy sends connections to addresses alone", endpoints)
+	case !slices.Contains(families, family):
+		return because(sliceOfOtherFamily, "%s, but the Service has no %s address, only %s",
+			printable.Count(count, family+" endpoint"), family, strings.Join(families, " and "))
+	case slice.Family != decision.Family:
+		return UnusedSlice{}
+	case !isForAll && len(slice.Ports) == 0:
+		return because(sliceWithoutPorts, "%s, but no ports, which does not mean every port", endpoints)
+	case !isForAll && decision.Port.Name == "":
+		return because(sliceOfOtherPorts, "%s, but no %s port without a name; it has %s", endpoints, decision.Port.Protocol, offered(slice.Ports))
+	case !isForAll:
+		return because(sliceOfOtherPorts, "%s, but no port named %s/%s; it has %s",
+			endpoints, decision.Port.Name, decision.Port.Protocol, offered(slice.Ports))
+	}
+	// Further addresses would be the same endpoint by another name (KEP-752).
+	switch slice.Crowded {
+	case 0:
+		return UnusedSlice{}
+	case 1:
+		return because(LaterAddresses, "an endpoint with more than one address, and only the first one is used; "+
+			"another endpoint is an entry of its own")
+	}
+	return because(LaterAddresses, "%d endpoints with more than one address, and only the first one of each is used; "+
+		"another endpoint is an entry of its own", slice.Crowded)
 }
 
 // familiesOf returns the families in which EndpointSlices can serve a Service.
@@ -107,21 +141,38 @@ func familiesOf(service *model.Service) []string {
 	return families
 }
 
-// sliceWords describes a slice in the words of the API.
-func sliceWords(slice *model.EndpointSlice) policy.SliceWords {
-	words := policy.SliceWords{
-		Name: slice.Name.String(), AddressType: slice.Family.String(), Endpoints: len(slice.Endpoints), Crowded: int(slice.Crowded),
-		IsHeadless: slice.IsHeadless, Ports: slices.Grow([]policy.PortWords(nil), len(slice.Ports)),
+// portNames are ports by name and protocol, whatever their numbers.
+type portNames map[model.SlicePort]bool
+
+func named(ports ...model.ServicePort) portNames {
+	names := make(portNames, len(ports))
+	for _, port := range ports {
+		names[model.SlicePort{Name: port.Name, Protocol: port.Protocol}] = true
 	}
-	if slice.Names > 0 {
-		words.AddressType, words.Endpoints = policy.AddressTypeFQDN, int(slice.Names)
-	}
-	for _, port := range slice.Ports {
-		words.Ports = append(words.Ports, policy.PortWords{Name: port.Name, Protocol: port.Protocol.String(), Number: port.Port})
-	}
-	return words
+	return names
 }
 
-func portWords(port model.ServicePort) policy.PortWords {
-	return policy.PortWords{Name: port.Name, Protocol: port.Protocol.String(), Number: port.Port}
+// isIn reports whether a slice has one of the ports.
+func (n portNames) isIn(slice *model.EndpointSlice) bool {
+	return slices.ContainsFunc(slice.Ports, func(port model.SlicePort) bool {
+		port.Port = 0
+		return n[port]
+	})
+}
+
+// offered lists the ports of a slice, which may have 20,000.
+func offered(ports []model.SlicePort) string {
+	const most = 4
+	var words []string
+	for _, port := range ports[:min(len(ports), most)] {
+		word := fmt.Sprintf("%d/%s without a name", port.Port, port.Protocol)
+		if port.Name != "" {
+			word = fmt.Sprintf("%s %d/%s", port.Name, port.Port, port.Protocol)
+		}
+		words = append(words, word)
+	}
+	if more := len(ports) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(words, ", "), more)
+	}
+	return strings.Join(words, ", ")
 }

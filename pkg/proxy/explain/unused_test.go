@@ -11,6 +11,7 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
 )
 
 // offering is a slice of default/web with one endpoint, and ports of these names.
@@ -122,5 +123,87 @@ func TestAServiceWithoutSlicesIsTold(t *testing.T) {
 	want := []string{"No EndpointSlice in the namespace default has the label kubernetes.io/service-name=web."}
 	if diff := cmp.Diff(want, one(t, cluster).Warnings); diff != "" {
 		t.Errorf("warnings (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhyASliceIsNotUsedNamesWhatItHasAndWhatIsMissing(t *testing.T) {
+	const named, unnamed = "http", ""
+	ports := func(names ...string) (ports []model.SlicePort) {
+		for i, name := range names {
+			ports = append(ports, model.SlicePort{Name: name, Protocol: model.TCP, Port: uint16(8080 + i)})
+		}
+		return ports
+	}
+	of := func(family model.Family, endpoints, crowded int, ports []model.SlicePort) model.EndpointSlice {
+		return model.EndpointSlice{
+			Name: model.ObjectName{Namespace: "t", Name: "web-1"}, Family: family, Crowded: uint16(crowded), Ports: ports,
+			Endpoints: make([]model.SliceEndpoint, endpoints),
+		}
+	}
+	byName := of(model.IPv4, 0, 0, nil)
+	byName.Names = 1
+	forOthers := of(model.IPv4, 1, 0, ports(named))
+	forOthers.IsHeadless = true
+	for name, test := range map[string]struct {
+		slice   model.EndpointSlice
+		port    string
+		reason  string
+		message string
+	}{
+		"it serves": {of(model.IPv4, 2, 0, ports(named)), named, "", ""},
+		"a slice without a name for its port": {of(model.IPv4, 2, 0, ports(unnamed)), named, "SliceOfOtherPorts",
+			"EndpointSlice t/web-1 has 2 endpoints, but no port named http/TCP; it has 8080/TCP without a name."},
+		"a Service without a name for its port": {of(model.IPv4, 1, 0, ports(named)), unnamed, "SliceOfOtherPorts",
+			"EndpointSlice t/web-1 has 1 endpoint, but no TCP port without a name; it has http 8080/TCP."},
+		"another protocol": {of(model.IPv4, 1, 0, []model.SlicePort{{Name: named, Protocol: model.UDP, Port: 53}}), named, "SliceOfOtherPorts",
+			"EndpointSlice t/web-1 has 1 endpoint, but no port named http/TCP; it has http 53/UDP."},
+		"many ports": {of(model.IPv4, 1, 0, ports("a", "b", "c", "d", "e", "f")), named, "SliceOfOtherPorts",
+			"EndpointSlice t/web-1 has 1 endpoint, but no port named http/TCP; it has a 8080/TCP, b 8081/TCP, c 8082/TCP, d 8083/TCP and 2 more."},
+		"no ports": {of(model.IPv4, 3, 0, nil), named, "SliceWithoutPorts",
+			"EndpointSlice t/web-1 has 3 endpoints, but no ports, which does not mean every port."},
+		"names": {byName, named, "SliceOfNames", "EndpointSlice t/web-1 has 1 endpoint, " +
+			"but by name (addressType FQDN), and a proxy sends connections to addresses alone."},
+		"the other family": {of(model.IPv6, 2, 0, ports(named)), named, "SliceOfOtherFamily",
+			"EndpointSlice t/web-1 has 2 IPv6 endpoints, but the Service has no IPv6 address, only IPv4."},
+		"two addresses in one endpoint": {of(model.IPv4, 2, 1, ports(named)), named, "LaterAddresses", "EndpointSlice t/web-1 has " +
+			"an endpoint with more than one address, and only the first one is used; another endpoint is an entry of its own."},
+		"two addresses in each": {of(model.IPv4, 2, 2, ports(named)), named, "LaterAddresses", "EndpointSlice t/web-1 has " +
+			"2 endpoints with more than one address, and only the first one of each is used; another endpoint is an entry of its own."},
+		"a label for others": {forOthers, named,
+			"SliceOfHeadless", "EndpointSlice t/web-1 has 1 endpoint, but the label service.kubernetes.io/headless, " +
+				"with which no proxy reads it."},
+		"nothing to miss": {of(model.IPv4, 0, 0, nil), named, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := explain.WhyUnused(&test.slice, webPort(test.port, model.TCP))
+			want := explain.UnusedSlice{Reason: test.reason, Message: test.message}
+			if want.Reason != "" {
+				want.Slice, want.Endpoints = "t/web-1", max(len(test.slice.Endpoints), int(test.slice.Names))
+			}
+			if got != want {
+				t.Errorf("got\n%+v, want\n%+v", got, want)
+			}
+		})
+	}
+}
+
+// webPort is a decision about a port of a Service with an IPv4 address.
+func webPort(name string, protocol model.Protocol) selection.Decision {
+	return selection.Decision{
+		Service: &model.Service{ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.1")}},
+		Port:    model.ServicePort{Name: name, Protocol: protocol, Port: 80}, Family: model.IPv4,
+	}
+}
+
+func TestAPortIsFoundByNameAndProtocolAmongMany(t *testing.T) {
+	slice := model.EndpointSlice{Endpoints: make([]model.SliceEndpoint, 1)}
+	for i := range 1000 {
+		slice.Ports = append(slice.Ports, model.SlicePort{Name: fmt.Sprint("p", i), Protocol: model.TCP, Port: uint16(i + 1)})
+	}
+	if got := explain.WhyUnused(&slice, webPort("p999", model.TCP)); got != (explain.UnusedSlice{}) {
+		t.Errorf("got %+v; name and protocol decide, and no number does", got)
+	}
+	if got := explain.WhyUnused(&slice, webPort("p999", model.UDP)); got.Reason != "SliceOfOtherPorts" {
+		t.Errorf("got %+v; a port of another protocol is another port", got)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
@@ -26,12 +25,12 @@ func (w *asking) unused(decision selection.Decision, target string) []Why {
 		for i := range object.Endpoints {
 			endpoint := &object.Endpoints[i]
 			at := w.isWritten(endpoint, target)
-			if why == (policy.Unused{}) || at < 0 || at == 0 && why.Code == policy.LaterAddresses {
+			if why == (explain.UnusedSlice{}) || at < 0 || at == 0 && why.Reason == explain.LaterAddresses {
 				continue
 			}
 			answer := w.about(decision)
 			answer.Endpoint, answer.EndpointNode, answer.Pod = endpoint.Addresses[at], ptr.Deref(endpoint.NodeName, ""), podOf(endpoint)
-			answer.Reason, answer.Message, answer.isUnused = why.Code, why.Sentence, true
+			answer.Reason, answer.Message, answer.isUnused = why.Reason, why.Message, true
 			answers = append(answers, answer)
 		}
 	}

@@ -26,8 +26,6 @@ type Case struct {
 	Nodes []map[string]string `json:"nodes,omitempty"`
 	// Services are the names of all Services of some Namespaces; of others nothing is known.
 	Services map[string][]string `json:"services,omitempty"`
-	// Slices are the EndpointSlices of the Service.
-	Slices []map[string]any `json:"slices,omitempty"`
 	// NoDemand: nobody publishes demand in the cluster.
 	NoDemand bool `json:"noDemand,omitempty"`
 	// Settings are those of the webhook. The policies have none, so a case with settings other than the default for
@@ -157,9 +155,6 @@ func (c Case) Facts(t testing.TB) rules.Facts {
 	facts := rules.Facts{Kubernetes: version.MajorMinor(1, 36), NoDemand: c.NoDemand}
 	if c.Services != nil {
 		facts.Services = serviceNames(c.Services)
-	}
-	for _, slice := range c.Slices {
-		facts.Slices = append(facts.Slices, decode[rules.EndpointSlice](t, slice))
 	}
 	if c.Nodes == nil {
 		return facts

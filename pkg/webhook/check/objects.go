@@ -14,7 +14,6 @@ var (
 	serviceType   = manifest.Type{APIVersion: "v1", Kind: "Service"}
 	namespaceType = manifest.Type{APIVersion: "v1", Kind: "Namespace"}
 	nodeType      = manifest.Type{APIVersion: "v1", Kind: "Node"}
-	sliceType     = manifest.Type{APIVersion: "discovery.k8s.io/v1", Kind: "EndpointSlice"}
 )
 
 // Files is what the files hold. Nothing is judged before all of them are read: a Node or a Namespace may come last.
@@ -28,15 +27,14 @@ type Files struct {
 	isNotRead  map[string]bool
 	nodes      *rules.NodeLabels // nil without a Node
 	services   serviceNames
-	slices     map[string][]*rules.EndpointSlice // by their Services, as namespace/name
-	optedOut   map[string]bool                   // the Namespaces whose Services are not judged
+	optedOut   map[string]bool // the Namespaces whose Services are not judged
 }
 
 // New returns no files yet. Those that match a pattern will be skipped; see ValidGlob.
 func New(exclude []string) *Files {
 	return &Files{
 		exclude: exclude, findings: []finding{}, files: map[string]int{}, notRead: []passedOver{}, isNotRead: map[string]bool{},
-		services: serviceNames{}, slices: map[string][]*rules.EndpointSlice{}, optedOut: map[string]bool{},
+		services: serviceNames{}, optedOut: map[string]bool{},
 	}
 }
 
@@ -64,7 +62,7 @@ const renderFirst = "a template must be rendered first, as 'helm template' does"
 // readText reads the objects of a file.
 func (c *Files) readText(name string, text []byte) {
 	c.number(name)
-	for part := range manifest.Parts(manifest.FormatOfText(name, text), text, serviceType, namespaceType, nodeType, sliceType) {
+	for part := range manifest.Parts(manifest.FormatOfText(name, text), text, serviceType, namespaceType, nodeType) {
 		at := place{file: name, part: &part}
 		switch {
 		case part.Fault != nil && isJSONPatch(part.JSON):
@@ -78,8 +76,6 @@ func (c *Files) readText(name string, text []byte) {
 			c.readNamespace(at)
 		case part.Type == nodeType:
 			c.readNode(at)
-		case part.Type == sliceType:
-			c.readSlice(at)
 		default:
 			c.passedOver++
 		}
@@ -115,8 +111,8 @@ func noManifest(at place) string {
 }
 
 func (c *Files) readService(at place) {
-	service, ok := c.decodeService(at)
-	if !ok || !c.isNamed(at, &service.Metadata) {
+	service := new(rules.Service)
+	if !c.decode(at, service, serviceWords) || !c.isNamed(at, &service.Metadata) {
 		return
 	}
 	fillIn(&service.Spec)
@@ -124,18 +120,6 @@ func (c *Files) readService(at place) {
 		c.services[metadata.Namespace] = append(c.services[metadata.Namespace], metadata.Name)
 	}
 	c.objects = append(c.objects, object{place: at, service: service})
-}
-
-// decodeService decodes a Service, or what a patch changes of one. The rules get its text, unless an unknown field is
-// an error already.
-func (c *Files) decodeService(at place) (service *rules.Service, isReadable bool) {
-	before := len(c.findings)
-	service = new(rules.Service)
-	isReadable = c.decode(at, service, serviceWords)
-	if len(c.findings) == before {
-		service.Written = at.part.JSON
-	}
-	return service, isReadable
 }
 
 // fillIn fills in an API server's defaults, which it applies before it asks any webhook, as far as rules depend on

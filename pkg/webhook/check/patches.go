@@ -93,9 +93,10 @@ func (c *Files) readPatches(name string, text []byte) (found bool) {
 			explainTemplate(part.Fault, text)
 			c.fail(at, part.Fault.Field, part.Fault.Reason)
 		case part.Type == serviceType:
-			if service, ok := c.decodeService(at); ok {
+			var service rules.Service
+			if c.decode(at, &service, serviceWords) {
 				withoutRemoved(&service.Metadata, part.JSON)
-				c.objects = append(c.objects, object{place: at, service: service, isPatch: true})
+				c.objects = append(c.objects, object{place: at, service: &service, isPatch: true})
 			}
 		case part.Type == namespaceType:
 			var namespace rules.Namespace

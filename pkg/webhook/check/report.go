@@ -97,11 +97,7 @@ func (c *Files) judge(o *object, settings *rules.Settings) rules.Judgement {
 	if o.namespace != nil {
 		return rules.ReviewNamespace(nil, o.namespace, settings)
 	}
-	metadata := &o.service.Metadata
-	facts := rules.Facts{
-		Nodes: c.nodes, Services: besides{c.services, metadata.Namespace},
-		Slices: c.slices[metadata.Namespace+"/"+metadata.Name],
-	}
+	facts := rules.Facts{Nodes: c.nodes, Services: besides{c.services, o.service.Metadata.Namespace}}
 	return rules.ReviewService(nil, o.service, facts, settings)
 }
 
@@ -128,9 +124,6 @@ func (p place) violation(violation rules.Violation, action rules.Action) finding
 	here := *violation.Error
 	if rest, isMoved := strings.CutPrefix(here.Field, p.from); isMoved && p.from != "" {
 		here.Field = p.to + rest
-	}
-	if why := p.part.Emptied(here.Field); why != "" {
-		here.Detail += "; " + why
 	}
 	violation.Error = &here
 	finding := p.finding(here.Field, action, violation.Message())

@@ -18,9 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/monitoring"
-	"github.com/vicinity-proxy/vicinity/pkg/webhook/certs"
-	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
-	"github.com/vicinity-proxy/vicinity/pkg/webhook/server"
 )
 
 // watchedWith is what the webhook is monitored with.
@@ -42,27 +39,13 @@ func TestTheDashboardAndTheAlertsAskOnlyForWhatExists(t *testing.T) {
 	watchedWith.CheckLabels(t, scraped)
 }
 
-// webhookServed returns what the webhook serves of ours, with the words that cmd/webhook gives it, and all that the
+// webhookServed returns what the webhook serves of ours, and all that the
 // manager of controller-runtime adds if it has asked the API server once.
 func webhookServed(t *testing.T) prometheus.Gatherer {
 	t.Helper()
 	clientmetrics.RequestResult.Increment(t.Context(), "200", "GET", "localhost")
-	words := Words{Paths: server.Paths(), Outcomes: server.Outcomes(), Failures: server.Failures(), Refusals: server.Refusals()}
-	for _, operation := range certs.Operations() {
-		words.Failures = append(words.Failures, "certificate-"+string(operation))
-	}
-	words.Failures = append(words.Failures, "topology", "demand")
-	for _, rule := range rules.Rules() {
-		words.Rules = append(words.Rules, string(rule.ID))
-	}
-	for _, origin := range rules.Origins() {
-		words.Sources = append(words.Sources, string(origin))
-	}
-	for _, setting := range rules.DefaultSettings() {
-		words.Settings = append(words.Settings, string(setting))
-	}
 	registry := prometheus.NewPedanticRegistry()
-	r, err := New(registry, words)
+	r, err := New(registry)
 	if err != nil {
 		t.Fatal(err)
 	}

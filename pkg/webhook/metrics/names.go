@@ -1,12 +1,18 @@
 package metrics
 
+import (
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/certs"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/server"
+)
+
 // The metrics: a row has everything about one, except for what it counts (recorder.go) and for whom (README.md).
 var (
 	reviewDuration = declare(row{
 		kind: histogram, name: "vicinity_webhook_review_duration_seconds", labels: []string{pathLabel, outcomeLabel},
 		help: "How long it took to answer a request, from its headers to the last byte of the answer, by outcome. After an error the API " +
 			"server follows failurePolicy.",
-		start: func(w Words) [][]string { return [][]string{w.Paths, w.Outcomes} },
+		start: [][]string{server.Paths(), server.Outcomes()},
 		// From a tenth of a millisecond, an easy review, to two seconds, after which the API server no longer waits. They
 		// are dense around 5 ms, where 99 of 100 should be.
 		buckets: []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2},
@@ -14,22 +20,22 @@ var (
 	decisions = declare(row{
 		kind: counter, name: "vicinity_webhook_decisions_total", labels: []string{ruleLabel, actionLabel},
 		help:  "Violations of rules that were reported to users, by rule and action.",
-		start: func(w Words) [][]string { return [][]string{w.Rules, Actions} },
+		start: [][]string{ruleIDs(), Actions},
 	})
 	defaulted = declare(row{
 		kind: counter, name: "vicinity_webhook_defaulted_total", labels: []string{sourceLabel, settingLabel},
 		help:  "Decisions about Services' defaults, by who decided and what was added: a setting, or none.",
-		start: func(w Words) [][]string { return [][]string{w.Sources, append([]string{Nothing}, w.Settings...)} },
+		start: [][]string{texts(rules.Origins()), append(texts(rules.DefaultSettings()), Nothing)},
 	})
 	internalErrors = declare(row{
 		kind: counter, name: "vicinity_webhook_internal_errors_total", labels: []string{reasonLabel},
 		help:  "Failures on our side, such as of a review or of the renewal of a certificate; the log has them.",
-		start: func(w Words) [][]string { return [][]string{w.Failures} },
+		start: [][]string{failures()},
 	})
 	refusedRequests = declare(row{
 		kind: counter, name: "vicinity_webhook_refused_requests_total", labels: []string{reasonLabel},
 		help:  "Requests that were not reviews, too big, or too many at once; they were answered with a status of 4xx or 503.",
-		start: func(w Words) [][]string { return [][]string{w.Refusals} },
+		start: [][]string{server.Refusals()},
 	})
 	inFlight = declare(row{
 		kind: gauge, name: "vicinity_webhook_in_flight",
@@ -68,7 +74,7 @@ var (
 	objectsWritten = declare(row{
 		kind: counter, name: "vicinity_webhook_objects_written_total", labels: []string{resourceLabel, operationLabel},
 		help:  "TopologySlices and ServiceDemands that were written. Every proxy that follows them receives each.",
-		start: func(Words) [][]string { return [][]string{{topologySlicesWritten, serviceDemandsWritten}, Operations} },
+		start: [][]string{{topologySlicesWritten, serviceDemandsWritten}, Operations},
 	})
 	topologyLag = declare(row{
 		kind: histogram, name: "vicinity_webhook_topology_lag_seconds",
@@ -151,3 +157,36 @@ const Nothing = "none"
 
 // Actions are the values of the label action: a rule that is off is not counted.
 var Actions = []string{"deny", "warn"}
+
+// The reasons of failed rounds of publishers among the internal errors.
+const (
+	TopologyFailure = "topology"
+	DemandFailure   = "demand"
+)
+
+// failures are the reasons of internal errors.
+func failures() []string {
+	reasons := append(server.Failures(), TopologyFailure, DemandFailure)
+	for _, operation := range certs.Operations() {
+		reasons = append(reasons, certificateFailure(operation))
+	}
+	return reasons
+}
+
+func certificateFailure(operation certs.Operation) string { return "certificate-" + string(operation) }
+
+func ruleIDs() []string {
+	var ids []string
+	for _, rule := range rules.Rules() {
+		ids = append(ids, string(rule.ID))
+	}
+	return ids
+}
+
+func texts[T ~string](words []T) []string {
+	list := make([]string, 0, len(words))
+	for _, word := range words {
+		list = append(list, string(word))
+	}
+	return list
+}

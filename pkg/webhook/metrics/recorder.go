@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/certs"
 )
 
 // Recorder counts what one webhook does. Its methods may be called at the same time from several goroutines.
@@ -22,27 +24,15 @@ type Recorder struct {
 // Demand is the demand on a Service.
 type Demand struct{ OffBy, ConnectionsPerMinute float64 }
 
-// Words are label values that other packages define. Every count for them exists from the start. Further values may
-// appear later.
-type Words struct {
-	Paths    []string
-	Outcomes []string // the outcomes of reviews
-	Rules    []string
-	Sources  []string // who can decide about defaults
-	Settings []string // what can be added
-	Failures []string // reasons of what fails inside
-	Refusals []string // reasons of refused requests
-}
-
 // New returns a recorder that has counted nothing yet, and registers its metrics. It fails if one of that name is
 // registered already. Without a file the configuration is that of the program, and valid.
-func New(registerer prometheus.Registerer, words Words) (*Recorder, error) {
+func New(registerer prometheus.Registerer) (*Recorder, error) {
 	r := &Recorder{
 		counters: map[*row]*prometheus.CounterVec{}, gauges: map[*row]*prometheus.GaugeVec{}, histograms: map[*row]*prometheus.HistogramVec{},
 	}
 	var errs []error
 	for _, row := range rows {
-		errs = append(errs, r.register(registerer, row, words))
+		errs = append(errs, r.register(registerer, row))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("register the webhook's metrics: %w", err)
@@ -98,6 +88,11 @@ func (r *Recorder) AuthorityExpires(at time.Time) {
 	r.setTime(certificateExpiry, at, authorityCertificate)
 }
 
+// CertificateFailed counts an operation that failed; the log has the error.
+func (r *Recorder) CertificateFailed(operation certs.Operation, _ error) {
+	r.Failed(certificateFailure(operation))
+}
+
 // ConfigurationUpdated records that the configuration file is in force from now on, or the default if there is no file.
 func (r *Recorder) ConfigurationUpdated(now time.Time) {
 	r.set(configurationValid, 1)
@@ -125,6 +120,9 @@ func (r *Recorder) LeadEnded() {
 	r.set(topologyNodes, 0)
 	r.set(topologyKeysLeftOut, 0)
 }
+
+// PublishFailed counts a publication that failed.
+func (r *Recorder) PublishFailed() { r.Failed(TopologyFailure) }
 
 // SliceWritten counts a write of a TopologySlice. The operation is one of Operations.
 func (r *Recorder) SliceWritten(operation string) {

@@ -15,22 +15,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	dto "github.com/prometheus/client_model/go"
-)
 
-var words = Words{
-	Paths:    []string{"/one"},
-	Outcomes: []string{"allowed", "denied", "error"},
-	Rules:    []string{"R1", "R2"},
-	Sources:  []string{"cluster", "namespace"},
-	Settings: []string{"mode"},
-	Failures: []string{"panic"},
-	Refusals: []string{"busy", "too-big"},
-}
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/certs"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/rules"
+	"github.com/vicinity-proxy/vicinity/pkg/webhook/server"
+)
 
 func newRecorder(t *testing.T) (*Recorder, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	r, err := New(registry, words)
+	r, err := New(registry)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,28 +60,9 @@ func valueOf(metric *dto.Metric) float64 {
 
 // atStart are all series before anything happened.
 func atStart() map[string]float64 {
-	return map[string]float64{
-		"review_duration_seconds allowed /one": 0,
-		"review_duration_seconds denied /one":  0,
-		"review_duration_seconds error /one":   0,
-		"decisions_total deny R1":              0,
-		"decisions_total warn R1":              0,
-		"decisions_total deny R2":              0,
-		"decisions_total warn R2":              0,
-		"defaulted_total mode cluster":         0,
-		"defaulted_total mode namespace":       0,
-		"defaulted_total none cluster":         0,
-		"defaulted_total none namespace":       0,
-		"internal_errors_total panic":          0,
-		"refused_requests_total busy":          0,
-		"refused_requests_total too-big":       0,
-		"in_flight":                            0,
-		"configuration_valid":                  1,
-		"topology_slices":                      0,
-		"topology_nodes":                       0,
-		"topology_keys_left_out":               0,
-		"topology_lag_seconds":                 0,
-
+	values := map[string]float64{
+		"in_flight": 0, "configuration_valid": 1,
+		"topology_slices": 0, "topology_nodes": 0, "topology_keys_left_out": 0, "topology_lag_seconds": 0,
 		"objects_written_total create topologyslices": 0,
 		"objects_written_total update topologyslices": 0,
 		"objects_written_total delete topologyslices": 0,
@@ -97,7 +72,30 @@ func atStart() map[string]float64 {
 		"demand_waiting":                0,
 		"demand_waiting_seconds":        0,
 		"demand_changes_detected_total": 0,
+		"internal_errors_total panic":   0, "internal_errors_total unwritable": 0,
+		"internal_errors_total topology": 0, "internal_errors_total demand": 0,
 	}
+	for _, outcome := range server.Outcomes() {
+		for _, path := range server.Paths() {
+			values["review_duration_seconds "+outcome+" "+path] = 0
+		}
+	}
+	for _, rule := range rules.Rules() {
+		values["decisions_total deny "+string(rule.ID)], values["decisions_total warn "+string(rule.ID)] = 0, 0
+	}
+	for _, origin := range rules.Origins() {
+		values["defaulted_total none "+string(origin)] = 0
+		for _, setting := range rules.DefaultSettings() {
+			values["defaulted_total "+string(setting)+" "+string(origin)] = 0
+		}
+	}
+	for _, operation := range certs.Operations() {
+		values["internal_errors_total certificate-"+string(operation)] = 0
+	}
+	for _, reason := range server.Refusals() {
+		values["refused_requests_total "+reason] = 0
+	}
+	return values
 }
 
 func TestEveryCountExistsBeforeAnythingHappenedAndNoMomentDoes(t *testing.T) {
@@ -120,6 +118,11 @@ var moves = []struct {
 	{"a decision", func(r *Recorder) { r.Decided("R2", "warn") }, map[string]float64{"decisions_total warn R2": 1}},
 	{"a default", func(r *Recorder) { r.Defaulted("namespace", "mode") }, map[string]float64{"defaulted_total mode namespace": 1}},
 	{"no default", func(r *Recorder) { r.Defaulted("cluster", "") }, map[string]float64{"defaulted_total none cluster": 1}},
+	{
+		"a certificate that failed", func(r *Recorder) { r.CertificateFailed(certs.ReadSecret, nil) },
+		map[string]float64{"internal_errors_total certificate-read-secret": 1},
+	},
+	{"a publication that failed", func(r *Recorder) { r.PublishFailed() }, map[string]float64{"internal_errors_total topology": 1}},
 	{"a failure", func(r *Recorder) { r.Failed("panic") }, map[string]float64{"internal_errors_total panic": 1}},
 	{"a refusal", func(r *Recorder) { r.Refused("too-big") }, map[string]float64{"refused_requests_total too-big": 1}},
 	{"a reason that was unknown", func(r *Recorder) { r.Refused("new") }, map[string]float64{"refused_requests_total new": 1}},
@@ -280,21 +283,22 @@ func TestThePrometheusLinterHasNothingToSay(t *testing.T) {
 
 func TestAReviewFallsIntoTheBucketOfItsDuration(t *testing.T) {
 	r, registry := newRecorder(t)
-	r.Reviewed("/one", "allowed", 200*time.Microsecond)
-	r.Reviewed("/one", "allowed", 4*time.Millisecond)
-	r.Reviewed("/one", "allowed", 3*time.Second)
+	paths := slices.Sorted(slices.Values(server.Paths()))
+	r.Reviewed(paths[0], "allowed", 200*time.Microsecond)
+	r.Reviewed(paths[0], "allowed", 4*time.Millisecond)
+	r.Reviewed(paths[0], "allowed", 3*time.Second)
 	name := reviewDuration.name
 	bounds := strings.Fields("0.0001 0.00025 0.0005 0.001 0.0025 0.005 0.0075 0.01 0.025 0.05 0.1 0.25 0.5 1 2 +Inf")
-	counts := []int{0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3}
 	var want strings.Builder
 	want.WriteString("# HELP " + name + " " + reviewDuration.help + "\n# TYPE " + name + " histogram\n")
-	for _, outcome := range words.Outcomes {
-		series, sum := `{outcome="`+outcome+`",path="/one"`, "3.0042"
-		if outcome != "allowed" {
-			counts, sum = make([]int, len(counts)), "0"
+	for i := range len(server.Outcomes()) * len(paths) {
+		counts, sum := make([]int, len(bounds)), "0"
+		if i == 0 {
+			counts, sum = []int{0, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3}, "3.0042"
 		}
-		for i, bound := range bounds {
-			want.WriteString(name + "_bucket" + series + `,le="` + bound + `"} ` + strconv.Itoa(counts[i]) + "\n")
+		series := `{outcome="` + server.Outcomes()[i/len(paths)] + `",path="` + paths[i%len(paths)] + `"`
+		for b, bound := range bounds {
+			want.WriteString(name + "_bucket" + series + `,le="` + bound + `"} ` + strconv.Itoa(counts[b]) + "\n")
 		}
 		want.WriteString(name + "_sum" + series + "} " + sum + "\n")
 		want.WriteString(name + "_count" + series + "} " + strconv.Itoa(counts[len(bounds)-1]) + "\n")
@@ -306,7 +310,7 @@ func TestAReviewFallsIntoTheBucketOfItsDuration(t *testing.T) {
 
 func TestTwoRecordersCannotShareARegistry(t *testing.T) {
 	_, registry := newRecorder(t)
-	if _, err := New(registry, words); err == nil || !strings.Contains(err.Error(), "register the webhook's metrics") {
+	if _, err := New(registry); err == nil || !strings.Contains(err.Error(), "register the webhook's metrics") {
 		t.Errorf("New() = %v", err)
 	}
 }

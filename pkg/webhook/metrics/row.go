@@ -21,13 +21,13 @@ type row struct {
 	name, help string
 	labels     []string
 	buckets    []float64 // of a histogram
-	// start returns the values of each label with which there are series from the start, at zero; nil if there are none
-	// until one is set.
-	start func(Words) [][]string
+	// start has the values of each label with which there are series from the start, at zero; nil if there are none until
+	// one is set. Further values may appear later.
+	start [][]string
 }
 
 // atZero is for a metric without labels that is there from the start.
-func atZero(Words) [][]string { return nil }
+var atZero = [][]string{}
 
 // rows are all of them.
 var rows []*row
@@ -38,7 +38,7 @@ func declare(r row) *row {
 }
 
 // register makes and registers a metric, with the series that it has from the start.
-func (r *Recorder) register(registerer prometheus.Registerer, row *row, words Words) error {
+func (r *Recorder) register(registerer prometheus.Registerer, row *row) error {
 	var series func(values ...string)
 	var collector prometheus.Collector
 	switch row.kind {
@@ -56,7 +56,7 @@ func (r *Recorder) register(registerer prometheus.Registerer, row *row, words Wo
 		series = func(values ...string) { vector.WithLabelValues(values...) }
 	}
 	if row.start != nil {
-		each(row.start(words), nil, series)
+		each(row.start, nil, series)
 	}
 	return registerer.Register(collector)
 }

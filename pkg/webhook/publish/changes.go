@@ -1,19 +1,16 @@
 package publish
 
 import (
-	"context"
 	"maps"
 	"strings"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/workqueue"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
@@ -83,60 +80,27 @@ func mapper() meta.RESTMapper {
 	return all
 }
 
-// changes asks for a round when something that is published changes, and remembers since when changes wait.
-type changes struct {
-	mutex sync.Mutex
-	since time.Time // zero while nothing waits
-}
+// changes holds the time of the first change that no round has taken in yet; it is empty if there is none.
+type changes chan time.Time
 
-func (c *changes) ask(queue workqueue.TypedRateLimitingInterface[round]) {
-	c.mutex.Lock()
-	if c.since.IsZero() {
-		c.since = time.Now()
-	}
-	c.mutex.Unlock()
-	queue.AddAfter(round{}, gather)
-}
-
-// take returns since when changes wait, and forgets it; zero if none does.
-func (c *changes) take() time.Time {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	since := c.since
-	c.since = time.Time{}
-	return since
-}
-
-// putBack is for a round that failed.
-func (c *changes) putBack(since time.Time) {
-	c.mutex.Lock()
-	defer c.mutex.Unlock()
-	if c.since.IsZero() || !since.IsZero() && since.Before(c.since) {
-		c.since = since
+func (c changes) note() {
+	select {
+	case c <- time.Now():
+	default:
 	}
 }
 
-// Create is part of handler.TypedEventHandler.
-func (c *changes) Create(_ context.Context, _ event.TypedCreateEvent[client.Object], queue workqueue.TypedRateLimitingInterface[round]) {
-	c.ask(queue)
-}
-
-// Update is part of handler.TypedEventHandler. Most changes of Nodes are heartbeats, which end here.
-func (c *changes) Update(_ context.Context, e event.TypedUpdateEvent[client.Object], queue workqueue.TypedRateLimitingInterface[round]) {
-	if _, isSlice := e.ObjectNew.(*topologyslice.TopologySlice); !isSlice &&
-		maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) &&
-		maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) {
-		return
+// handler notes changes of what is published. Most changes of Nodes are heartbeats, which end here.
+func (c changes) handler() toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { c.note() },
+		UpdateFunc: func(before, after any) {
+			was, isMetadata := before.(*metav1.PartialObjectMetadata)
+			now, _ := after.(*metav1.PartialObjectMetadata)
+			if !isMetadata || !maps.Equal(was.Labels, now.Labels) || !maps.Equal(was.Annotations, now.Annotations) {
+				c.note()
+			}
+		},
+		DeleteFunc: func(any) { c.note() },
 	}
-	c.ask(queue)
-}
-
-// Delete is part of handler.TypedEventHandler.
-func (c *changes) Delete(_ context.Context, _ event.TypedDeleteEvent[client.Object], queue workqueue.TypedRateLimitingInterface[round]) {
-	c.ask(queue)
-}
-
-// Generic is part of handler.TypedEventHandler.
-func (c *changes) Generic(_ context.Context, _ event.TypedGenericEvent[client.Object], queue workqueue.TypedRateLimitingInterface[round]) {
-	c.ask(queue)
 }

@@ -4,18 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/vicinity-proxy/vicinity/pkg/topologyslice"
 	"github.com/vicinity-proxy/vicinity/pkg/webhook/election"
@@ -58,37 +54,25 @@ type Observer interface {
 	PublishFailed()
 }
 
-// Publisher publishes while it leads.
-type Publisher struct {
-	config  *rest.Config
-	options Options
-}
-
-// New returns a publisher that has not begun.
-func New(config *rest.Config, options Options) *Publisher {
-	return &Publisher{config: config, options: options}
-}
-
 // Run stands for election until ctx ends, and publishes while elected. It returns an error only if it cannot begin.
-func (p *Publisher) Run(ctx context.Context) error {
-	leases, err := coordinationclient.NewForConfig(p.config)
+func Run(ctx context.Context, config *rest.Config, options Options) error {
+	leases, err := coordinationclient.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("make a client for the Lease of the topology's publisher: %w", err)
 	}
 	return election.Run(ctx, election.Options{
-		Leases: leases, Namespace: p.options.Namespace, Lease: electionLease, Identity: p.options.Identity,
-		Task:   "publishing the topology of nodes",
-		Lead:   func(ctx context.Context) error { return p.publish(ctx, leases) },
-		Failed: p.options.Observer.PublishFailed, Ended: p.options.Observer.LeadEnded,
-		Log: p.options.Log,
+		Leases: leases, Namespace: options.Namespace, Lease: electionLease, Identity: options.Identity,
+		Task: "publishing the topology of nodes",
+		Lead: func(ctx context.Context) error {
+			return publish(ctx, config, &publisher{options: options, leases: leases.Leases(options.Namespace), changes: make(changes, 1)})
+		},
+		Failed: options.Observer.PublishFailed, Ended: options.Observer.LeadEnded,
+		Log: options.Log,
 	})
 }
 
-// round is the reconciler's only request: there is only one thing to do.
-type round struct{}
-
-// publish runs a controller with a cache of its own, which ends with it.
-func (p *Publisher) publish(ctx context.Context, leases coordinationclient.LeasesGetter) error {
+// publish runs a publisher with a cache of its own, which ends with it.
+func publish(ctx context.Context, config *rest.Config, p *publisher) error {
 	scheme := runtime.NewScheme()
 	if err := topologyslice.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("describe the types: %w", err)
@@ -96,45 +80,37 @@ func (p *Publisher) publish(ctx context.Context, leases coordinationclient.Lease
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		return fmt.Errorf("describe metadata: %w", err)
 	}
-	httpClient, err := rest.HTTPClientFor(p.config)
+	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return fmt.Errorf("make an HTTP client: %w", err)
 	}
 	followed := kept()
-	objects, err := cache.New(p.config, cache.Options{
+	objects, err := cache.New(config, cache.Options{
 		HTTPClient: httpClient, Scheme: scheme, Mapper: mapper(), ByObject: followed,
 	})
 	if err != nil {
 		return fmt.Errorf("make a cache: %w", err)
 	}
-	inJSON := rest.CopyConfig(p.config) // custom resources know no protobuf
+	inJSON := rest.CopyConfig(config) // custom resources know no protobuf
 	inJSON.ContentType = runtime.ContentTypeJSON
-	writer, err := client.New(inJSON, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: mapper()})
-	if err != nil {
+	if p.writer, err = client.New(inJSON, client.Options{HTTPClient: httpClient, Scheme: scheme, Mapper: mapper()}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	working := &reconciler{
-		options: p.options, objects: objects, writer: writer, leases: leases.Leases(p.options.Namespace), changes: &changes{},
-	}
-	made, err := controller.NewTypedUnmanaged("topology", controller.TypedOptions[round]{
-		Reconciler: working,
-		// Without the resource, or the permissions, it waits: the rest of the webhook is not affected.
-		CacheSyncTimeout:   math.MaxInt64,
-		SkipNameValidation: new(true), // each time that it leads
-		RateLimiter:        workqueue.NewTypedItemExponentialFailureRateLimiter[round](gather, time.Minute),
-	})
-	if err != nil {
-		return fmt.Errorf("make a controller: %w", err)
-	}
+	p.objects = objects
 	for object := range followed {
-		if err := made.Watch(source.TypedKind(objects, object, working.changes)); err != nil {
-			return fmt.Errorf("watch: %w", err)
+		informer, err := objects.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+		if err == nil {
+			_, err = informer.AddEventHandler(p.changes.handler())
+		}
+		if err != nil {
+			return fmt.Errorf("follow what is published: %w", err)
 		}
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- objects.Start(ctx) }()
-	if err := made.Start(ctx); err != nil {
-		return fmt.Errorf("run the controller: %w", err)
+	// Without the resource, or the permissions, it waits: the rest of the webhook is not affected.
+	if objects.WaitForCacheSync(ctx) {
+		p.run(ctx)
 	}
 	return <-ended
 }

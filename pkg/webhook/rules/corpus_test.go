@@ -1,7 +1,6 @@
 package rules_test
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -144,22 +143,7 @@ func judge(t *testing.T, c rulecases.Case) rules.Judgement {
 		return rules.ReviewNamespace(before, now, c.Settings.Admission())
 	}
 	before, now := rulecases.Service(t, c.Old), rulecases.Service(t, c.Object)
-	if c.Slices != nil { // which only files have, and then the Service's text is known
-		now.Written = textOf(t, c.Object)
-		if before != nil {
-			before.Written = textOf(t, c.Old)
-		}
-	}
 	return rules.ReviewService(before, now, c.Facts(t), c.Settings.Admission())
-}
-
-func textOf(t *testing.T, object map[string]any) []byte {
-	t.Helper()
-	text, err := json.Marshal(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
 }
 
 func wantOf(judgement rules.Judgement) []rulecases.Want {

@@ -56,5 +56,12 @@ func (d Default) isBalanced() bool {
 	return d.Setting == TopologyMode && d.Value == policy.ModeBalanced
 }
 
+// conflictsWithLocal reports whether a setting may not stand beside externalTrafficPolicy: Local. Topology mode and
+// traffic distribution may, for they only concern clients within the cluster.
+func (d Default) conflictsWithLocal() bool {
+	keys, err := policy.ParseKeys(d.Value)
+	return d.Setting == TopologyKeys && (err != nil || policy.ConflictsWithLocal(keys))
+}
+
 // needsHints reports whether a setting works through the hints that a controller writes into EndpointSlices.
 func (d Default) needsHints() bool { return d.Setting != TopologyKeys && !d.isBalanced() }

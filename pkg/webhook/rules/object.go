@@ -17,8 +17,6 @@ type Metadata struct {
 type Service struct {
 	Metadata Metadata    `json:"metadata"`
 	Spec     ServiceSpec `json:"spec"`
-	// Written is all of it as JSON, as somebody wrote it, with the fields that API servers drop. It is nil in a review.
-	Written []byte `json:"-"`
 }
 
 // ServiceSpec is of the spec of a Service. In a review the API server has filled in the defaults, but not yet a
@@ -26,7 +24,6 @@ type Service struct {
 type ServiceSpec struct {
 	Type                  string            `json:"type"`
 	ClusterIP             string            `json:"clusterIP"`
-	ClusterIPs            []string          `json:"clusterIPs"`
 	Selector              map[string]string `json:"selector"`
 	InternalTrafficPolicy string            `json:"internalTrafficPolicy"`
 	ExternalTrafficPolicy string            `json:"externalTrafficPolicy"`

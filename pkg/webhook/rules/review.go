@@ -16,8 +16,6 @@ type Facts struct {
 	Nodes *NodeLabels
 	// Services are the cluster's; nil as long as they are not known.
 	Services ServiceNames
-	// Slices are the EndpointSlices of the Service; empty where they are not known.
-	Slices []*EndpointSlice
 	// NoDemand: nobody publishes the demand for Services in this cluster. False as long as that is not known.
 	NoDemand bool
 	// Kubernetes is the version that the API server behaves like; nil as long as it is not known.
@@ -76,7 +74,7 @@ func reviewPatch(kind string, patch *Service, settings *Settings) Judgement {
 		settings = &Settings{}
 	}
 	found := examine(kind, subjectOf(nil, patch, Facts{}, settings))
-	return judge(past{}, slices.DeleteFunc(found, func(v Violation) bool { return !rules[v.place].standsAlone }), settings)
+	return judge(past{}, slices.DeleteFunc(found, func(v Violation) bool { return !v.row.standsAlone }), settings)
 }
 
 // asService is the Namespace as rules see it: its metadata.
@@ -151,7 +149,7 @@ func judge(old past, current []Violation, settings *Settings) Judgement {
 }
 
 // actionOf is what follows from a violation that is new.
-func (s *Settings) actionOf(v Violation) Action { return s.Action(rules[v.place].Rule) }
+func (s *Settings) actionOf(v Violation) Action { return s.Action(*v.row) }
 
 // report adds a violation to those that are reported, unless there are many already.
 func report(violations []Violation, v Violation) []Violation {
@@ -164,7 +162,7 @@ func report(violations []Violation, v Violation) []Violation {
 // inOrder sorts violations by rule, then path, then as they were found, and leaves one of those that are the same.
 func inOrder(violations []Violation) []Violation {
 	slices.SortStableFunc(violations, func(a, b Violation) int {
-		return cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.Error.Field, b.Error.Field))
+		return cmp.Or(cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Error.Field, b.Error.Field))
 	})
 	seen := make(map[identity]bool, len(violations))
 	return slices.DeleteFunc(violations, func(v Violation) bool {
@@ -178,11 +176,8 @@ func inOrder(violations []Violation) []Violation {
 // still broken then, it is reported. It never turns a denial into a warning.
 func (j Judgement) withoutRepetition() Judgement {
 	denied, warned := rulesOf(j.Denied), rulesOf(j.Warned)
-	j.Denied = slices.DeleteFunc(j.Denied, func(v Violation) bool { return denied[rules[v.place].saidBetterBy] })
-	j.Warned = slices.DeleteFunc(j.Warned, func(v Violation) bool {
-		better := rules[v.place].saidBetterBy
-		return denied[better] || warned[better]
-	})
+	j.Denied = slices.DeleteFunc(j.Denied, func(v Violation) bool { return denied[v.row.saidBetterBy] })
+	j.Warned = slices.DeleteFunc(j.Warned, func(v Violation) bool { return denied[v.row.saidBetterBy] || warned[v.row.saidBetterBy] })
 	return j
 }
 

@@ -26,4 +26,13 @@ type Rule struct {
 	Strict bool
 	// Summary is what is wrong, and why it matters, in one sentence.
 	Summary string
+
+	// find returns the violations of an object of its Kind, seen alone, whatever other rules say: a violation that hid
+	// another one in an old object would make the other look new once it is mended. It is nil for a rule that only
+	// policies have.
+	find func(*subject) []Violation
+	// standsAlone: what it says of a setting holds whatever else the object has. Patches are judged by such rules.
+	standsAlone bool
+	// saidBetterBy is a rule that says the same of an object, but better; empty without one.
+	saidBetterBy ID
 }

@@ -1,6 +1,10 @@
 package rules
 
-import "github.com/vicinity-proxy/vicinity/pkg/policy"
+import (
+	"slices"
+
+	"github.com/vicinity-proxy/vicinity/pkg/policy"
+)
 
 // Kinds of objects.
 const (
@@ -10,443 +14,308 @@ const (
 	kindNode          = "Node"
 )
 
-// rule is a row of the table of rules.
-type rule struct {
-	Rule
-
-	// find returns the violations of an object of its Kind, seen alone, whatever other rules say: a violation that hid
-	// another one in an old object would make the other look new once it is mended. It is nil for a rule that only
-	// policies have.
-	find func(*subject) []Violation
-	// standsAlone: what it says of a setting holds whatever else the object has. Patches are judged by such rules.
-	standsAlone bool
-	// saidBetterBy is a rule that says the same of an object, but better; empty without one.
-	saidBetterBy ID
-}
-
-// rules are all of them: what makes a rule is in its row. Their order is that of every list of violations.
-var rules = []rule{
+// rules are all of them: what makes a rule is in its row. Those of one kind are in the order of their ids, as is every
+// list of violations.
+var rules = []Rule{
 	{
-		Rule: Rule{
-			ID: "SVC001", Kind: kindService, Default: Deny,
-			Summary: "The list of topology keys, or an entry in it, is empty, so the proxy ignores the whole list.",
-		},
+		ID: "SVC001", Kind: kindService, Default: Deny,
+		Summary:     "The list of topology keys, or an entry in it, is empty, so the proxy ignores the whole list.",
 		find:        wrongKeys(policy.NotEmpty),
 		standsAlone: true,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC002", Kind: kindService, Default: Deny,
-			Summary: "The list has more than 16 topology keys, so the proxy ignores it.",
-		},
+		ID: "SVC002", Kind: kindService, Default: Deny,
+		Summary:     "The list has more than 16 topology keys, so the proxy ignores it.",
 		find:        wrongKeys(policy.AtMostMaxKeys),
 		standsAlone: true,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC003", Kind: kindService, Default: Deny,
-			Summary: "A topology key is neither the key of a node label nor *, so the proxy ignores the whole list.",
-		},
+		ID: "SVC003", Kind: kindService, Default: Deny,
+		Summary:     "A topology key is neither the key of a node label nor *, so the proxy ignores the whole list.",
 		find:        wrongKeys(policy.LabelKey),
 		standsAlone: true,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC004", Kind: kindService, Default: Deny,
-			Summary: "A topology key appears twice in the list, so the proxy ignores the whole list.",
-		},
+		ID: "SVC004", Kind: kindService, Default: Deny,
+		Summary:     "A topology key appears twice in the list, so the proxy ignores the whole list.",
 		find:        wrongKeys(policy.Unique),
 		standsAlone: true,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC005", Kind: kindService, Default: Deny,
-			Summary: "The topology key * has keys after it, which would never be tried, so the proxy ignores the whole list.",
-		},
+		ID: "SVC005", Kind: kindService, Default: Deny,
+		Summary:     "The topology key * has keys after it, which would never be tried, so the proxy ignores the whole list.",
 		find:        wrongKeys(policy.AnyNodeLast),
 		standsAlone: true,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC006", Kind: kindService, Default: Deny,
-			Summary: "Topology keys contradict externalTrafficPolicy: Local, so the proxy ignores them; * alone does not.",
-		},
-		find: keysBesideLocal,
+		ID: "SVC006", Kind: kindService, Default: Deny,
+		Summary: "Topology keys contradict externalTrafficPolicy: Local, so the proxy ignores them; * alone does not.",
+		find:    keysBesideLocal,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC007", Kind: kindService, Default: Deny,
-			Summary: "Topology keys and topology-mode=Auto are both set; the proxy obeys the keys, and other proxies the mode.",
-		},
-		find: keysBesideMode,
+		ID: "SVC007", Kind: kindService, Default: Deny,
+		Summary: "Topology keys and topology-mode=Auto are both set; the proxy obeys the keys, and other proxies the mode.",
+		find:    keysBesideMode,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC008", Kind: kindService, Default: Deny,
-			Summary: "The topology mode differs from a known value only by case or spaces, or is a value of trafficDistribution; " +
-				"Kubernetes treats it as Disabled.",
-		},
+		ID: "SVC008", Kind: kindService, Default: Deny,
+		Summary: "The topology mode differs from a known value only by case or spaces, or is a value of trafficDistribution; " +
+			"Kubernetes treats it as Disabled.",
 		find:        misspeltMode,
 		standsAlone: true,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC009", Kind: kindService, Default: Deny,
-			Summary: "An annotation or label of vicinity.dev is unknown on Services, or has an unknown value, and so does nothing.",
-		},
+		ID: "SVC009", Kind: kindService, Default: Deny,
+		Summary:     "An annotation or label of vicinity.dev is unknown on Services, or has an unknown value, and so does nothing.",
 		find:        unknownServiceWords,
 		standsAlone: true,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC010", Kind: kindService, Default: Deny,
-			Summary: "The topology mode is an unknown word of vicinity.dev, so the proxy ignores it.",
-		},
+		ID: "SVC010", Kind: kindService, Default: Deny,
+		Summary:     "The topology mode is an unknown word of vicinity.dev, so the proxy ignores it.",
 		find:        unknownOwnMode,
 		standsAlone: true,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC011", Kind: kindService, Default: Deny,
-			Summary: "max-load is not a whole number from 100 to 1000 followed by %, so the proxy takes the usual bound instead.",
-		},
+		ID: "SVC011", Kind: kindService, Default: Deny,
+		Summary:     "max-load is not a whole number from 100 to 1000 followed by %, so the proxy takes the usual bound instead.",
 		find:        wrongMaxLoad,
 		standsAlone: true,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC012", Kind: kindService, Default: Deny,
-			Summary: "There is nothing to bound: no topology keys except *, no trafficDistribution, and not topology-mode=vicinity.dev/balanced.",
-		},
+		ID: "SVC012", Kind: kindService, Default: Deny,
+		Summary: "There is nothing to bound: no topology keys except *, no trafficDistribution, and not " +
+			"topology-mode=vicinity.dev/balanced.",
 		saidBetterBy: "SVC013",
 		find:         nothingToBound,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC013", Kind: kindService, Default: Deny,
-			Summary: "max-load and topology-mode=Auto are both set, or topology-aware-hints hides topology-mode=vicinity.dev/balanced, " +
-				"so the proxy ignores the bound.",
-		},
+		ID: "SVC013", Kind: kindService, Default: Deny,
+		Summary: "max-load and topology-mode=Auto are both set, or topology-aware-hints hides topology-mode=vicinity.dev/balanced, " +
+			"so the proxy ignores the bound.",
 		saidBetterBy: "SVC007",
 		find:         boundBesideMode,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC014", Kind: kindService, Default: Deny,
-			Summary: "A bound contradicts externalTrafficPolicy: Local, so the proxy ignores it.",
-		},
+		ID: "SVC014", Kind: kindService, Default: Deny,
+		Summary:      "A bound contradicts externalTrafficPolicy: Local, so the proxy ignores it.",
 		saidBetterBy: "SVC006",
 		find:         boundBesideLocal,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC015", Kind: kindService, Default: Deny,
-			Summary: "The list of clients is empty, names more than 8, one twice or without its namespace, or measured is not its end, " +
-				"so the proxy ignores it.",
-		},
+		ID: "SVC015", Kind: kindService, Default: Deny,
+		Summary: "The list of clients is empty, names more than 8, one twice or without its namespace, or measured is not its end, " +
+			"so the proxy ignores it.",
 		find:        wrongClients,
 		standsAlone: true,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC020", Kind: kindService, Default: Warn, Strict: true,
-			Summary: "spec.trafficDistribution has no effect beside topology-mode=Auto.",
-		},
+		ID: "SVC020", Kind: kindService, Default: Warn, Strict: true,
+		Summary:      "spec.trafficDistribution has no effect beside topology-mode=Auto.",
 		saidBetterBy: "SVC007",
 		find:         distributionBesideMode,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC021", Kind: kindService, Default: Warn,
-			Summary: "spec.trafficDistribution has no effect beside topology keys.",
-		},
+		ID: "SVC021", Kind: kindService, Default: Warn,
+		Summary:      "spec.trafficDistribution has no effect beside topology keys.",
 		saidBetterBy: "SVC007",
 		find:         distributionBesideKeys,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC022", Kind: kindService, Default: Warn, Strict: true,
-			Summary: "The topology mode is an unknown word, which Kubernetes treats as Disabled; one with a domain before it is a vendor's.",
-		},
+		ID: "SVC022", Kind: kindService, Default: Warn, Strict: true,
+		Summary:     "The topology mode is an unknown word, which Kubernetes treats as Disabled; one with a domain before it is a vendor's.",
 		find:        unknownMode,
 		standsAlone: true,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC023", Kind: kindService, Default: Warn,
-			Summary: "A topology setting has no effect on an ExternalName Service, which no proxy serves.",
-		},
-		find: settingsOfExternalName,
+		ID: "SVC023", Kind: kindService, Default: Warn,
+		Summary: "A topology setting has no effect on an ExternalName Service, which no proxy serves.",
+		find:    settingsOfExternalName,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC024", Kind: kindService, Default: Warn,
-			Summary: "A topology setting has no effect on a headless Service, except topology keys where DNS answers by them.",
-		},
-		find: settingsOfHeadless,
+		ID: "SVC024", Kind: kindService, Default: Warn,
+		Summary: "A topology setting has no effect on a headless Service, except topology keys where DNS answers by them.",
+		find:    settingsOfHeadless,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC025", Kind: kindService, Default: Warn,
-			Summary: "Topology mode Auto or trafficDistribution is set on a Service without selector, for which no controller computes hints.",
-		},
-		find: hintsWithoutSelector,
+		ID: "SVC025", Kind: kindService, Default: Warn,
+		Summary: "Topology mode Auto or trafficDistribution is set on a Service without selector, for which no controller computes hints.",
+		find:    hintsWithoutSelector,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC026", Kind: kindService, Default: Warn,
-			Summary: "A topology setting has no effect within the cluster beside internalTrafficPolicy: Local.",
-		},
-		find: settingsBesideInternalLocal,
+		ID: "SVC026", Kind: kindService, Default: Warn,
+		Summary: "A topology setting has no effect within the cluster beside internalTrafficPolicy: Local.",
+		find:    settingsBesideInternalLocal,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC027", Kind: kindService, Default: Warn,
-			Summary: "The list of topology keys does not end in *, so connections fail where no endpoint matches.",
-		},
-		find: keysWithoutAny,
+		ID: "SVC027", Kind: kindService, Default: Warn,
+		Summary: "The list of topology keys does not end in *, so connections fail where no endpoint matches.",
+		find:    keysWithoutAny,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC028", Kind: kindService, Default: Warn,
-			Summary: "A topology key follows one that matches wherever it does, so it is never reached.",
-		},
-		find: unreachableKeys,
+		ID: "SVC028", Kind: kindService, Default: Warn,
+		Summary: "A topology key follows one that matches wherever it does, so it is never reached.",
+		find:    unreachableKeys,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC029", Kind: kindService, Default: Warn,
-			Summary: "A topology key is a label of failure-domain.beta.kubernetes.io, which Kubernetes has replaced.",
-		},
-		find: deprecatedKeys,
+		ID: "SVC029", Kind: kindService, Default: Warn,
+		Summary: "A topology key is a label of failure-domain.beta.kubernetes.io, which Kubernetes has replaced.",
+		find:    deprecatedKeys,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC030", Kind: kindService, Default: Warn,
-			Summary: "No node has the label of a topology key, so the key never matches.",
-		},
-		find: uncarriedKeys,
+		ID: "SVC030", Kind: kindService, Default: Warn,
+		Summary: "No node has the label of a topology key, so the key never matches.",
+		find:    uncarriedKeys,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC031", Kind: kindService, Default: Warn,
-			Summary: "A topology setting is where nothing reads it, such as in a label, or its name is misspelt, so it does nothing.",
-		},
+		ID: "SVC031", Kind: kindService, Default: Warn,
+		Summary:     "A topology setting is where nothing reads it, such as in a label, or its name is misspelt, so it does nothing.",
 		find:        misplacedSettings,
 		standsAlone: true,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC032", Kind: kindService, Default: Warn,
-			Summary: "spec.topologyKeys was removed in Kubernetes 1.22; API servers drop it.",
-		},
+		ID: "SVC032", Kind: kindService, Default: Warn,
+		Summary:     "spec.topologyKeys was removed in Kubernetes 1.22; API servers drop it.",
 		find:        removedField,
 		standsAlone: true,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC033", Kind: kindService, Default: Warn,
-			Summary: "The annotation openyurt.io/topologyKeys is not read, and there are no topology keys beside it.",
-		},
-		find: openYurtAnnotation,
+		ID: "SVC033", Kind: kindService, Default: Warn,
+		Summary: "The annotation openyurt.io/topologyKeys is not read, and there are no topology keys beside it.",
+		find:    openYurtAnnotation,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC034", Kind: kindService, Default: Warn,
-			Summary: "The name of the proxy is empty, which leaves the Service without one, or changes on a live Service.",
-		},
-		find: changedProxyName,
+		ID: "SVC034", Kind: kindService, Default: Warn,
+		Summary: "The name of the proxy is empty, which leaves the Service without one, or changes on a live Service.",
+		find:    changedProxyName,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC035", Kind: kindService, Default: Warn,
-			Summary: "Topology keys, or a bound, are set on a Service of another proxy, which does not read them.",
-		},
-		find: settingsOfAnotherProxy,
+		ID: "SVC035", Kind: kindService, Default: Warn,
+		Summary: "Topology keys, or a bound, are set on a Service of another proxy, which does not read them.",
+		find:    settingsOfAnotherProxy,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC036", Kind: kindService, Default: Warn,
-			Summary: "Clients are named without a bound, and have no effect then; only a proxy with --default-max-load has one.",
-		},
-		find: clientsWithoutBound,
+		ID: "SVC036", Kind: kindService, Default: Warn,
+		Summary: "Clients are named without a bound, and have no effect then; only a proxy with --default-max-load has one.",
+		find:    clientsWithoutBound,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC037", Kind: kindService, Default: Warn,
-			Summary: "A Service is named as its own client; that is right only if its endpoints call one another.",
-		},
-		find: clientItself,
+		ID: "SVC037", Kind: kindService, Default: Warn,
+		Summary: "A Service is named as its own client; that is right only if its endpoints call one another.",
+		find:    clientItself,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC038", Kind: kindService, Default: Warn,
-			Summary: "A client names a Service that does not exist, so no demand comes from it.",
-		},
-		find: unknownClients,
+		ID: "SVC038", Kind: kindService, Default: Warn,
+		Summary: "A client names a Service that does not exist, so no demand comes from it.",
+		find:    unknownClients,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC041", Kind: kindService, Default: Warn,
-			Summary: "A bound does not count the clients that session affinity remembers, who stay with their endpoints.",
-		},
-		find: boundBesideAffinity,
+		ID: "SVC041", Kind: kindService, Default: Warn,
+		Summary: "A bound does not count the clients that session affinity remembers, who stay with their endpoints.",
+		find:    boundBesideAffinity,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC042", Kind: kindService, Default: Warn,
-			Summary: "Topology keys are set on a headless Service with publishNotReadyAddresses, and hide its members from each other.",
-		},
-		find: keysOfMembers,
+		ID: "SVC042", Kind: kindService, Default: Warn,
+		Summary: "Topology keys are set on a headless Service with publishNotReadyAddresses, and hide its members from each other.",
+		find:    keysOfMembers,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC043", Kind: kindService, Default: Warn,
-			Summary: "An EndpointSlice in the same files does nothing for the Service, by its ports, its family or its addresses.",
-		},
-		find: uselessSlices,
+		ID: "SVC044", Kind: kindService, Default: Warn,
+		Summary: "Clients are to be measured, and nobody publishes demand in this cluster, so demand is assumed.",
+		find:    unpublishedDemand,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC044", Kind: kindService, Default: Warn,
-			Summary: "Clients are to be measured, and nobody publishes demand in this cluster, so demand is assumed.",
-		},
-		find: unpublishedDemand,
+		ID: "SVC045", Kind: kindService, Default: Warn,
+		Summary: "Demand is measured by zone, so skew between the groups of a topology key that divides zones is not seen.",
+		find:    dividedZones,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC045", Kind: kindService, Default: Warn,
-			Summary: "Demand is measured by zone, so skew between the groups of a topology key that divides zones is not seen.",
-		},
-		find: dividedZones,
+		ID: "SVC046", Kind: kindService, Default: Warn,
+		Summary: "Clients of a headless Service are to be measured, which nobody can, so the proxies ignore what is said of its clients.",
+		find:    measuredHeadless,
 	},
 	{
-		Rule: Rule{
-			ID: "SVC046", Kind: kindService, Default: Warn,
-			Summary: "Clients of a headless Service are to be measured, which nobody can, so the proxies ignore what is said of its clients.",
-		},
-		find: measuredHeadless,
-	},
-	{
-		Rule: Rule{
-			ID: "NS001", Kind: kindNamespace, Default: Deny,
-			Summary: "The default topology mode is not one of Auto, Disabled, vicinity.dev/balanced and None, so no Service gets it.",
-		},
+		ID: "NS001", Kind: kindNamespace, Default: Deny,
+		Summary:     "The default topology mode is not one of Auto, Disabled, vicinity.dev/balanced and None, so no Service gets it.",
 		find:        unknownDefault(policy.DefaultTopologyModeAnnotation, policy.ModeAuto, policy.ModeDisabled, policy.ModeBalanced),
 		standsAlone: true,
 	},
 	{
-		Rule: Rule{
-			ID: "NS002", Kind: kindNamespace, Default: Deny,
-			Summary: "The default topology keys are wrong, as in SVC001 to SVC005, so no Service gets them.",
-		},
+		ID: "NS002", Kind: kindNamespace, Default: Deny,
+		Summary:     "The default topology keys are wrong, as in SVC001 to SVC005, so no Service gets them.",
 		find:        wrongDefaultKeys,
 		standsAlone: true,
 	},
 	{
-		Rule: Rule{
-			ID: "NS003", Kind: kindNamespace, Default: Deny,
-			Summary: "The default traffic distribution is not one of PreferSameZone, PreferSameNode and None, so no Service gets it.",
-		},
+		ID: "NS003", Kind: kindNamespace, Default: Deny,
+		Summary:     "The default traffic distribution is not one of PreferSameZone, PreferSameNode and None, so no Service gets it.",
 		find:        unknownDefault(policy.DefaultTrafficDistributionAnnotation, policy.PreferSameZone, policy.PreferSameNode),
 		standsAlone: true,
 	},
 	{
-		Rule: Rule{
-			ID: "NS004", Kind: kindNamespace, Default: Deny,
-			Summary: "There is more than one kind of default, so no Service gets any.",
-		},
+		ID: "NS004", Kind: kindNamespace, Default: Deny,
+		Summary:     "There is more than one kind of default, so no Service gets any.",
 		find:        severalDefaults,
 		standsAlone: true,
 	},
 	{
-		Rule: Rule{
-			ID: "NS005", Kind: kindNamespace, Default: Deny,
-			Summary: "An annotation or label of vicinity.dev is unknown on Namespaces, or has an unknown value, and so does nothing.",
-		},
+		ID: "NS005", Kind: kindNamespace, Default: Deny,
+		Summary:     "An annotation or label of vicinity.dev is unknown on Namespaces, or has an unknown value, and so does nothing.",
 		find:        unknownNamespaceWords,
 		standsAlone: true,
 	},
 	{
-		Rule: Rule{
-			ID: "EPS001", Kind: kindEndpointSlice, Default: Deny,
-			Summary: "The zone of an endpoint is empty, or cannot be the value of a node label.",
-		},
+		ID: "EPS001", Kind: kindEndpointSlice, Default: Deny,
+		Summary: "The zone of an endpoint is empty, or cannot be the value of a node label.",
 	},
 	{
-		Rule: Rule{
-			ID: "EPS002", Kind: kindEndpointSlice, Default: Deny,
-			Summary: "A hint names the zone \"\", which selects all nodes without zone.",
-		},
+		ID: "EPS002", Kind: kindEndpointSlice, Default: Deny,
+		Summary: "A hint names the zone \"\", which selects all nodes without zone.",
 	},
 	{
-		Rule: Rule{
-			ID: "EPS003", Kind: kindEndpointSlice, Default: Warn,
-			Summary: "Some ready endpoints have hints and others do not, so proxies ignore all hints of the Service.",
-		},
+		ID: "EPS003", Kind: kindEndpointSlice, Default: Warn,
+		Summary: "Some ready endpoints have hints and others do not, so proxies ignore all hints of the Service.",
 	},
 	{
-		Rule: Rule{
-			ID: "NODE001", Kind: kindNode, Default: Warn,
-			Summary: "The zone of a node is empty, which turns topology-mode=Auto off for every Service.",
-		},
+		ID: "NODE001", Kind: kindNode, Default: Warn,
+		Summary: "The zone of a node is empty, which turns topology-mode=Auto off for every Service.",
 	},
 	{
-		Rule: Rule{
-			ID: "NODE002", Kind: kindNode, Default: Warn,
-			Summary: "The zone of a live node changes: " + policy.ZoneInSlices + ".",
-		},
+		ID: "NODE002", Kind: kindNode, Default: Warn,
+		Summary: "The zone of a live node changes: " + policy.ZoneInSlices + ".",
 	},
 	{
-		Rule: Rule{
-			ID: "NODE003", Kind: kindNode, Default: Warn,
-			Summary: "The demand of a node is not a whole number from 0 to 100, so proxies treat it as absent.",
-		},
+		ID: "NODE003", Kind: kindNode, Default: Warn,
+		Summary: "The demand of a node is not a whole number from 0 to 100, so proxies treat it as absent.",
 	},
 	{
-		Rule: Rule{
-			ID: "NODE004", Kind: kindNode, Default: Warn,
-			Summary: "The evacuation of a node is neither true nor false nor a time in UTC, so proxies treat it as absent.",
-		},
+		ID: "NODE004", Kind: kindNode, Default: Warn,
+		Summary: "The evacuation of a node is neither true nor false nor a time in UTC, so proxies treat it as absent.",
 	},
-}
-
-// places are those of all rules in the table, by their ids.
-var places = map[ID]int{}
-
-func init() { //nolint:gochecknoinits // the table's functions look here, so that no expression of the table may
-	for place, rule := range rules {
-		places[rule.ID] = place
-	}
 }
 
 // Rules returns every rule, in the order of lists of violations.
-func Rules() []Rule {
-	all := make([]Rule, len(rules))
-	for i, rule := range rules {
-		all[i] = rule.Rule
-	}
-	return all
-}
+func Rules() []Rule { return slices.Clone(rules) }
 
 // RuleOf returns the rule with an id.
 func RuleOf(id ID) (Rule, bool) {
-	place, isKnown := places[id]
-	if !isKnown {
+	at := slices.IndexFunc(rules, func(rule Rule) bool { return rule.ID == id })
+	if at < 0 {
 		return Rule{}, false
 	}
-	return rules[place].Rule, true
+	return rules[at], true
 }
 
 // examine returns the violations of an object of a kind, by all rules.
 func examine(kind string, s *subject) []Violation {
 	var all []Violation
-	for place, rule := range rules {
+	for i := range rules {
+		rule := &rules[i]
 		if rule.Kind != kind || rule.find == nil {
 			continue
 		}
 		for _, violation := range rule.find(s) {
-			violation.Rule, violation.place = rule.ID, place
+			violation.Rule, violation.row = rule.ID, rule
 			all = append(all, violation)
 		}
 	}

@@ -16,7 +16,7 @@ type Violation struct {
 	// Error says where, what and how to mend it. Its text does not name the rule.
 	Error *field.Error
 
-	place int // of the rule in the table
+	row *Rule // in the table
 	// value is the bad value in full; the error's own text is bounded.
 	value string
 	// inputs is everything else that the violation depends on. If it changes, the author is warned rather than denied.
@@ -48,12 +48,12 @@ func (v Violation) complete() Violation {
 
 // identity is what makes two violations the same.
 type identity struct {
-	place        int
+	rule         ID
 	field, value string
 }
 
 func (v Violation) identity() identity {
-	return identity{place: v.place, field: v.Error.Field, value: v.value}
+	return identity{rule: v.Rule, field: v.Error.Field, value: v.value}
 }
 
 // errorOf makes an error with a text of its own, of a type for which package field has no such function.
@@ -65,7 +65,7 @@ func errorOf(kind field.ErrorType, path *field.Path, value, detail string) *fiel
 // with the kind of error and the bad value. That of a warning does not: API servers cut warnings that are long.
 func (v Violation) Message() string {
 	text := v.Error.ErrorBody()
-	if rule, _ := RuleOf(v.Rule); rule.Default == Warn {
+	if v.row.Default == Warn {
 		text = v.Error.Detail
 	}
 	return v.Error.Field + ": " + text + " [" + string(v.Rule) + "]"

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
@@ -24,13 +23,16 @@ import (
 // sightPatience is how long a write may take to come back through the watch.
 const sightPatience = 10 * time.Second
 
-// reconciler brings the slices up to date. It is for one round at a time.
-type reconciler struct {
+// retries are the pauses after rounds that failed: a second, doubled up to a minute.
+var retries = wait.Backoff{Duration: gather, Factor: 2, Steps: 7, Cap: time.Minute}
+
+// publisher brings the slices up to date while this replica leads.
+type publisher struct {
 	options Options
 	objects client.Reader // the cache
 	writer  client.Writer
 	leases  coordinationclient.LeaseInterface
-	changes *changes
+	changes changes
 
 	keys *keyring // nil before the first round
 
@@ -38,35 +40,56 @@ type reconciler struct {
 	failure string // of the last round; empty if it worked
 }
 
-// Reconcile writes what differs, and confirms in the Lease that everything is written.
-func (r *reconciler) Reconcile(ctx context.Context, _ round) (reconcile.Result, error) {
-	since := r.changes.take()
-	if err := r.round(ctx, since); err != nil {
-		r.changes.putBack(since)
-		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) { // somebody else wrote; the cache will show what
-			return reconcile.Result{RequeueAfter: gather}, nil
+// run makes a round at first, a second after the first of the changes that come together, and whenever the Lease is to
+// be renewed, until ctx ends.
+func (p *publisher) run(ctx context.Context) {
+	var since time.Time // of the first change that is not written; zero if there is none
+	for retry, pause := retries, time.Duration(0); ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		case changed := <-p.changes:
+			if since.IsZero() {
+				since = changed
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(gather):
+			}
+			select { // what came meanwhile is part of the same round
+			case <-p.changes:
+			default:
+			}
 		}
-		r.failed(err)
-		return reconcile.Result{}, err
+		switch err := p.round(ctx, since); {
+		case err == nil:
+			since, retry, pause = time.Time{}, retries, renewEvery
+			if p.failure != "" {
+				p.options.Log.Info("publishing the topology of nodes works again")
+				p.failure = ""
+			}
+		case apierrors.IsConflict(err) || apierrors.IsNotFound(err): // somebody else wrote; the cache will show what
+			pause = gather
+		case ctx.Err() == nil:
+			pause = retry.Step()
+			p.failed(err)
+		}
 	}
-	if r.failure != "" {
-		r.options.Log.Info("publishing the topology of nodes works again")
-		r.failure = ""
-	}
-	return reconcile.Result{RequeueAfter: renewEvery}, nil
 }
 
 // failed counts a round that failed, and logs why once, however often it is tried again.
-func (r *reconciler) failed(err error) {
-	r.options.Observer.PublishFailed()
-	if r.failure != err.Error() {
-		r.failure = err.Error()
-		r.options.Log.Error("publishing the topology of nodes failed; trying again", "error", err)
+func (p *publisher) failed(err error) {
+	p.options.Observer.PublishFailed()
+	if p.failure != err.Error() {
+		p.failure = err.Error()
+		p.options.Log.Error("publishing the topology of nodes failed; trying again", "error", err)
 	}
 }
 
-func (r *reconciler) round(ctx context.Context, since time.Time) error {
-	seen, err := r.read(ctx)
+func (p *publisher) round(ctx context.Context, since time.Time) error {
+	seen, err := p.read(ctx)
 	if err != nil {
 		return err
 	}
@@ -74,13 +97,13 @@ func (r *reconciler) round(ctx context.Context, since time.Time) error {
 	for i := range seen.slices {
 		now[seen.slices[i].Name] = content{seen.slices[i].Keys, seen.slices[i].Nodes}
 	}
-	keys, leftOut := r.chooseKeys(time.Now(), seen)
+	keys, leftOut := p.chooseKeys(time.Now(), seen)
 	nodes := make(map[string]map[string]string, len(seen.nodes))
 	for name, labels := range seen.nodes {
 		nodes[name] = describe(labels, keys)
 	}
 	writes := plan(now, keys, nodes, NodesPerSlice)
-	if err := r.carryOut(ctx, seen, writes); err != nil {
+	if err := p.carryOut(ctx, seen, writes); err != nil {
 		return err
 	}
 	at := time.Now()
@@ -88,19 +111,19 @@ func (r *reconciler) round(ctx context.Context, since time.Time) error {
 	if !since.IsZero() {
 		lag = at.Sub(since)
 	}
-	r.options.Observer.Published(at, countAfter(len(now), writes), len(nodes), leftOut, lag)
-	return r.renew(ctx)
+	p.options.Observer.Published(at, countAfter(len(now), writes), len(nodes), leftOut, lag)
+	return p.renew(ctx)
 }
 
 // chooseKeys returns the keys to publish, and how many keys in use are not published. The choice counts even if writing
 // fails: the next round writes it.
-func (r *reconciler) chooseKeys(now time.Time, seen sight) (keys []string, leftOut int) {
-	if r.keys == nil {
-		r.keys = newKeyring(now, seen.published())
+func (p *publisher) chooseKeys(now time.Time, seen sight) (keys []string, leftOut int) {
+	if p.keys == nil {
+		p.keys = newKeyring(now, seen.published())
 	}
-	waiting := r.keys.choose(now, seen.used, seen.carried)
-	r.keys.log(r.options.Log, now, waiting)
-	return r.keys.keys(), len(waiting)
+	waiting := p.keys.choose(now, seen.used, seen.carried)
+	p.keys.log(p.options.Log, now, waiting)
+	return p.keys.keys(), len(waiting)
 }
 
 // countAfter is how many slices there are after writes.
@@ -124,14 +147,14 @@ type sight struct {
 	slices  []topologyslice.TopologySlice
 }
 
-func (r *reconciler) read(ctx context.Context) (sight, error) {
+func (p *publisher) read(ctx context.Context) (sight, error) {
 	seen := sight{nodes: map[string]map[string]string{}, used: usage{}, carried: map[string]bool{}}
 	var all topologyslice.List
-	if err := r.objects.List(ctx, &all); err != nil {
+	if err := p.objects.List(ctx, &all); err != nil {
 		return sight{}, fmt.Errorf("list TopologySlices: %w", err)
 	}
 	seen.slices = all.Items
-	nodes, err := r.list(ctx, nodeKind)
+	nodes, err := p.list(ctx, nodeKind)
 	if err != nil {
 		return sight{}, err
 	}
@@ -144,7 +167,7 @@ func (r *reconciler) read(ctx context.Context) (sight, error) {
 	for kind, annotation := range map[string]string{
 		serviceKind: policy.TopologyKeysAnnotation, namespaceKind: policy.DefaultTopologyKeysAnnotation,
 	} {
-		objects, err := r.list(ctx, kind)
+		objects, err := p.list(ctx, kind)
 		if err != nil {
 			return sight{}, err
 		}
@@ -153,10 +176,10 @@ func (r *reconciler) read(ctx context.Context) (sight, error) {
 			if kind == namespaceKind {
 				namespace = objects[i].Name
 			}
-			seen.use(objects[i].Annotations[annotation], namespace == r.options.Namespace)
+			seen.use(objects[i].Annotations[annotation], namespace == p.options.Namespace)
 		}
 	}
-	seen.use(r.options.DefaultKeys(), true)
+	seen.use(p.options.DefaultKeys(), true)
 	return seen, nil
 }
 
@@ -183,54 +206,54 @@ func (s sight) published() []string {
 	return keys
 }
 
-func (r *reconciler) list(ctx context.Context, kind string) ([]metav1.PartialObjectMetadata, error) {
+func (p *publisher) list(ctx context.Context, kind string) ([]metav1.PartialObjectMetadata, error) {
 	list := &metav1.PartialObjectMetadataList{TypeMeta: metadataOf(kind).TypeMeta}
 	list.Kind += "List"
-	if err := r.objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := p.objects.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the metadata of %ss: %w", kind, err)
 	}
 	return list.Items, nil
 }
 
 // carryOut makes writes in their order, and waits until the cache has them: the next round must not make them again.
-func (r *reconciler) carryOut(ctx context.Context, seen sight, writes []write) error {
+func (p *publisher) carryOut(ctx context.Context, seen sight, writes []write) error {
 	before := map[string]*topologyslice.TopologySlice{}
 	for i := range seen.slices {
 		before[seen.slices[i].Name] = &seen.slices[i]
 	}
 	written := map[string]string{} // versions by name; empty for what is gone
 	for _, w := range writes {
-		name, version, err := r.write(ctx, before[w.name], w)
+		name, version, err := p.write(ctx, before[w.name], w)
 		if err != nil {
-			return errors.Join(err, r.awaitSight(ctx, written))
+			return errors.Join(err, p.awaitSight(ctx, written))
 		}
 		written[name] = version
 	}
-	return r.awaitSight(ctx, written)
+	return p.awaitSight(ctx, written)
 }
 
 // write makes one write, and returns the slice's name and version.
-func (r *reconciler) write(ctx context.Context, before *topologyslice.TopologySlice, w write) (name, version string, err error) {
+func (p *publisher) write(ctx context.Context, before *topologyslice.TopologySlice, w write) (name, version string, err error) {
 	slice := &topologyslice.TopologySlice{ObjectMeta: metav1.ObjectMeta{GenerateName: "nodes-"}}
 	operation := "create"
 	switch {
 	case w.content == nil:
 		operation = "delete"
 		slice = before
-		err = r.writer.Delete(ctx, slice, client.Preconditions{UID: new(before.UID), ResourceVersion: new(before.ResourceVersion)})
+		err = p.writer.Delete(ctx, slice, client.Preconditions{UID: new(before.UID), ResourceVersion: new(before.ResourceVersion)})
 	case before == nil:
 		slice.Keys, slice.Nodes = w.content.keys, w.content.nodes
-		err = r.writer.Create(ctx, slice)
+		err = p.writer.Create(ctx, slice)
 	default:
 		operation = "update"
 		slice = before.DeepCopy()
 		slice.Keys, slice.Nodes = w.content.keys, w.content.nodes
-		err = r.writer.Update(ctx, slice)
+		err = p.writer.Update(ctx, slice)
 	}
 	if err != nil {
 		return "", "", fmt.Errorf("%s a TopologySlice of %s: %w", operation, printable.Count(len(slice.Nodes), "node"), err)
 	}
-	r.options.Observer.SliceWritten(operation)
+	p.options.Observer.SliceWritten(operation)
 	if w.content == nil {
 		return slice.Name, "", nil
 	}
@@ -238,10 +261,10 @@ func (r *reconciler) write(ctx context.Context, before *topologyslice.TopologySl
 }
 
 // awaitSight waits until the cache has the versions that were written, or versions that were not seen before.
-func (r *reconciler) awaitSight(ctx context.Context, written map[string]string) error {
+func (p *publisher) awaitSight(ctx context.Context, written map[string]string) error {
 	err := wait.PollUntilContextTimeout(ctx, 5*time.Millisecond, sightPatience, true, func(ctx context.Context) (bool, error) {
 		for name, version := range written {
-			arrived, err := r.hasArrived(ctx, name, version)
+			arrived, err := p.hasArrived(ctx, name, version)
 			if err != nil || !arrived {
 				return false, err
 			}
@@ -257,9 +280,9 @@ func (r *reconciler) awaitSight(ctx context.Context, written map[string]string) 
 
 // hasArrived reports whether the cache has a version of a slice or a newer one; or has it no longer, if the version is
 // empty.
-func (r *reconciler) hasArrived(ctx context.Context, name, version string) (bool, error) {
+func (p *publisher) hasArrived(ctx context.Context, name, version string) (bool, error) {
 	var found topologyslice.TopologySlice
-	err := r.objects.Get(ctx, types.NamespacedName{Name: name}, &found)
+	err := p.objects.Get(ctx, types.NamespacedName{Name: name}, &found)
 	if apierrors.IsNotFound(err) {
 		return version == "", nil
 	}
@@ -271,14 +294,14 @@ func (r *reconciler) hasArrived(ctx context.Context, name, version string) (bool
 }
 
 // renew confirms in the Lease that all slices are current.
-func (r *reconciler) renew(ctx context.Context) error {
+func (p *publisher) renew(ctx context.Context) error {
 	now := time.Now()
-	if now.Sub(r.renewed) < renewEvery {
+	if now.Sub(p.renewed) < renewEvery {
 		return nil
 	}
-	if err := election.Renew(ctx, r.leases, topologyslice.LeaseName, r.options.Identity, leaseDuration); err != nil {
+	if err := election.Renew(ctx, p.leases, topologyslice.LeaseName, p.options.Identity, leaseDuration); err != nil {
 		return err
 	}
-	r.renewed = now
+	p.renewed = now
 	return nil
 }

@@ -134,17 +134,16 @@ func (a *Accounting) count(ctx context.Context) error {
 // listen counts what ends.
 func (a *Accounting) listen(ctx context.Context, ends *conntrack.Ends) error {
 	count := func(e *conntrack.Entry) { a.Ledger.Ended(e, a.Owners.OfEnded(e), time.Now()) }
-	for {
+	for ctx.Err() == nil {
 		err := ends.Receive(ctx, count)
 		switch {
 		case errors.Is(err, conntrack.ErrOverrun):
 			a.lookNow.Send()
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
+		case err != nil && ctx.Err() == nil:
 			return fmt.Errorf("listening to the ends of connections: %w", err)
 		}
 	}
+	return nil
 }
 
 // look reads the table again and again.

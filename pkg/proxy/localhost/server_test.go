@@ -223,6 +223,9 @@ func slowReader(t *testing.T, at family) {
 	})}}, service{name: "other", nodePort: 30081, endpoints: []netip.AddrPort{n.backend(at.loopback, sayer("other"))}})
 	n.listensAt(at, 2)
 	slow := n.dial(at.web())
+	if err := slow.SetReadBuffer(1 << 20); err != nil { // it would grow up to 32 MiB
+		t.Fatal(err)
+	}
 	wait.Until(n.t, "something sent", func() bool { return sent.Load() > 0 })
 	before := int64(-1)
 	wait.Until(n.t, "a sender that waits for its reader", func() bool {
@@ -230,8 +233,8 @@ func slowReader(t *testing.T, at family) {
 		time.Sleep(100 * time.Millisecond)
 		return sent.Load() == before
 	})
-	if sent.Load() > size/2 {
-		t.Errorf("%d bytes of %d are taken from the backend, and nobody has read any", sent.Load(), size)
+	if sent.Load() == size { // the kernel's buffers take up to 40 MiB of it
+		t.Error("everything is taken from the backend, and nobody has read any")
 	}
 	n.says(at.other(), "other")
 	hash := sha256.New()

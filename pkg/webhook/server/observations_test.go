@@ -5,11 +5,7 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/vicinity-proxy/vicinity/pkg/webhook/metrics"
 )
-
-var _ Observer = (*metrics.Recorder)(nil)
 
 // observations is an Observer that records its calls.
 type observations struct {

@@ -1,7 +1,7 @@
 # All commands for this repository. `make` alone lists them.
 
 .DEFAULT_GOAL := help
-.PHONY: help build lab-program programs installed check test demo lint bench xds-grpc-js xds-envoy xds-lab e2e e2e-power-loss e2e-kind e2e-upstream release test-arm64 lab lab-down lab-build root
+.PHONY: help build lab-program programs installed check test demo lint bench xds-grpc-js xds-envoy xds-lab e2e e2e-power-loss e2e-soak e2e-kind e2e-upstream release test-arm64 lab lab-down lab-build root
 
 # Debian keeps nft in /usr/sbin, which is not on every user's PATH.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -97,12 +97,16 @@ xds-lab: root build lab-program ## Install manifests/xds in a lab of three nodes
 	go test -count=1 -tags lab -run InALab -timeout 15m -v ./e2e/xds
 
 # The lab goes whatever the suites say, and also if it did not come up.
-e2e: root build lab-program ## Run the suites in e2e/suites in a lab of six nodes (needs root; KEEP=1 leaves the lab for a look)
-	@trap 'status=$$?; [ -n "$(KEEP)" ] || bin/lab down --dir bin/e2e || status=1; exit $$status' EXIT; trap 'exit 130' INT TERM; \
+E2E = trap 'status=$$?; [ -n "$(KEEP)" ] || bin/lab down --dir bin/e2e || status=1; exit $$status' EXIT; trap 'exit 130' INT TERM; \
 	bin/lab up --dir bin/e2e --nodes 6 --node-dns --settings secureMetricsBindAddress=0.0.0.0:10449 --install-webhook manifests/webhook/topology-slices \
 	--webhook-components manifests/webhook/components/demand && KUBECONFIG=bin/e2e/kubeconfig \
-	STOP_NODES='$(CURDIR)/bin/lab stop --dir $(CURDIR)/bin/e2e' START_NODES='$(CURDIR)/bin/lab start --dir $(CURDIR)/bin/e2e' \
-	LABEL_FILTER='!thorough$(if $(LABEL_FILTER), && ($(LABEL_FILTER)))' $(AS_BUILT) e2e/suites/run
+	STOP_NODES='$(CURDIR)/bin/lab stop --dir $(CURDIR)/bin/e2e' START_NODES='$(CURDIR)/bin/lab start --dir $(CURDIR)/bin/e2e' $(AS_BUILT)
+
+e2e: root build lab-program ## Run the suites in e2e/suites in a lab of six nodes (needs root; KEEP=1 leaves the lab for a look)
+	@$(E2E) LABEL_FILTER='!thorough$(if $(LABEL_FILTER), && ($(LABEL_FILTER)))' e2e/suites/run
+
+e2e-soak: root build lab-program ## Cut the power of a node fourteen times in half an hour, while clients dial 200,000 times
+	@$(E2E) LABEL_FILTER=soak TIMEOUT=1h e2e/suites/run
 
 e2e-power-loss: root build lab-program ## Cut the power of nodes in such a lab, and count what fails with Vicinity, and with kube-proxy beside it
 	@trap 'status=$$?; [ -n "$(KEEP)" ] || bin/lab down --dir bin/e2e || status=1; exit $$status' EXIT; trap 'exit 130' INT TERM; \

@@ -1,0 +1,127 @@
+//go:build e2e
+
+package suites
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+)
+
+const (
+	// soakLabel is what "make e2e-soak" runs.
+	soakLabel = "soak"
+	// soakCuts is how often a node loses its power. In each round clients dial for soakBefore, and for soakAfter from then
+	// on.
+	soakCuts              = 14
+	soakBefore, soakAfter = 36 * time.Second, 72 * time.Second
+	// plainEvery and soakEvery are how often a client on each node dials the Service whose endpoints are on all nodes, and
+	// each of the others; soakPatience is how long it waits. All dial some 250,000 times together.
+	plainEvery, soakEvery, soakPatience = 60 * time.Millisecond, 200 * time.Millisecond, 8 * time.Second
+	// ejectedWithin is how soon every proxy has to know, once its clients dial there. Nearly always they do so within the
+	// first second: of seventeen dials in a second a sixth goes there.
+	ejectedWithin = 3500*time.Millisecond + time.Second
+
+	preferZone = "topology.kubernetes.io/zone, *"
+)
+
+var _ = Describe("Power cuts for half an hour", Serial, Label(nodePower, soakLabel, thorough), func() {
+	It("are noticed each time, and cost no connection", func(ctx SpecContext) {
+		kube.withProxyFlags(ctx, unreachable+"avoid", "--account=services")
+		namespace := newNamespace(ctx)
+		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
+		services := []*corev1.Service{
+			newService(ctx, namespace, named("plain")),
+			newService(ctx, namespace, named("remembered"), affinity(10800)),
+			newService(ctx, namespace, named("near"), topologyKeys(preferZone)),
+			newService(ctx, namespace, named("bounded"), topologyKeys(preferZone), withinBound),
+		}
+		expectAnswers(ctx, "before", podClients, clusterIPs(services[0]), servers)
+		DeferCleanup(func(ctx SpecContext) { kube.bringBack(ctx, kube.nodes) })
+		var all answers
+		var late []string
+		for cut := range soakCuts {
+			dead := kube.nodes[cut%len(kube.nodes)]
+			kube.expectAllNodesKnown(ctx)
+			from := podClients.notOn(dead)
+			var dialing sync.WaitGroup
+			dialing.Go(func() {
+				defer GinkgoRecover()
+				outcome := dialFrom(ctx, from, services, soakBefore+soakAfter)
+				AddReportEntry(fmt.Sprintf("round %d, %s", cut+1, dead.name), outcome.String())
+				all = all.plus(outcome)
+			})
+			time.Sleep(soakBefore)
+			began := time.Now()
+			noteOutage([]node{dead})
+			power(ctx, "STOP_NODES", []node{dead})
+			stopped := time.Now()
+			Eventually(func() []string { return slices.Sorted(maps.Keys(followed.about(dead.name, began))) }).
+				WithContext(ctx).Should(HaveLen(len(kube.nodes)-1), "proxies that know that %s does not answer", dead.name)
+			for by, at := range followed.about(dead.name, began) {
+				line := fmt.Sprintf("round %d: %s knows of %s %v after the power went, which took %v", cut+1, by, dead.name, at.Sub(stopped),
+					stopped.Sub(began))
+				AddReportEntry(line)
+				if at.Sub(stopped) > ejectedWithin {
+					late = append(late, line)
+				}
+			}
+			dialing.Wait()
+			kube.forgetPods(ctx, []node{dead})
+			kube.bringBack(ctx, []node{dead})
+			kube.startPods(ctx, namespace, serversOn([]node{dead})...)
+		}
+		AddReportEntry("connections", fmt.Sprintf("%d of %d failed, and the longest wait for an answer was %.1f s", all.failed(),
+			all.failed()+all.answered(), all.SlowestMS/1000))
+		Expect(all.Errors).To(BeEmpty(), "connections that failed")
+		Expect(late).To(BeEmpty(), "proxies that noticed later than after %v", ejectedWithin)
+	})
+})
+
+// dialFrom has clients dial all Services at a steady pace for a while.
+func dialFrom(ctx context.Context, from probes, services []*corev1.Service, period time.Duration) (all answers) {
+	GinkgoHelper()
+	var mutex sync.Mutex
+	var dialing sync.WaitGroup
+	for end := time.Now().Add(period - dialFor/2); time.Now().Before(end); time.Sleep(dialFor) {
+		for i, service := range services {
+			how := dialling{count: int(dialFor / soakEvery), interval: soakEvery, timeout: soakPatience, overlap: true}
+			if i == 0 {
+				how.count, how.interval = int(dialFor/plainEvery), plainEvery
+			}
+			for _, client := range from {
+				to := clusterIPs(service)[0]
+				dialing.Go(func() {
+					defer GinkgoRecover()
+					outcome, err := client.dial(ctx, to, how)
+					Expect(err).NotTo(HaveOccurred())
+					mutex.Lock()
+					defer mutex.Unlock()
+					all = all.plus(outcome)
+				})
+			}
+		}
+	}
+	dialing.Wait()
+	return all
+}
+
+// about returns when proxies first found that a node does not answer, from a moment on.
+func (v *verdicts) about(node string, from time.Time) map[string]time.Time {
+	v.mutex.Lock()
+	defer v.mutex.Unlock()
+	first := map[string]time.Time{}
+	for one := range v.verdicts {
+		if known, isKnown := first[one.by]; one.node == node && one.at.After(from) && (!isKnown || one.at.Before(known)) {
+			first[one.by] = one.at
+		}
+	}
+	return first
+}

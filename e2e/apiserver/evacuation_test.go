@@ -11,13 +11,13 @@ import (
 const evacuateLabel = "vicinity.dev/evacuate"
 
 func isEvacuated(node string) func(*model.Cluster) bool {
-	return func(state *model.Cluster) bool { return state.Avoid(node) != nil }
+	return func(state *model.Cluster) bool { return state.Avoid(node, model.IPv4) != nil }
 }
 
 func staysWhole(nodes ...string) func(*model.Cluster) bool {
 	return func(state *model.Cluster) bool {
 		for _, node := range nodes {
-			if state.Avoid(node) != nil {
+			if state.Avoid(node, model.IPv4) != nil {
 				return false
 			}
 		}
@@ -36,7 +36,7 @@ func TestALabelEvacuatesANode(t *testing.T) {
 	}
 	w.label(self, evacuateLabel, "20991122T1800Z")
 	f.until("this node is evacuated until a time", func(state *model.Cluster) bool {
-		evacuation := state.Avoid(self)
+		evacuation := state.Avoid(self, model.IPv4)
 		return evacuation != nil && evacuation.Until.Equal(time.Date(2099, 11, 22, 18, 0, 0, 0, time.UTC))
 	})
 	w.label(other, evacuateLabel, "false")

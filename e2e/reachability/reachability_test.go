@@ -12,6 +12,9 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/wait"
 )
 
+// probed are all ports at which nodes are probed.
+const probed = "tcp dport { 9, 10250, 10256 }"
+
 // neighbourPatience is how early a verdict has to come where nodes share a link and one has no cable. The kernel looks for a
 // neighbour of which it knows nothing for three seconds. Then it tells all clients of IPv6 that wait "no route to host", and
 // their dials end at once. They send a SYN each second: one of them has to come between the verdict and that moment.
@@ -35,14 +38,19 @@ func TestNewConnectionsLeaveADeadNode(t *testing.T) {
 		t.Run(death.name, func(t *testing.T) {
 			t.Parallel()
 			s := newTown(t, "avoid")
-			dead := s.nodes[1]
+			dead, endpoint := s.nodes[1], s.pods[1].IPv4
+			if death.to == web6 {
+				endpoint = s.pods[1].IPv6
+			}
 			end := s.drop(dead.Namespace, death.drop...)
 			var judged time.Duration
 			var judging sync.WaitGroup
 			judging.Go(func() {
-				judged = s.awaitUnreachable(1)
+				began := time.Now()
 				s.awaitUnanswered(true)
-				s.expectExplained(dead)
+				s.awaitUnreachable(1)
+				judged = time.Since(began)
+				s.expectExplained(dead, endpoint)
 			})
 			all := s.load(death.to, 100, 10*time.Second, 3*patient)
 			judging.Wait()
@@ -91,24 +99,30 @@ func TestNobodyElseIsJudged(t *testing.T) {
 		sure  string // the suspicions that must have been there
 	}{
 		{
-			name: "this node's network is gone for 5 s", sure: "cut_off",
+			name: "this node's network is gone for 8 s", sure: "cut_off",
 			begin: func() func() {
 				end := s.drop(s.nodes[0].Namespace, silence...)
-				back := time.AfterFunc(5*time.Second, end)
+				back := time.AfterFunc(8*time.Second, end)
 				return func() { back.Stop() }
 			},
 		},
 		{
 			name: "dials are dropped while other connections are answered", sure: "flows_answered",
 			begin: func() func() {
-				return s.drop(s.nodes[1].Namespace, "tcp dport 10256", "tcp dport 8080 tcp flags syn numgen random mod 2 == 0")
+				return s.drop(s.nodes[1].Namespace, probed, "tcp dport 8080 tcp flags syn numgen random mod 2 == 0")
+			},
+		},
+		{
+			name: "a firewall closes the port of the node's proxy, and a policy denies the clients", sure: "answered",
+			begin: func() func() {
+				return s.drop(s.nodes[1].Namespace, "tcp dport 10256", s.deniedClients())
 			},
 		},
 		{
 			name: "a policy denies the client", sure: "answered",
-			begin: func() func() { return s.drop(s.nodes[1].Namespace, "tcp dport 8080 ip saddr "+s.client.IPv4.String()) },
+			begin: func() func() { return s.drop(s.nodes[1].Namespace, s.deniedClients()) },
 		},
-	} { // a denied client is not believed for a while: so this comes last
+	} {
 		t.Run(scene.name, func(t *testing.T) {
 			before := s.metric("vicinity_node_suspicions_total", `outcome="`+scene.sure+`"`)
 			end := scene.begin()

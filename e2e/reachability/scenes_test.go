@@ -3,9 +3,15 @@ package reachability_test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/vicinity-proxy/vicinity/e2e/fabric"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
@@ -20,8 +26,8 @@ func TestADeadNodeThatCannotBeToldFromALivingOneStays(t *testing.T) {
 		prepare func(s *town)
 		outcome string // of the suspicions that must have been there
 	}{
-		"a CNI drops dials at the node's port from the beginning": {prepare: func(s *town) {
-			s.drop(s.nodes[1].Namespace, "tcp dport 10256")
+		"a CNI drops probes of the node from the beginning": {prepare: func(s *town) {
+			s.drop(s.nodes[1].Namespace, probed)
 			s.silent = 1
 		}},
 		"another machine answers at the address that the Node has, such as a gateway with NAT": {prepare: func(s *town) {
@@ -44,15 +50,15 @@ func TestADeadNodeThatCannotBeToldFromALivingOneStays(t *testing.T) {
 			if scene.outcome != "" {
 				s.expectOutcome(scene.outcome)
 			}
-			if never := s.metric("vicinity_watched_nodes", `answers="never"`); never != float64(s.silent) {
-				t.Errorf("%v nodes never answered, want %d", never, s.silent)
+			if never := s.metric("vicinity_watched_nodes", `answers="never"`); never != float64(2*s.silent) {
+				t.Errorf("%v nodes never answered in some family, want %d", never, 2*s.silent)
 			}
 		})
 	}
 }
 
-// TestANodeBehindAGateway is dialled at the gateway's address, which hands its port of health checks over. It is judged when it
-// is dead, though the gateway lives, and not before.
+// TestANodeBehindAGateway is probed at the gateway's address, which hands its port of health checks over and drops what
+// goes to other ports. It is unreachable when it is dead, though the gateway lives, and not before.
 func TestANodeBehindAGateway(t *testing.T) {
 	t.Parallel()
 	var hidden *fabric.Node
@@ -63,12 +69,13 @@ func TestANodeBehindAGateway(t *testing.T) {
 		s.nft(gateway.Namespace, fmt.Sprintf(`table ip nat {
 			chain in { type nat hook prerouting priority dstnat; tcp dport 10256 dnat to %s; }
 			chain out { type nat hook postrouting priority srcnat; ip daddr %[1]s masquerade; }
+			chain closed { type filter hook input priority filter; tcp dport { 9, 10250 } drop; }
 		}`, hidden.IPv4))
 		must.Succeed(t, s.nodes[0].RouteVia(single(s.pods[1].IPv4), gateway.Namespace))
 		s.drop(hidden.Namespace, "ip saddr "+s.nodes[0].IPv4.String()) // there is no other way to it
 		s.said[1] = gateway.IPv4
 	})
-	s.drop(s.pods[1].Namespace, "ip saddr "+s.client.IPv4.String())
+	s.drop(s.pods[1].Namespace, s.deniedClients())
 	s.load(web, 50, 6*time.Second, time.Second)
 	s.expectNoVerdict(s.proxy)
 	s.expectOutcome("answered")
@@ -80,25 +87,33 @@ func TestANodeBehindAGateway(t *testing.T) {
 func single(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }
 
 // TestWaysThatAreNotTheSameThereAndBack: packets to a node go through another one, and answers come straight. Where that one
-// drops them, the node is unreachable from here, and from nowhere else.
+// drops them, or says that there is no way, the node is unreachable from here, and from nowhere else.
 func TestWaysThatAreNotTheSameThereAndBack(t *testing.T) {
 	t.Parallel()
-	s := newOddTown(t, "avoid", func(s *town) {
-		for _, to := range []netip.Addr{s.nodes[1].IPv4, s.pods[1].IPv4} {
-			must.Succeed(t, s.nodes[0].RouteVia(single(to), s.nodes[2].Namespace))
-		}
-	})
-	if all := s.load(web, 50, 6*time.Second, patient); all.failed > 0 {
-		t.Errorf("%d of %d connections failed: %v", all.failed, all.made, all.errors)
-	}
-	s.expectNoVerdict(s.proxy)
-	s.drop(s.nodes[2].Namespace, "ip daddr { "+s.nodes[1].IPv4.String()+", "+s.pods[1].IPv4.String()+" }")
-	if all := s.load(web, 50, 6*time.Second, 3*patient); all.failed > 0 || all.waited == 0 {
-		t.Errorf("%d of %d connections failed, and %d waited: %v", all.failed, all.made, all.waited, all.errors)
-	}
-	s.expectJudged(s.nodes[1], 1)
-	for _, other := range s.proxies[1:] {
-		s.expectNoVerdict(other)
+	for name, verdict := range map[string]string{"in silence": "drop", "with an ICMP error": "reject with icmp type host-unreachable"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newOddTown(t, "avoid", func(s *town) {
+				for _, to := range []netip.Addr{s.nodes[1].IPv4, s.pods[1].IPv4} {
+					must.Succeed(t, s.nodes[0].RouteVia(single(to), s.nodes[2].Namespace))
+				}
+			})
+			if all := s.load(web, 50, 6*time.Second, patient); all.failed > 0 {
+				t.Errorf("%d of %d connections failed: %v", all.failed, all.made, all.errors)
+			}
+			s.expectNoVerdict(s.proxy)
+			s.nft(s.nodes[2].Namespace, fmt.Sprintf(`table inet dark { chain passing { type filter hook forward priority -500;
+				ip daddr { %s, %s } %s; }; }`, s.nodes[1].IPv4, s.pods[1].IPv4, verdict))
+			all := s.load(web, 50, 6*time.Second, 3*patient)
+			// The kernel ends a dial whose SYN meets an ICMP error, and proxies cannot change that.
+			if all.failed > all.errors[unix.EHOSTUNREACH.Error()] || all.failed == 0 && all.waited == 0 {
+				t.Errorf("%d of %d connections failed, and %d waited: %v", all.failed, all.made, all.waited, all.errors)
+			}
+			s.expectJudged(s.nodes[1], 1)
+			for _, other := range s.proxies[1:] {
+				s.expectNoVerdict(other)
+			}
+		})
 	}
 }
 
@@ -152,23 +167,27 @@ func TestANodeThatFlaps(t *testing.T) {
 	}
 }
 
-// TestOpenConnectionsStayAndDatagramsGoElsewhere: connections that are open when their node is judged go on when it is back.
-// Whoever sends datagrams to it is served by another one at once.
-func TestOpenConnectionsStayAndDatagramsGoElsewhere(t *testing.T) {
+// TestWhatIsOpenStays: connections that are open when their node is found to be unreachable go on when it is back, and so
+// do flows of UDP. Whoever sends the first datagram meanwhile is served by another node.
+func TestWhatIsOpenStays(t *testing.T) {
 	t.Parallel()
 	udp := netip.MustParseAddrPort("10.96.0.11:80")
 	s := newOddTown(t, "avoid", func(s *town) {
 		s.more = fmt.Sprintf(datagramManifests, udp.Addr(), s.pods[1].IPv4, s.pods[2].IPv4, s.pods[3].IPv4)
 	})
 	connections, datagrams := s.open("tcp", web, 200), s.open("udp", udp, 30)
+	before := s.nodesOf(datagrams)
 	end := s.drop(s.nodes[1].Namespace, silence...)
 	s.load(web, 50, 3*time.Second, patient)
 	s.awaitUnreachable(1)
-	for _, one := range datagrams {
-		wait.Success(t, "datagrams go elsewhere", func() error {
+	for range 30 {
+		one, err := s.client.Open("udp", udp)
+		must.Succeed(t, err)
+		wait.Success(t, "new flows go elsewhere", func() error {
 			_, err := one.Ask(time.Second)
 			return err
 		})
+		must.Succeed(t, one.Close())
 	}
 	end()
 	s.expectJudged(s.nodes[1], 0)
@@ -177,6 +196,22 @@ func TestOpenConnectionsStayAndDatagramsGoElsewhere(t *testing.T) {
 			t.Errorf("a connection that was open all the time: %v", err)
 		}
 	}
+	if after := s.nodesOf(datagrams); !slices.Equal(after, before) {
+		t.Errorf("flows of UDP lead to %v, want %v as before", after, before)
+	}
+}
+
+// nodesOf asks in all conversations, and returns the nodes that answer.
+func (s *town) nodesOf(all []*fabric.Conversation) (nodes []string) {
+	s.t.Helper()
+	for _, one := range all {
+		reply, err := one.Ask(patient)
+		if err != nil {
+			s.t.Errorf("a conversation: %v", err)
+		}
+		nodes = append(nodes, reply.Node)
+	}
+	return nodes
 }
 
 // open begins so many conversations, and has some of them lead to node-2.
@@ -231,7 +266,6 @@ func TestATenantWhoMeansHarm(t *testing.T) {
 	traps := []netip.AddrPort{netip.MustParseAddrPort("10.96.0.66:80")}
 	s := newOddTown(t, "avoid", func(s *town) {
 		s.more = fmt.Sprintf(trapManifests, traps[0].Addr(), s.nodes[2].IPv4)
-		s.silent = 1 // whoever dialled it would dial the tenant
 	})
 	traps = append(traps, netip.AddrPortFrom(s.nodes[2].IPv4, 10256))
 	var harm sync.WaitGroup
@@ -244,6 +278,7 @@ func TestATenantWhoMeansHarm(t *testing.T) {
 	}
 	s.expectNoVerdict(s.proxy)
 	s.expectOutcome("answered")
+	s.proxy.Log.Await(t, "a frontend is where nodes are probed")
 	s.drop(s.nodes[1].Namespace, silence...)
 	if all := s.load(web, 50, 5*time.Second, 3*patient); all.failed > 0 || all.waited == 0 {
 		t.Errorf("%d of %d connections failed, and %d waited: %v", all.failed, all.made, all.waited, all.errors)
@@ -278,4 +313,243 @@ endpoints:
 - {addresses: ["192.0.2.10"], nodeName: node-4}
 - {addresses: ["192.0.2.11"], nodeName: nobody}
 - {addresses: ["192.0.2.12"]}
+`
+
+// TestNothingElseProvesThatANodeLives: a node is dead, and still connections are answered that seem to lead there. What
+// one client is told is no proof, and neither is what was open before.
+func TestNothingElseProvesThatANodeLives(t *testing.T) {
+	t.Parallel()
+	busy := netip.MustParseAddrPort("10.96.0.13:80")
+	// deceive dials all the time from one client, in whose view the node answers.
+	deceive := func(s *town, to netip.AddrPort) (stop func()) {
+		var isOver atomic.Bool
+		var dialling sync.WaitGroup
+		dialling.Go(func() {
+			for !isOver.Load() {
+				s.loadFrom(s.clients[1:], to, 20, time.Second, time.Second)
+			}
+		})
+		return func() { isOver.Store(true); dialling.Wait() }
+	}
+	for name, scene := range map[string]struct {
+		prepare func(s *town)
+		begin   func(s *town) (end func())
+	}{
+		"a pod answers one client in the name of the dead endpoint": {
+			prepare: func(s *town) {
+				must.Succeed(t, s.nodes[0].RouteVia(single(s.pods[1].IPv4), s.nodes[2].Namespace))
+				s.nft(s.nodes[2].Namespace, fmt.Sprintf(`table ip forged { chain in { type nat hook prerouting priority -150;
+					ip saddr %s ip daddr %s dnat to %s; }; }`, s.clients[1].IPv4, s.pods[1].IPv4, s.pods[2].IPv4))
+			},
+			begin: func(s *town) func() { return deceive(s, web) },
+		},
+		"an EndpointSlice written by hand names the node for an address that answers": {
+			prepare: func(s *town) { s.more = s.oneEndpoint(busy.Addr(), s.pods[3].IPv4) },
+			begin:   func(s *town) func() { return deceive(s, busy) },
+		},
+		"an endpoint with open connections comes and goes in its slice": {
+			prepare: func(s *town) { s.more = s.oneEndpoint(busy.Addr(), s.pods[1].IPv4) },
+			begin: func(s *town) func() {
+				for range 20 {
+					for _, client := range s.clients {
+						one, err := client.Open("tcp", busy)
+						must.Succeed(s.t, err)
+						s.t.Cleanup(func() { _ = one.Close() })
+						_, err = one.Ask(patient)
+						must.Succeed(s.t, err)
+					}
+				}
+				serveAt := func(endpoint netip.Addr) {
+					s.more = s.oneEndpoint(busy.Addr(), endpoint)
+					if err := s.writeObjects(); err != nil {
+						s.t.Error(err)
+					}
+				}
+				serveAt(s.pods[2].IPv4)
+				// The endpoint comes back while the node is suspected.
+				back := time.AfterFunc(1450*time.Millisecond, func() { serveAt(s.pods[1].IPv4) })
+				return func() { back.Stop() }
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newOddTown(t, "avoid", scene.prepare)
+			end := scene.begin(s)
+			s.drop(s.nodes[1].Namespace, silence...)
+			all := s.loadFrom(s.clients[:1], web, 50, 8*time.Second, 3*patient)
+			end()
+			if all.failed > 0 || all.waited == 0 {
+				t.Errorf("%d of %d connections failed, and %d waited: %v", all.failed, all.made, all.waited, all.errors)
+			}
+			s.expectJudged(s.nodes[1], 1)
+			if proofs := s.metric("vicinity_node_suspicions_total", `outcome="flows_answered"`); proofs > 0 {
+				t.Errorf("%v suspicions ended because connections were answered", proofs)
+			}
+		})
+	}
+}
+
+// oneEndpoint is a Service with one endpoint, which is said to be on node-2.
+func (s *town) oneEndpoint(service, endpoint netip.Addr) string {
+	return fmt.Sprintf(oneEndpointManifests, service, endpoint)
+}
+
+const oneEndpointManifests = `---
+apiVersion: v1
+kind: Service
+metadata: {name: one, namespace: tenant}
+spec:
+  clusterIP: %[1]s
+  clusterIPs: [%[1]s]
+  ports:
+  - {name: tcp, protocol: TCP, port: 80}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: one, namespace: tenant, labels: {kubernetes.io/service-name: one}}
+addressType: IPv4
+ports:
+- {name: tcp, protocol: TCP, port: 8080}
+endpoints:
+- {addresses: ["%[2]s"], nodeName: node-2}
+`
+
+// TestAnOverloadedNodeThatDies: its endpoint drops six of ten SYNs for a while. That makes its death no less credible.
+func TestAnOverloadedNodeThatDies(t *testing.T) {
+	t.Parallel()
+	s := newTown(t, "avoid")
+	end := s.drop(s.pods[1].Namespace, "tcp dport 8080 tcp flags syn numgen random mod 10 < 6")
+	s.load(web, 50, 20*time.Second, patient)
+	end()
+	s.expectNoVerdict(s.proxy)
+	s.expectOutcome("answered")
+	s.drop(s.nodes[1].Namespace, silence...)
+	if all := s.load(web, 50, 6*time.Second, 3*patient); all.failed > 0 || all.waited == 0 {
+		t.Errorf("%d of %d connections failed, and %d waited: %v", all.failed, all.made, all.waited, all.errors)
+	}
+	s.expectJudged(s.nodes[1], 1)
+}
+
+// TestOneFamilyOfANodeIsDead: dials of that family leave it, and those of the other one do not.
+func TestOneFamilyOfANodeIsDead(t *testing.T) {
+	t.Parallel()
+	for name, scene := range map[string]struct {
+		dead, busy netip.AddrPort
+		drop       string
+	}{
+		"IPv4": {web, web6, "meta protocol ip"},
+		"IPv6": {web6, web, "icmpv6 type != { nd-neighbor-solicit, nd-neighbor-advert }"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newTown(t, "avoid")
+			drop := []string{scene.drop}
+			if scene.dead == web6 {
+				drop = append(drop, "ip6 nexthdr != icmpv6")
+			}
+			s.drop(s.nodes[1].Namespace, drop...)
+			var both sync.WaitGroup
+			both.Go(func() {
+				if all := s.load(scene.busy, 50, 8*time.Second, patient); all.failed > 0 || all.waited*10 > all.made {
+					t.Errorf("%d of %d connections over the other family failed, %d waited: %v", all.failed, all.made, all.waited, all.errors)
+				}
+			})
+			all := s.load(scene.dead, 50, 8*time.Second, 3*patient)
+			both.Wait()
+			if all.failed > 0 || all.waited == 0 {
+				t.Errorf("%d of %d connections failed, and %d waited: %v", all.failed, all.made, all.waited, all.errors)
+			}
+			s.expectJudged(s.nodes[1], 1)
+			if out := s.metric("vicinity_watched_nodes", `answers="no"`, `ip_family="`+name+`"`); out != 1 {
+				t.Errorf("%v nodes are unreachable over %s, want one", out, name)
+			}
+			if proofs := s.metric("vicinity_node_suspicions_total", `outcome="flows_answered"`); proofs > 0 {
+				t.Errorf("%v suspicions ended because connections over the other family were answered", proofs)
+			}
+		})
+	}
+}
+
+// TestAFullAcceptQueueIsNoDeath: the node's proxy stands still, and somebody fills the queue of its port, while a policy
+// denies the clients.
+func TestAFullAcceptQueueIsNoDeath(t *testing.T) {
+	t.Parallel()
+	s := newTown(t, "avoid")
+	must.Succeed(t, s.proxies[1].Signal(syscall.SIGSTOP))
+	t.Cleanup(func() { _ = s.proxies[1].Signal(syscall.SIGCONT) })
+	queue := netip.AddrPortFrom(s.nodes[1].IPv4, 10256)
+	for full := false; !full; {
+		conn, err := s.client.Dial("tcp", queue.String(), time.Second)
+		if full = err != nil; !full {
+			t.Cleanup(func() { _ = conn.Close() })
+		}
+	}
+	s.drop(s.nodes[1].Namespace, s.deniedClients())
+	s.load(web, 50, 10*time.Second, time.Second)
+	s.expectNoVerdict(s.proxy)
+	s.expectOutcome("answered")
+}
+
+// TestRememberedClients of an endpoint on a node that is unreachable for a while: one that connects meanwhile gets
+// another endpoint, and stays with it. One that does not is still remembered.
+func TestRememberedClients(t *testing.T) {
+	t.Parallel()
+	const ports = 16
+	var ofService, ofSlice strings.Builder
+	for port := range ports { // the clients of each are remembered on their own
+		fmt.Fprintf(&ofService, "  - {name: p%d, protocol: TCP, port: %d, targetPort: 8080}\n", port, 100+port)
+		fmt.Fprintf(&ofSlice, "- {name: p%d, protocol: TCP, port: 8080}\n", port)
+	}
+	s := newOddTown(t, "avoid", func(s *town) {
+		s.more = fmt.Sprintf(stickyManifests, ofService.String(), ofSlice.String(), s.pods[1].IPv4, s.pods[2].IPv4)
+	})
+	servers := func(ports ...int) (nodes []string) {
+		for _, port := range ports {
+			one, err := s.client.Open("tcp", netip.AddrPortFrom(netip.MustParseAddr("10.96.0.12"), uint16(100+port)))
+			must.Succeed(t, err)
+			reply, err := one.Ask(patient)
+			must.Succeed(t, err)
+			must.Succeed(t, one.Close())
+			nodes = append(nodes, reply.Node)
+		}
+		return nodes
+	}
+	var all []int
+	for port := range ports {
+		all = append(all, port)
+	}
+	before := servers(all...)
+	end := s.drop(s.nodes[1].Namespace, silence...)
+	s.load(web, 50, 3*time.Second, patient)
+	s.awaitUnreachable(1)
+	meanwhile := servers(all[:ports/2]...)
+	if slices.Contains(meanwhile, s.nodes[1].Name) || !slices.Contains(before[ports/2:], s.nodes[1].Name) {
+		t.Errorf("remembered are %v, then %v: the scene shows nothing", before, meanwhile)
+	}
+	end()
+	s.awaitUnreachable(0)
+	if after, want := servers(all...), slices.Concat(meanwhile, before[ports/2:]); !slices.Equal(after, want) {
+		t.Errorf("remembered clients are with %v, want %v", after, want)
+	}
+}
+
+const stickyManifests = `---
+apiVersion: v1
+kind: Service
+metadata: {name: sticky, namespace: default}
+spec:
+  clusterIP: 10.96.0.12
+  clusterIPs: [10.96.0.12]
+  sessionAffinity: ClientIP
+  ports:
+%[1]s---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: sticky, namespace: default, labels: {kubernetes.io/service-name: sticky}}
+addressType: IPv4
+ports:
+%[2]sendpoints:
+- {addresses: ["%[3]s"], nodeName: node-2}
+- {addresses: ["%[4]s"], nodeName: node-3}
 `

@@ -46,6 +46,7 @@ type town struct {
 	nodes     []*fabric.Node
 	pods      []*fabric.Pod // one on each node
 	client    *fabric.Pod   // that of node-1
+	clients   []*fabric.Pod // it and another one there
 	program   string        // the proxy's
 	proxies   []*site.Process
 	proxy     *site.Process // of node-1
@@ -54,7 +55,7 @@ type town struct {
 	said map[int]netip.Addr
 	// more are further objects.
 	more string
-	// silent is how many nodes never answer a dial.
+	// silent is how many nodes never answer a probe.
 	silent int
 }
 
@@ -77,6 +78,9 @@ func newOddTown(t *testing.T, mode string, prepare func(*town)) *town {
 		s.nodes, s.pods = append(s.nodes, node), append(s.pods, pod)
 	}
 	s.client = s.pods[0]
+	another, err := s.nodes[0].AddPod("another")
+	must.Succeed(t, err)
+	s.clients = []*fabric.Pod{s.client, another}
 	prepare(s)
 	s.write()
 	for _, node := range s.nodes {
@@ -86,7 +90,7 @@ func newOddTown(t *testing.T, mode string, prepare func(*town)) *town {
 		s.proxies = append(s.proxies, proxy)
 	}
 	if s.proxy = s.proxies[0]; mode != "ignore" {
-		s.awaitKnown(len(s.nodes) - 1 - s.silent)
+		s.awaitKnown(2 * (len(s.nodes) - 1 - s.silent))
 	}
 	return s
 }
@@ -94,6 +98,14 @@ func newOddTown(t *testing.T, mode string, prepare func(*town)) *town {
 // write writes the manifests, and has all pods but the client serve.
 func (s *town) write() {
 	s.t.Helper()
+	for _, pod := range s.pods[1:] {
+		_, err := pod.Serve(podPort)
+		must.Succeed(s.t, err)
+	}
+	must.Succeed(s.t, s.writeObjects())
+}
+
+func (s *town) writeObjects() error {
 	var objects, ipv4, ipv6 strings.Builder
 	for i, node := range s.nodes {
 		addr := node.IPv4
@@ -104,8 +116,6 @@ func (s *town) write() {
 		if i == 0 {
 			continue
 		}
-		_, err := s.pods[i].Serve(podPort)
-		must.Succeed(s.t, err)
 		fmt.Fprintf(&ipv4, endpointManifest, s.pods[i].IPv4, node.Name)
 		fmt.Fprintf(&ipv6, endpointManifest, s.pods[i].IPv6, node.Name)
 	}
@@ -113,10 +123,10 @@ func (s *town) write() {
 	fmt.Fprintf(&objects, sliceManifest, "ipv4", "IPv4", ipv4.String())
 	fmt.Fprintf(&objects, sliceManifest, "ipv6", "IPv6", ipv6.String())
 	objects.WriteString(s.more)
-	must.Succeed(s.t, os.WriteFile(filepath.Join(s.manifests, "all.yaml"), []byte(objects.String()), 0o600))
+	return os.WriteFile(filepath.Join(s.manifests, "all.yaml"), []byte(objects.String()), 0o600)
 }
 
-// awaitKnown waits until so many nodes have answered the proxy of node-1.
+// awaitKnown waits until nodes have answered the proxy of node-1, so many in both families together.
 func (s *town) awaitKnown(count int) {
 	s.t.Helper()
 	for deadline := time.Now().Add(learnt); s.metric("vicinity_watched_nodes", `answers="yes"`) < float64(count); time.Sleep(time.Second) {
@@ -197,18 +207,30 @@ type dials struct {
 	errors               map[string]int
 }
 
-// load dials from the client so many times a second, for a time.
+// deniedClients has a machine drop what the clients send to its pods.
+func (s *town) deniedClients() string {
+	return fmt.Sprintf("tcp dport %d ip saddr { %s, %s }", podPort, s.clients[0].IPv4, s.clients[1].IPv4)
+}
+
+// load dials from the clients in turn so many times a second, for a time.
 func (s *town) load(to netip.AddrPort, perSecond int, period, patience time.Duration) *dials {
+	s.t.Helper()
+	return s.loadFrom(s.clients, to, perSecond, period, patience)
+}
+
+func (s *town) loadFrom(clients []*fabric.Pod, to netip.AddrPort, perSecond int, period, patience time.Duration) *dials {
 	s.t.Helper()
 	all := dials{errors: map[string]int{}}
 	var mutex sync.Mutex
 	var dialling sync.WaitGroup
 	tick := time.NewTicker(time.Second / time.Duration(perSecond))
 	defer tick.Stop()
-	for end := time.Now().Add(period); time.Now().Before(end); <-tick.C {
+	for end, turn := time.Now().Add(period), 0; time.Now().Before(end); <-tick.C {
+		turn++
+		client := clients[turn%len(clients)]
 		dialling.Go(func() {
 			began := time.Now()
-			conn, err := s.client.Dial("tcp", to.String(), patience)
+			conn, err := client.Dial("tcp", to.String(), patience)
 			took := time.Since(began)
 			if err == nil {
 				_ = conn.(*net.TCPConn).SetLinger(0)
@@ -253,15 +275,14 @@ func (s *town) awaitUnanswered(want bool) {
 	})
 }
 
-// expectExplained has explain say on node-1 why the endpoint on a node that does not answer is left out.
-func (s *town) expectExplained(on *fabric.Node) {
+// expectExplained has explain say on node-1 why an endpoint on a node that does not answer is left out.
+func (s *town) expectExplained(on *fabric.Node, endpoint netip.Addr) {
 	s.t.Helper()
-	pod := s.pods[slices.Index(s.nodes, on)]
 	said, err := s.nodes[0].Run(exec.Command(s.program, "explain", "default/web", "--node", s.nodes[0].Name, "--manifests", s.manifests,
-		"--why", pod.IPv4.String()))
+		"--why", endpoint.String()))
 	if err != nil || !strings.Contains(said, "which has not answered this node since") ||
 		!strings.Contains(said, "bring "+on.Name+" back, so that it answers "+s.nodes[0].Name) {
-		s.t.Errorf("explain --why %s says: %s (%v)", pod.IPv4, said, err)
+		s.t.Errorf("explain --why %s says: %s (%v)", endpoint, said, err)
 	}
 }
 

@@ -136,7 +136,7 @@ func (c cluster) expectAllNodesKnown(ctx context.Context) {
 		for _, pod := range c.proxyPods(ctx) {
 			known := c.reachability(ctx, g, &pod)
 			g.Expect(known).NotTo(BeNil(), "what the proxy on %s knows of other nodes", pod.Spec.NodeName)
-			g.Expect(known.Answering).To(Equal(len(c.nodes)-1), "nodes that have answered %s: %+v", pod.Spec.NodeName, known)
+			g.Expect(known.Families["IPv4"].Answering).To(Equal(len(c.nodes)-1), "nodes that have answered %s: %+v", pod.Spec.NodeName, known)
 		}
 	}).WithContext(ctx).Should(Succeed())
 }

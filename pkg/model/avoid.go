@@ -78,6 +78,10 @@ type Avoid struct {
 	Until *time.Time
 	// Since is when it began; zero: unknown.
 	Since time.Time
+	// IsLasting: it has lasted for so long that no open connection survived it.
+	IsLasting bool
+	// Families are those of the endpoints that it concerns; nil: both.
+	Families []Family
 	// Alike is what all nodes hold against the node alike, if this is what one node alone has seen; nil if that is
 	// nothing.
 	Alike *Avoid
@@ -116,11 +120,24 @@ func (a *Avoid) Level() Rank {
 	return 1 + Rank(a.Why)
 }
 
-// levels are how late its endpoints are tried here, and elsewhere.
-func (a *Avoid) levels() [2]Rank { return [2]Rank{a.Level(), a.SeenByAll().Level()} }
+// avoids is why the endpoints on a node are tried last, by family; nil if they are not.
+type avoids [2]*Avoid
 
-// Avoid returns why the endpoints on a node are tried last; nil if they are not.
-func (c *Cluster) Avoid(node string) *Avoid { return c.avoid[node] }
+// effect is what decisions depend on: how late the endpoints of a family are tried here, and elsewhere.
+type effect struct {
+	here, elsewhere Rank
+	isLasting       bool
+}
+
+func (a avoids) effects() (effects [2]effect) {
+	for family, avoid := range a {
+		effects[family] = effect{avoid.Level(), avoid.SeenByAll().Level(), avoid != nil && avoid.IsLasting}
+	}
+	return effects
+}
+
+// Avoid returns why the endpoints on a node are tried last in a family; nil if they are not.
+func (c *Cluster) Avoid(node string, family Family) *Avoid { return c.avoid[node][family] }
 
 // Evacuated counts the nodes that are being evacuated: until a time, or until their label goes.
 func (c *Cluster) Evacuated() (timed, open int) {
@@ -142,35 +159,54 @@ func (c *Cluster) MarkAvoided(endpoints []PortEndpoint) {
 		return
 	}
 	for i := range endpoints {
-		endpoints[i].Avoid = c.avoid[endpoints[i].Node]
+		endpoints[i].Avoid = c.Avoid(endpoints[i].Node, FamilyOf(endpoints[i].Addr.Addr()))
 	}
+}
+
+// families are those of the endpoints that it concerns.
+func (a *Avoid) families() []Family {
+	switch {
+	case a == nil:
+		return nil
+	case a.Families == nil:
+		return Families
+	}
+	return a.Families
+}
+
+// over returns it in place of a reason further up the list.
+func (a *Avoid) over(other *Avoid) *Avoid {
+	if a.Why != Unreachable || other == nil {
+		return a
+	}
+	return &Avoid{Why: a.Why, Until: a.Until, Since: a.Since, IsLasting: a.IsLasting, Families: a.Families, Alike: other}
 }
 
 // applyAvoid marks the Services that have endpoints on nodes that are avoided from now on, for another reason than
 // before, or no longer.
 func (c *Cluster) applyAvoid(changes map[Against]*Avoid, dirty map[ObjectName]bool) {
-	before := map[string][2]Rank{}
+	before := map[string]avoids{}
 	for against, avoid := range changes {
 		if _, noted := before[against.Node]; !noted {
-			before[against.Node] = c.avoid[against.Node].levels()
+			before[against.Node] = c.avoid[against.Node]
 		}
 		if c.against[against] = avoid; avoid == nil {
 			delete(c.against, against)
 		}
 	}
 	changed := map[string]bool{}
-	for node, levels := range before {
-		delete(c.avoid, node)
+	for node, before := range before {
+		var now avoids
 		for why := range Why(Whys) {
 			avoid := c.against[Against{node, why}]
-			if avoid != nil && why == Unreachable && c.avoid[node] != nil {
-				avoid = &Avoid{Why: why, Until: avoid.Until, Since: avoid.Since, Alike: c.avoid[node]}
-			}
-			if avoid != nil {
-				c.avoid[node] = avoid
+			for _, family := range avoid.families() {
+				now[family] = avoid.over(now[family])
 			}
 		}
-		if c.avoid[node].levels() != levels {
+		if c.avoid[node] = now; now == (avoids{}) {
+			delete(c.avoid, node)
+		}
+		if now.effects() != before.effects() {
 			changed[node] = true
 		}
 	}

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 )
@@ -43,7 +44,7 @@ func TestEvacuationsConcernWhoHasEndpointsThere(t *testing.T) {
 		}
 	}
 	cluster.Apply(Change{Avoid: map[Against]*Avoid{{Node: "node-1"}: {Until: new(time.Unix(1, 0))}}})
-	if timed, open := cluster.Evacuated(); timed != 1 || open != 2 || cluster.Avoid("node-6") == nil {
+	if timed, open := cluster.Evacuated(); timed != 1 || open != 2 || cluster.Avoid("node-6", IPv6) == nil {
 		t.Errorf("%d nodes are being evacuated until a time, %d without an end", timed, open)
 	}
 }
@@ -82,9 +83,42 @@ func TestSeveralReasonsTogether(t *testing.T) {
 		if got := words(cluster.Apply(step.change)); got != step.want {
 			t.Errorf("%s: decided anew are %q, want %q", step.title, got, step.want)
 		}
-		avoid := cluster.Avoid("node-2")
+		avoid := cluster.Avoid("node-2", IPv4)
 		if avoid.Level() != step.level || avoid.SeenByAll().Level() != step.seen {
 			t.Errorf("%s: %+v, want level %d, and %d for all", step.title, avoid, step.level, step.seen)
+		}
+	}
+}
+
+// TestANodeIsUnreachableInOneFamily: in the other one its endpoints are as before.
+func TestANodeIsUnreachableInOneFamily(t *testing.T) {
+	cluster := startingCluster()
+	unreachable := Against{Node: "node-2", Why: Unreachable}
+	for _, step := range []struct {
+		title  string
+		change Change
+		levels [2]Rank
+	}{
+		{"IPv6", Change{Avoid: map[Against]*Avoid{unreachable: {Why: Unreachable, Families: []Family{IPv6}}}}, [2]Rank{0, 2}},
+		{"and evacuated", evacuating("node-2"), [2]Rank{1, 2}},
+		{"both", Change{Avoid: map[Against]*Avoid{unreachable: {Why: Unreachable}}}, [2]Rank{2, 2}},
+		{"IPv4", Change{Avoid: map[Against]*Avoid{unreachable: {Why: Unreachable, Families: []Family{IPv4}}}}, [2]Rank{2, 1}},
+		{
+			"for long", Change{Avoid: map[Against]*Avoid{unreachable: {Why: Unreachable, Families: []Family{IPv4}, IsLasting: true}}},
+			[2]Rank{2, 1},
+		},
+		{"no longer", Change{Avoid: map[Against]*Avoid{unreachable: nil}}, [2]Rank{1, 1}},
+	} {
+		if got := words(cluster.Apply(step.change)); got != "racks zones" {
+			t.Errorf("%s: decided anew are %q", step.title, got)
+		}
+		endpoints := []PortEndpoint{
+			{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Endpoint: Endpoint{Node: "node-2"}},
+			{Addr: netip.MustParseAddrPort("[fd00::1]:80"), Endpoint: Endpoint{Node: "node-2"}},
+		}
+		cluster.MarkAvoided(endpoints)
+		if got := [2]Rank{endpoints[0].Avoid.Level(), endpoints[1].Avoid.Level()}; got != step.levels {
+			t.Errorf("%s: levels %v, want %v", step.title, got, step.levels)
 		}
 	}
 }

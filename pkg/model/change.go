@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"net/netip"
+	"slices"
 )
 
 // Change is what changed in the cluster: each object in its new state, or nil if it is gone.
@@ -25,17 +26,30 @@ type Change struct {
 	LocalAddrs []netip.Addr
 	// APIServers is where this process reaches the API server. Nil: unchanged.
 	APIServers []netip.AddrPort
+	// Probed is where proxies find out whether nodes answer. Nil: unchanged.
+	Probed *Probed
+}
+
+// Probed is where proxies find out whether nodes answer: at the same TCP ports of all addresses.
+type Probed struct {
+	Addrs map[netip.Addr]bool
+	Ports []uint16 // never change
+}
+
+func (p *Probed) has(f Frontend) bool {
+	return p != nil && f.Protocol == TCP && p.Addrs[f.Addr] && slices.Contains(p.Ports, f.Port)
 }
 
 // IsEmpty reports whether nothing changed.
 func (c Change) IsEmpty() bool {
 	return len(c.Services)+len(c.Slices)+len(c.Nodes)+len(c.Avoid)+len(c.Demands)+len(c.ServiceCIDRs) == 0 &&
-		c.AllNodes == nil && c.DemandState == nil && c.LocalAddrs == nil && c.APIServers == nil
+		c.AllNodes == nil && c.DemandState == nil && c.LocalAddrs == nil && c.APIServers == nil &&
+		c.Probed == nil
 }
 
 // Then returns the change that c followed by later makes.
 func (c Change) Then(later Change) Change {
-	together := Change{
+	return Change{
 		Services:     merge(c.Services, later.Services),
 		Slices:       merge(c.Slices, later.Slices),
 		Nodes:        merge(c.Nodes, later.Nodes),
@@ -44,16 +58,17 @@ func (c Change) Then(later Change) Change {
 		AllNodes:     cmp.Or(later.AllNodes, c.AllNodes),
 		DemandState:  cmp.Or(later.DemandState, c.DemandState),
 		ServiceCIDRs: merge(c.ServiceCIDRs, later.ServiceCIDRs),
-		LocalAddrs:   later.LocalAddrs,
-		APIServers:   later.APIServers,
+		LocalAddrs:   orEarlier(later.LocalAddrs, c.LocalAddrs),
+		APIServers:   orEarlier(later.APIServers, c.APIServers),
+		Probed:       cmp.Or(later.Probed, c.Probed),
 	}
-	if together.APIServers == nil {
-		together.APIServers = c.APIServers
+}
+
+func orEarlier[T any](later, earlier []T) []T {
+	if later == nil {
+		return earlier
 	}
-	if together.LocalAddrs == nil {
-		together.LocalAddrs = c.LocalAddrs
-	}
-	return together
+	return later
 }
 
 func merge[K comparable, V any](earlier, later map[K]V) map[K]V {

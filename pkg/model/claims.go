@@ -98,9 +98,8 @@ type LostFrontend struct {
 	Owner     ObjectName
 	OwnerKind FrontendKind // why the owner has it
 	IsOlder   bool         // the owner is
-	// APIServer: no Service owns it, because this process reaches the API server there. If it were translated, a restarted
-	// proxy could never hear that the Service is gone.
-	APIServer bool
+	// Reserved is why no Service owns it; empty if another one does.
+	Reserved LossReason
 }
 
 // LossReason is a stable code for why a Service does not get a frontend. The order of the rules is that of claim.compare.
@@ -108,7 +107,11 @@ type LossReason string
 
 // Why a Service does not get a frontend.
 const (
+	// This process reaches the API server there. If it were translated, a restarted proxy could never learn that the Service
+	// is gone.
 	apiServersAddress LossReason = "APIServersAddress"
+	// Proxies find out there whether a node answers. If it were translated, something else would answer in its place.
+	probedAddress     LossReason = "ProbedAddress"
 	ownersClusterIP   LossReason = "OwnersClusterIP"
 	ownersBalancer    LossReason = "OwnersLoadBalancerIP"
 	ownersNodePort    LossReason = "OwnersNodePort"
@@ -119,8 +122,8 @@ const (
 // Why returns why the Service does not get the frontend.
 func (l LostFrontend) Why() LossReason {
 	switch {
-	case l.APIServer:
-		return apiServersAddress
+	case l.Reserved != "":
+		return l.Reserved
 	case l.Kind != ClusterIP && l.OwnerKind == ClusterIP:
 		return ownersClusterIP
 	case l.Kind == ExternalIP && l.OwnerKind == LoadBalancerIP:
@@ -139,6 +142,8 @@ func (l LostFrontend) Sentence() string {
 	switch l.Why() {
 	case apiServersAddress:
 		return fmt.Sprintf("%s is left out because the proxy reaches the API server there", l.Frontend)
+	case probedAddress:
+		return fmt.Sprintf("%s is left out because proxies find out there whether a node answers", l.Frontend)
 	case ownersClusterIP:
 		return fmt.Sprintf("%s belongs to the Service %s, whose ClusterIP it is, %s", l.Frontend, l.Owner, untilReleased)
 	case ownersBalancer:
@@ -154,8 +159,11 @@ func (l LostFrontend) Sentence() string {
 
 // Finding says that a Service does not get the frontend.
 func (l LostFrontend) Finding() Finding {
-	if l.APIServer {
+	if l.Reserved == apiServersAddress {
 		return Finding{Code: FrontendIsAPIServer, Reason: l.Sentence(), Local: true}
+	}
+	if l.Reserved == probedAddress {
+		return Finding{Code: FrontendIsProbed, Reason: l.Sentence()}
 	}
 	return Finding{Code: FrontendConflict, Reason: l.Sentence()}
 }
@@ -164,8 +172,8 @@ func (l LostFrontend) Finding() Finding {
 // must be the one that the cluster has under its name.
 func (c *Cluster) Frontends(service *Service, port ServicePort, family Family) (owned []PortFrontend, lost []LostFrontend) {
 	for _, frontend := range service.Frontends(port, family) {
-		if c.isAPIServer(frontend) {
-			lost = append(lost, LostFrontend{PortFrontend: frontend, APIServer: true})
+		if reason := c.isReserved(frontend); reason != "" {
+			lost = append(lost, LostFrontend{PortFrontend: frontend, Reserved: reason})
 			continue
 		}
 		first := c.claims.byFrontend[frontend.Frontend][0]
@@ -191,7 +199,7 @@ func (c *Cluster) Owner(frontend Frontend) (service ObjectName, isOwned bool) {
 	}
 	first := claimants[0]
 	owned := PortFrontend{Frontend: frontend, Kind: first.kind}
-	if _, overruled := c.overruled(owned, first.service.Name); overruled || c.isAPIServer(owned) {
+	if _, overruled := c.overruled(owned, first.service.Name); overruled || c.isReserved(owned) != "" {
 		return ObjectName{}, false
 	}
 	return first.service.Name, true
@@ -203,31 +211,56 @@ func (c *Cluster) Owns(service ObjectName, frontend Frontend) bool {
 	return isOwned && owner == service
 }
 
-// isAPIServer reports whether this process reaches the API server at a frontend that the Service's owner or a load
-// balancer chose. The API server's own ClusterIP is not among them: it is what pods dial.
-func (c *Cluster) isAPIServer(frontend PortFrontend) bool {
-	return (frontend.Kind == ExternalIP || frontend.Kind == LoadBalancerIP) && c.apiServers[frontend.Frontend]
+// isReserved returns why no Service may own a frontend that the Service's owner or a load balancer chose; empty if one
+// may. The API server's own ClusterIP is not among them: it is what pods dial.
+func (c *Cluster) isReserved(frontend PortFrontend) LossReason {
+	switch {
+	case frontend.Kind != ExternalIP && frontend.Kind != LoadBalancerIP:
+	case c.apiServers[frontend.Frontend]:
+		return apiServersAddress
+	case c.probed.has(frontend.Frontend):
+		return probedAddress
+	}
+	return ""
 }
 
 // applyAPIServers marks the Services that want a new or former address of the API server.
 func (c *Cluster) applyAPIServers(addrs []netip.AddrPort, dirty map[ObjectName]bool) {
-	before := c.apiServers
-	c.apiServers = make(map[Frontend]bool, len(addrs))
-	mark := func(frontend Frontend) {
-		for _, claimant := range c.claims.byFrontend[frontend] {
-			dirty[claimant.service.Name] = true
-		}
-	}
+	now := make(map[Frontend]bool, len(addrs))
 	for _, addr := range addrs {
-		frontend := Frontend{Addr: addr.Addr(), Protocol: TCP, Port: addr.Port()}
-		c.apiServers[frontend] = true
-		if !before[frontend] {
-			mark(frontend)
+		now[Frontend{Addr: addr.Addr(), Protocol: TCP, Port: addr.Port()}] = true
+	}
+	eachDifferent(c.apiServers, now, func(frontend Frontend) { c.markClaimants(frontend, dirty) })
+	c.apiServers = now
+}
+
+// applyProbed marks the Services that want a frontend where nodes are probed now or were before.
+func (c *Cluster) applyProbed(now *Probed, dirty map[ObjectName]bool) {
+	before := cmp.Or(c.probed, &Probed{})
+	eachDifferent(before.Addrs, now.Addrs, func(addr netip.Addr) {
+		for _, port := range now.Ports {
+			c.markClaimants(Frontend{Addr: addr, Protocol: TCP, Port: port}, dirty)
+		}
+	})
+	c.probed = now
+}
+
+func (c *Cluster) markClaimants(frontend Frontend, dirty map[ObjectName]bool) {
+	for _, claimant := range c.claims.byFrontend[frontend] {
+		dirty[claimant.service.Name] = true
+	}
+}
+
+// eachDifferent calls a function with what one set has and the other one has not.
+func eachDifferent[T comparable](before, now map[T]bool, call func(T)) {
+	for one := range now {
+		if !before[one] {
+			call(one)
 		}
 	}
-	for frontend := range before {
-		if !c.apiServers[frontend] {
-			mark(frontend)
+	for one := range before {
+		if !now[one] {
+			call(one)
 		}
 	}
 }
@@ -279,13 +312,6 @@ func (c *Cluster) applyLocalAddrs(addrs []netip.Addr, dirty map[ObjectName]bool)
 	c.localAddrs, c.local = addrs, make(map[netip.Addr]bool, len(addrs))
 	for _, addr := range addrs {
 		c.local[addr] = true
-		if !before[addr] {
-			maps.Copy(dirty, c.claims.external[addr])
-		}
 	}
-	for addr := range before {
-		if !c.local[addr] {
-			maps.Copy(dirty, c.claims.external[addr])
-		}
-	}
+	eachDifferent(before, c.local, func(addr netip.Addr) { maps.Copy(dirty, c.claims.external[addr]) })
 }

@@ -102,8 +102,8 @@ func TestAnExternalIPOnAnAddressOfTheNodeTakesNoNodePort(t *testing.T) {
 	}
 }
 
-// TestNoServiceGetsAnAddressOfTheAPIServer as an external IP or from a load balancer; the API server's own ClusterIP is
-// its Service's.
+// TestNoServiceGetsAnAddressOfTheAPIServer, nor one where nodes are probed, as an external IP or from a load balancer; the
+// API server's own ClusterIP is its Service's.
 func TestNoServiceGetsAnAddressOfTheAPIServer(t *testing.T) {
 	const server = "192.0.2.10"
 	thief := claimant("thief", 1, own).withExternalIPs(server)
@@ -114,6 +114,13 @@ func TestNoServiceGetsAnAddressOfTheAPIServer(t *testing.T) {
 		change := Change{APIServers: []netip.AddrPort{}}
 		for _, addr := range addrs {
 			change.APIServers = append(change.APIServers, netip.MustParseAddrPort(addr))
+		}
+		return change
+	}
+	probed := func(addrs ...string) Change {
+		change := Change{Probed: &Probed{Addrs: map[netip.Addr]bool{}, Ports: []uint16{80, 9}}}
+		for _, addr := range addrs {
+			change.Probed.Addrs[netip.MustParseAddr(addr)] = true
 		}
 		return change
 	}
@@ -128,6 +135,9 @@ func TestNoServiceGetsAnAddressOfTheAPIServer(t *testing.T) {
 		{reached(one + ":80"), "balanced thief", "thief"},
 		{reached(server+":81", one+":80"), "", "thief"},
 		{reached(server + ":80"), "balanced kubernetes thief", "balanced thief"},
+		{probed(server), "balanced thief", "balanced thief"},
+		{reached(), "balanced thief", "balanced thief"},
+		{probed(), "balanced thief", "thief"},
 	} {
 		if got := words(cluster.Apply(step.change)); got != step.dirty {
 			t.Errorf("step %d: Services to decide anew: %q, want %q", number+1, got, step.dirty)
@@ -141,8 +151,15 @@ func TestNoServiceGetsAnAddressOfTheAPIServer(t *testing.T) {
 				if cluster.Owns(name, frontend.Frontend) {
 					t.Errorf("step %d: %s owns %s, and does not", number+1, name, frontend)
 				}
-				if isServer := cluster.apiServers[frontend.Frontend]; frontend.APIServer != isServer {
-					t.Errorf("step %d: %s lost %s to the API server: %v", number+1, name, frontend, frontend.APIServer)
+				var want LossReason
+				switch {
+				case cluster.apiServers[frontend.Frontend]:
+					want = apiServersAddress
+				case cluster.probed.has(frontend.Frontend):
+					want = probedAddress
+				}
+				if frontend.Reserved != want {
+					t.Errorf("step %d: %s lost %s for the reason %q, want %q", number+1, name, frontend, frontend.Reserved, want)
 				}
 			}
 		}

@@ -24,7 +24,7 @@ type Cluster struct {
 	allNodes bool
 	// against is everything that is held against nodes; avoid is the deciding part of it, by node.
 	against map[Against]*Avoid
-	avoid   map[string]*Avoid
+	avoid   map[string]avoids
 	claims  claims
 	// readers are the Services whose topology keys name a label, by that label.
 	readers map[policy.Key]map[ObjectName]bool
@@ -39,6 +39,7 @@ type Cluster struct {
 	localAddrs   []netip.Addr
 	local        map[netip.Addr]bool // the same
 	apiServers   map[Frontend]bool
+	probed       *Probed
 }
 
 // NewCluster returns an empty cluster as seen from a node.
@@ -50,7 +51,7 @@ func NewCluster(self string) *Cluster {
 		slicesOf: map[ObjectName][]*EndpointSlice{},
 		nodes:    map[string]*Node{},
 		against:  map[Against]*Avoid{},
-		avoid:    map[string]*Avoid{},
+		avoid:    map[string]avoids{},
 		claims:   claims{byFrontend: map[Frontend][]claim{}, external: map[netip.Addr]map[ObjectName]bool{}},
 		readers:  map[policy.Key]map[ObjectName]bool{},
 		unzoned:  map[*EndpointSlice]bool{},
@@ -151,6 +152,9 @@ func (c *Cluster) Apply(change Change) []ObjectName {
 	}
 	if change.LocalAddrs != nil {
 		c.applyLocalAddrs(change.LocalAddrs, dirty)
+	}
+	if change.Probed != nil {
+		c.applyProbed(change.Probed, dirty)
 	}
 	if change.APIServers != nil {
 		c.applyAPIServers(change.APIServers, dirty)

@@ -40,8 +40,10 @@ const (
 	// PartsLeftOut: the rest of the object is served.
 	PartsLeftOut FindingCode = "PartsLeftOut"
 	// FrontendConflict: another Service owns a frontend. FrontendIsAPIServer: the proxy reaches the API server there.
+	// FrontendIsProbed: proxies find out there whether a node answers.
 	FrontendConflict    FindingCode = "FrontendConflict"
 	FrontendIsAPIServer FindingCode = "FrontendIsAPIServer"
+	FrontendIsProbed    FindingCode = "FrontendIsProbed"
 	// SessionAffinityIgnored: the Service's clients are not remembered.
 	SessionAffinityIgnored FindingCode = "SessionAffinityIgnored"
 	// RefusedByKernel: the kernel does not take the Service's newest version.
@@ -55,8 +57,8 @@ const (
 // FindingCodes are all codes.
 var FindingCodes = func() []FindingCode {
 	codes := []FindingCode{
-		Refused, ValueIgnored, PartsLeftOut, FrontendConflict, FrontendIsAPIServer, SessionAffinityIgnored, RefusedByKernel,
-		HealthCheckNotServed, LocalhostNodePortNotServed,
+		Refused, ValueIgnored, PartsLeftOut, FrontendConflict, FrontendIsAPIServer, FrontendIsProbed, SessionAffinityIgnored,
+		RefusedByKernel, HealthCheckNotServed, LocalhostNodePortNotServed,
 	}
 	for _, annotation := range policy.Annotations {
 		if code := FindingCode(annotation.Ignored); !slices.Contains(codes, code) {

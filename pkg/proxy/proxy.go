@@ -84,8 +84,9 @@ func New(node string, config ruleset.Config, kernel Kernel, more ...selection.Re
 	}
 }
 
-// Apply takes a change of the cluster in. The kernel learns of it at the next Sync.
-func (p *Proxy) Apply(change model.Change) {
+// Apply takes a change of the cluster in. The kernel learns of it at the next Sync, and Apply reports whether that is due:
+// where nodes are probed changes with each proxy that comes or goes, and seldom concerns a Service.
+func (p *Proxy) Apply(change model.Change) (needsSync bool) {
 	p.taken.add(change)
 	p.triggers.note(p.cluster, change)
 	dirty := p.cluster.Apply(change)
@@ -96,6 +97,8 @@ func (p *Proxy) Apply(change model.Change) {
 			refused.changed = true
 		}
 	}
+	change.Probed = nil
+	return len(dirty) > 0 || !change.IsEmpty()
 }
 
 // Distrust makes the next Sync a complete one, because the kernel may hold something else than we put there.

@@ -118,8 +118,7 @@ func (p *Proxy) wait(ctx context.Context, changes <-chan model.Change, disturbed
 		case <-again:
 			return true
 		case change := <-changes:
-			p.Apply(change)
-			if again == nil || next.earliest.Before(at) {
+			if p.Apply(change) && (again == nil || next.earliest.Before(at)) {
 				at = next.earliest
 				again = time.After(time.Until(at))
 			}

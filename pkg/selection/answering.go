@@ -7,16 +7,19 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
 )
 
-// Answering returns the endpoints that may answer existing connections, and those on this node.
+// Answering returns the endpoints that may answer connections, and those on this node; and those that may answer open
+// connections only, because their node does not answer this one and others serve in their place. It may come back.
 //
 // They are more than a Choice has. A connection keeps its endpoint as long as that one serves, even if it is terminating,
 // and as long as the Service's policies and topology keys allow its place at all. A nearer tier that has come up is no
 // reason to break it.
-func (d Decision) Answering() (anywhere, here []netip.AddrPort) {
-	anywhere = serving(d.Endpoints, func(endpoint *model.PortEndpoint) bool {
-		return d.Viewpoint.allows(d.Service.Topology.Keys, endpoint) && !d.isLeft(endpoint)
+func (d Decision) Answering() (anywhere, here, open []netip.AddrPort) {
+	isAllowed := func(endpoint *model.PortEndpoint) bool { return d.Viewpoint.allows(d.Service.Topology.Keys, endpoint) }
+	anywhere = serving(d.Endpoints, func(endpoint *model.PortEndpoint) bool { return isAllowed(endpoint) && !d.isLeft(endpoint) })
+	open = serving(d.Endpoints, func(endpoint *model.PortEndpoint) bool {
+		return isAllowed(endpoint) && d.isLeft(endpoint) && !endpoint.Avoid.IsLasting
 	})
-	return anywhere, serving(d.Endpoints, d.Viewpoint.isHere)
+	return anywhere, serving(d.Endpoints, d.Viewpoint.isHere), open
 }
 
 // AnsweredHere reports whether a policy keeps connections to a frontend on this node, for each kind of client.

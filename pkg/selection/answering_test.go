@@ -88,7 +88,7 @@ func TestWhoMayGoOnAnswering(t *testing.T) {
 			decision := Decision{Viewpoint: viewpoint, Service: &service, Port: port, Endpoints: endpoints}
 			decision.Owned = service.Frontends(port, model.IPv4)
 			got := map[string]kept{}
-			anywhere, here := decision.Answering()
+			anywhere, here, _ := decision.Answering()
 			lists := map[bool]string{false: keptNumbers(anywhere), true: keptNumbers(here)}
 			for _, frontend := range decision.Owned {
 				inside, outside := decision.AnsweredHere(frontend.Kind)

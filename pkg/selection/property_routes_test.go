@@ -96,7 +96,7 @@ func checkFlows(t *testing.T, w *world, endpoints []model.PortEndpoint, selectio
 	t.Helper()
 	decision := Decision{Viewpoint: w.viewpoint, Service: &w.service, Port: w.port, Endpoints: endpoints, Selection: selection}
 	decision.Owned = w.service.Frontends(w.port, model.IPv4)
-	anywhere, here := decision.Answering()
+	anywhere, here, _ := decision.Answering()
 	lists := map[bool][]netip.AddrPort{false: anywhere, true: here}
 	for _, frontend := range decision.Owned {
 		insideHere, outsideHere := decision.AnsweredHere(frontend.Kind)

@@ -3,6 +3,7 @@ package selection
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"reflect"
 	"slices"
 	"testing"
@@ -32,7 +33,9 @@ func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 			}
 			nodes[node] = alike[node]
 			if node != "node-1" && random.IntN(2) == 0 { // this node always answers itself
-				nodes[node] = &model.Avoid{Why: model.Unreachable, Since: time.Unix(1800000000, 0), Alike: alike[node]}
+				nodes[node] = &model.Avoid{
+					Why: model.Unreachable, Since: time.Unix(1800000000, 0), Alike: alike[node], IsLasting: random.IntN(3) == 0,
+				}
 			}
 		}
 		without := evacuated(w.endpoints(), alike)
@@ -61,10 +64,19 @@ func TestUnreachableEndpointsAreTheLastRank(t *testing.T) {
 		if len(got.Cluster.Endpoints) > 0 && !got.Cluster.Endpoints[0].IsUnreachable() {
 			before.Endpoints, before.Selection = answering, want
 		}
-		anywhere, here := decision.Answering()
-		wantAnywhere, wantHere := before.Answering()
+		anywhere, here, open := decision.Answering()
+		wantAnywhere, wantHere, _ := before.Answering()
 		if !slices.Equal(anywhere, wantAnywhere) || !slices.Equal(here, wantHere) {
 			t.Errorf("flows may be answered by %v, here %v, want %v and %v", anywhere, here, wantAnywhere, wantHere)
+		}
+		before.Endpoints, before.Selection = without, asBefore
+		wantAnywhere, _, _ = before.Answering()
+		wantOpen := slices.DeleteFunc(slices.Clone(wantAnywhere), func(addr netip.AddrPort) bool {
+			at := slices.IndexFunc(marked, func(endpoint model.PortEndpoint) bool { return endpoint.Addr == addr })
+			return slices.Contains(anywhere, addr) || marked[at].Avoid.IsLasting
+		})
+		if !slices.Equal(sorted(open), sorted(wantOpen)) {
+			t.Errorf("open connections may be answered by %v, want %v", open, wantOpen)
 		}
 		if t.Failed() {
 			t.Logf("avoided are %v in the world %+v", nodes, w)
@@ -194,4 +206,8 @@ func TestUnreachableIsBehindEvacuated(t *testing.T) {
 	if tiers := decision.Tiers(); len(tiers) < 2 || !tiers[len(tiers)-1].Endpoints[0].IsUnreachable() {
 		t.Errorf("tiers %v: those that do not answer are not the last", tiers)
 	}
+}
+
+func sorted(addrs []netip.AddrPort) []netip.AddrPort {
+	return slices.SortedFunc(slices.Values(addrs), netip.AddrPort.Compare)
 }

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/printable"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/explain"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/otherproxy"
@@ -120,15 +121,28 @@ func times(n int) string {
 // reachability writes which nodes do not answer.
 func (p printer) reachability(proxy *status.Summary) {
 	says := proxy.Reachability
-	switch {
-	case says == nil:
+	if says == nil {
 		return
-	case says.CutOffSince != nil:
-		p.line("answers", "no other node has answered this one since %s, so none is judged", ago(*says.CutOffSince))
-	case len(says.Unreachable) == 0:
-		p.line("answers", "%s; %d never did, so that nothing is concluded from their silence",
-			printable.CountOf(says.Answering, "other node with endpoints answers", "other nodes with endpoints answer"), says.NeverAnswered)
 	}
+	var lines []string
+	for _, family := range model.Families {
+		switch in := says.Families[family.String()]; {
+		case in.CutOffSince != nil:
+			lines = append(lines, fmt.Sprintf("%s: no other node has answered this one since %s, so none is taken to be unreachable",
+				family, ago(*in.CutOffSince)))
+		case in.HasNoControl:
+			lines = append(lines, fmt.Sprintf("%s: one other node answers. If it falls silent, that proves nothing: there is neither a third "+
+				"node nor an API server elsewhere that would show whether this node is cut off", family))
+		case in.Answering+in.NeverAnswered > 0:
+			line := fmt.Sprintf("%s: %s", family, printable.CountOf(in.Answering, "other node answers", "other nodes answer"))
+			if in.NeverAnswered > 0 {
+				line += fmt.Sprintf("; %d never answered a probe, so that their death would go unnoticed: open TCP port 9, or that of "+
+					"/healthz, between nodes", in.NeverAnswered)
+			}
+			lines = append(lines, line)
+		}
+	}
+	p.list("answers", len(lines), func(i int) string { return lines[i] })
 	sentences := proxy.Unreachable()
 	p.list("unreachable", len(sentences), func(i int) string { return sentences[i] })
 }

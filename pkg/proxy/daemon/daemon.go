@@ -20,7 +20,7 @@ func newParts(ctx context.Context, c *common, table *conntrack.Conn, isLocal sel
 	complete := &completion{changes: changes}
 	looks := conntrack.NewLooks(table, c.looked)
 	of, flows := newFlows(c, looks, isLocal)
-	watch, reachability := newWatch(c, looks, table, of, complete)
+	watch, reachability := newWatch(c, looks, table, of, isLocal, complete)
 	from, err := newSource(c, watch)
 	if err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ func TestNobodyPaysForWhatNobodyAsksFor(t *testing.T) {
 	from, none := &source{}, eventReporter{}
 	for name, made := range map[string]func() part{
 		"nodes are not dialled": func() part {
-			_, made := newWatch(c, nil, nil, nil, nil)
+			_, made := newWatch(c, nil, nil, nil, nil, nil)
 			return made
 		},
 		"nodes are not asked for": func() part { return newParted(c, none, nil) },

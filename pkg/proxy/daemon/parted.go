@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/events"
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/probe"
 )
 
 // When users are told of a node that does not answer this one: not at once, because a thousand proxies would write
@@ -21,7 +21,7 @@ const (
 
 // parted finds nodes that do not answer this one although they are Ready.
 type parted struct {
-	unreachable func() []reachability.Silent
+	unreachable func() []probe.Ejected
 	isReady     func(ctx context.Context, node string) (bool, error)
 	report      func(node string)
 	log         *slog.Logger
@@ -35,7 +35,7 @@ func newParted(c *common, reporter eventReporter, watch *watch) part {
 		return part{}
 	}
 	p := &parted{
-		unreachable: func() []reachability.Silent { return watch.prober.Status().Unreachable },
+		unreachable: func() []probe.Ejected { return watch.prober.Status().Ejected },
 		isReady:     reporter.cluster.IsReady,
 		report:      func(node string) { reporter.report(events.Parted(node)) },
 		log:         c.log,
@@ -61,7 +61,7 @@ func (p *parted) run(ctx context.Context) {
 // look asks for one of the nodes that have not answered for a minute, whichever; once for each time that a node falls
 // silent.
 func (p *parted) look(ctx context.Context, now time.Time) {
-	var due []reachability.Silent
+	var due []probe.Ejected
 	asked := map[string]time.Time{}
 	for _, node := range p.unreachable() {
 		if since, isAsked := p.asked[node.Node]; isAsked && since.Equal(node.Since) {

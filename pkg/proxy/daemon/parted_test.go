@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/probe"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
 )
 
@@ -15,11 +16,11 @@ import (
 // do not answer.
 func TestUsersAreToldOfNodesThatAreReadyAndDoNotAnswer(t *testing.T) {
 	start := time.Date(2026, 11, 26, 12, 0, 0, 0, time.UTC)
-	var out []reachability.Silent
+	var out []probe.Ejected
 	var asked, told []string
 	isAway := false
 	p := parted{
-		unreachable: func() []reachability.Silent { return out },
+		unreachable: func() []probe.Ejected { return out },
 		isReady: func(_ context.Context, node string) (bool, error) {
 			asked = append(asked, node)
 			if isAway {
@@ -39,22 +40,22 @@ func TestUsersAreToldOfNodesThatAreReadyAndDoNotAnswer(t *testing.T) {
 		}
 	}
 	round("nobody is silent", 0, 0)
-	out = []reachability.Silent{{Node: "parted", Since: start}}
+	out = []probe.Ejected{silent("parted", start)}
 	round("not for a minute", 59*time.Second, 0)
 	isAway = true
 	round("the API server is away", 60*time.Second, 1)
 	isAway = false
 	round("for a minute", 90*time.Second, 1, "parted")
 	round("it is told", 120*time.Second, 0)
-	out = append(out, reachability.Silent{Node: "dead", Since: start})
+	out = append(out, silent("dead", start))
 	round("one that is not Ready", 150*time.Second, 1)
 	round("it was asked for", 180*time.Second, 0)
-	out = []reachability.Silent{{Node: "parted", Since: start.Add(200 * time.Second)}}
+	out = []probe.Ejected{silent("parted", start.Add(200*time.Second))}
 	round("it fell again", 230*time.Second, 0)
 	round("for a minute again", 260*time.Second, 1, "parted")
 	out = nil
 	for _, node := range []string{"a", "b", "c"} {
-		out = append(out, reachability.Silent{Node: node, Since: start})
+		out = append(out, silent(node, start))
 	}
 	var all []string
 	for i := range 3 {
@@ -68,4 +69,8 @@ func TestUsersAreToldOfNodesThatAreReadyAndDoNotAnswer(t *testing.T) {
 	if slices.Sort(all); !slices.Equal(all, []string{"a", "b", "c"}) {
 		t.Errorf("told of %q", all)
 	}
+}
+
+func silent(node string, since time.Time) probe.Ejected {
+	return probe.Ejected{EjectedNode: reachability.EjectedNode{Node: node, Since: since}}
 }

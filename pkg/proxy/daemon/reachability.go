@@ -2,18 +2,20 @@ package daemon
 
 import (
 	"context"
+	"maps"
 	"net/netip"
+	"reflect"
 	"sync"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
-	"github.com/vicinity-proxy/vicinity/pkg/policy"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/metrics"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/probe"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/status"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
 	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
@@ -27,6 +29,10 @@ const (
 	WatchUnreachable  UnreachableNodes = "watch"  // they are logged and counted
 	IgnoreUnreachable UnreachableNodes = "ignore" // nobody is dialled
 )
+
+// noSessionSurvives is how long flows of UDP stay open to a node that does not answer. The kernel itself, and whoever
+// translates addresses on the way, forgets a flow after two minutes without a packet (nf_conntrack_udp_timeout_stream).
+const noSessionSurvives = 2 * time.Minute
 
 // dials reports whether nodes are dialled.
 func (u UnreachableNodes) dials() bool { return u == AvoidUnreachable || u == WatchUnreachable }
@@ -42,10 +48,12 @@ type watch struct {
 	waiting model.Change // what the proxy has not got yet
 	news    wake.Signal  // holds a signal while there is something waiting
 	nodes   map[string]*model.Node
+	// avoided is what the proxy avoids, or soon will. The prober's goroutine has it.
+	avoided map[model.Against]*model.Avoid
 }
 
 // newWatch returns a watch, and the part that it is; nil if the options ask for none.
-func newWatch(c *common, shared, table conntrack.Table, of *owners.Reader, to *completion) (*watch, part) {
+func newWatch(c *common, shared, table conntrack.Table, of *owners.Reader, isLocal selection.IsLocal, to *completion) (*watch, part) {
 	if !c.options.UnreachableNodes.dials() {
 		return nil, part{}
 	}
@@ -59,12 +67,10 @@ func newWatch(c *common, shared, table conntrack.Table, of *owners.Reader, to *c
 	if healthz, err := netip.ParseAddrPort(c.options.Settings.HealthzBindAddress); err == nil {
 		w.port = healthz.Port()
 	}
-	served := probe.NewServed()
 	w.prober = probe.New(probe.Options{
-		Own: c.options.Node, Table: shared, AtOnce: table, Owners: of, Served: served, Tell: w,
+		Self: c.options.Node, HealthzPort: w.port, Table: shared, Unthrottled: table, Owners: of, Observer: w, IsLocal: isLocal,
 	})
 	return w, part{
-		reader:  served,
 		run:     unfailing(func(ctx context.Context) { w.run(ctx, to) }),
 		summary: func(s *status.Summary) { s.Reachability = w.summary() },
 	}
@@ -91,14 +97,31 @@ func (w *watch) run(ctx context.Context, to *completion) {
 
 // proxiesAt takes in where the proxies on all nodes are.
 func (w *watch) proxiesAt(nodes map[string]*model.Node) {
-	places := make(map[string]reachability.Place, len(nodes))
-	for name, node := range nodes {
-		if len(node.Addresses) > 0 && w.port != 0 {
-			addr := netip.AddrPortFrom(node.Addresses[0], w.port)
-			places[name] = reachability.Place{Addr: addr, Zone: node.Labels[string(policy.Zone)]}
-		}
+	if w.port == 0 {
+		return
 	}
-	w.prober.Nodes(places)
+	ports := reachability.Ports(w.port)
+	at, probed := make(map[string]probe.Node, len(nodes)), model.Probed{Addrs: map[netip.Addr]bool{}, Ports: ports[:]}
+	for name, node := range nodes {
+		var addrs probe.Node
+		for _, addr := range node.Addresses {
+			if first := &addrs[model.FamilyOf(addr)]; !first.IsValid() {
+				*first = addr
+				probed.Addrs[addr] = true
+			}
+		}
+		at[name] = addrs
+	}
+	w.prober.SetNodes(at)
+	w.deliver(model.Change{Probed: &probed})
+}
+
+// deliver has a change handed over.
+func (w *watch) deliver(change model.Change) {
+	w.mutex.Lock()
+	w.waiting = w.waiting.Then(change)
+	w.mutex.Unlock()
+	w.news.Send()
 }
 
 // nodesChanged takes in Nodes of a folder: they have addresses.
@@ -114,65 +137,83 @@ func (w *watch) nodesChanged(changed map[string]*model.Node) {
 	w.proxiesAt(w.nodes)
 }
 
-// Looked is called after each look at conntrack.
-func (w *watch) Looked(look probe.Look, err error) {
-	w.recorder.Set(metrics.UnansweredFlows, look.Unanswered)
+// OnScan is called after each scan of conntrack.
+func (w *watch) OnScan(scan probe.Scan, err error) {
+	w.recorder.Set(metrics.UnansweredFlows, scan.Unreplied)
 	if err != nil {
-		w.log.Warn("could not look at unanswered connections; trying again", "error", err)
+		w.log.Warn("could not list unanswered connections; trying again", "error", err)
 	}
 }
 
-// Decided logs what was decided, and has it handed over.
-func (w *watch) Decided(orders *reachability.Orders) {
-	for _, outcome := range orders.Ended {
-		w.recorder.Add(metrics.NodeSuspicions, 1, string(outcome))
+// OnActions logs what was decided, and has it handed over.
+func (w *watch) OnActions(family model.Family, actions *reachability.Actions) {
+	for _, outcome := range actions.Concluded {
+		w.recorder.Add(metrics.NodeSuspicions, 1, family.String(), string(outcome))
 	}
-	now, change := time.Now(), map[model.Against]*model.Avoid{}
-	for _, node := range orders.Out {
-		change[model.Against{Node: node, Why: model.Unreachable}] = &model.Avoid{Why: model.Unreachable, Since: now}
-		w.log.Warn("a node does not answer this one", "unreachable-node", node, "avoided", w.avoid)
+	for _, node := range actions.Ejected {
+		w.log.Warn("a node does not answer this one", "unreachable-node", node, "family", family, "avoided", w.avoid)
 	}
-	for _, back := range orders.Back {
-		change[model.Against{Node: back.Node, Why: model.Unreachable}] = nil
-		if back.Gone {
-			w.log.Info("a node that did not answer is not dialled any more", "unreachable-node", back.Node)
+	for _, back := range actions.Restored {
+		if back.Removed {
+			w.log.Info("a node that did not answer is not probed any more", "unreachable-node", back.Node, "family", family)
 			continue
 		}
-		w.log.Info("a node answers again", "unreachable-node", back.Node, "after", now.Sub(back.Since).Round(time.Millisecond))
+		w.log.Info("a node answers again", "unreachable-node", back.Node, "family", family,
+			"after", time.Since(back.Since).Round(time.Millisecond))
 	}
-	if orders.CutOff {
-		w.log.Warn("no other node answers this one: no node is judged")
+	if actions.Isolated {
+		w.log.Warn("no other node answers this one: none is taken to be unreachable", "family", family)
 	}
-	if orders.Reconnected {
-		w.log.Info("other nodes answer this one again")
+	if actions.IsolationEnded {
+		w.log.Info("other nodes answer this one again", "family", family)
 	}
-	if !w.avoid || len(change) == 0 {
-		return
-	}
-	w.mutex.Lock()
-	w.waiting = w.waiting.Then(model.Change{Avoid: change})
-	w.mutex.Unlock()
-	w.news.Send()
 }
 
-// Known counts what is known.
-func (w *watch) Known(known reachability.Status) {
-	w.recorder.Set(metrics.WatchedNodes, known.Answering-len(known.Unreachable), metrics.AnswersYes)
-	w.recorder.Set(metrics.WatchedNodes, len(known.Unreachable), metrics.AnswersNo)
-	w.recorder.Set(metrics.WatchedNodes, known.Never, metrics.AnswersNever)
+// OnStatus counts what is known, and has the proxy avoid the nodes that do not answer.
+func (w *watch) OnStatus(known probe.Status) {
+	for family, in := range known.Families {
+		w.recorder.Set(metrics.WatchedNodes, in.Replying-len(in.Ejected), family.String(), metrics.AnswersYes)
+		w.recorder.Set(metrics.WatchedNodes, len(in.Ejected), family.String(), metrics.AnswersNo)
+		w.recorder.Set(metrics.WatchedNodes, in.Never, family.String(), metrics.AnswersNever)
+	}
+	if !w.avoid {
+		return
+	}
+	avoid := map[model.Against]*model.Avoid{}
+	for _, node := range known.Ejected {
+		avoid[model.Against{Node: node.Node, Why: model.Unreachable}] = &model.Avoid{
+			Why: model.Unreachable, Since: node.Since, Families: node.Families, IsLasting: time.Since(node.SinceAll) >= noSessionSurvives,
+		}
+	}
+	change := maps.Clone(avoid)
+	for against, before := range w.avoided {
+		switch now := avoid[against]; {
+		case now == nil:
+			change[against] = nil
+		case reflect.DeepEqual(before, now):
+			delete(change, against)
+		}
+	}
+	if w.avoided = avoid; len(change) > 0 {
+		w.deliver(model.Change{Avoid: change})
+	}
 }
 
 // summary is what the page /summary says about nodes that do not answer.
 func (w *watch) summary() *status.Reachability {
 	known := w.prober.Status()
-	s := &status.Reachability{
-		Avoided: w.avoid, CutOffSince: known.CutOffSince, Answering: known.Answering, NeverAnswered: known.Never,
-		Unreachable: []status.UnreachableNode{},
+	s := &status.Reachability{Avoided: w.avoid, Unreachable: []status.UnreachableNode{}, Families: map[string]status.FamilyReachability{}}
+	for family, in := range known.Families {
+		s.Families[family.String()] = status.FamilyReachability{
+			CutOffSince: in.IsolatedSince, Answering: in.Replying - len(in.Ejected), NeverAnswered: in.Never, HasNoControl: in.HasNoControl,
+		}
 	}
-	for _, node := range known.Unreachable {
-		s.Unreachable = append(s.Unreachable, status.UnreachableNode{
-			Node: node.Node, Since: node.Since, LastAnswer: node.LastAnswer, NextDial: node.NextDial,
-		})
+	for _, node := range known.Ejected {
+		unreachable := status.UnreachableNode{Node: node.Node, Since: node.Since, LastAnswer: node.LastReply, NextDial: node.NextProbe}
+		for _, family := range node.Families {
+			unreachable.Families = append(unreachable.Families, family.String())
+		}
+		s.Unreachable = append(s.Unreachable, unreachable)
 	}
 	return s
 }

@@ -25,7 +25,7 @@ func TestWithoutTheProxiesServiceNodesAreWatchedAtMost(t *testing.T) {
 			log := logs.New(t, "the daemon")
 			test.options.UnreachableNodes = AvoidUnreachable
 			c := &common{options: &test.options, log: log.Logger(), recorder: metrics.NewRecorder()}
-			w, made := newWatch(c, nil, nil, nil, nil)
+			w, made := newWatch(c, nil, nil, nil, nil, nil)
 			var page status.Summary
 			made.summary(&page)
 			if w.avoid != test.avoids || page.Reachability.Avoided != test.avoids {

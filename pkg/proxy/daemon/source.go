@@ -148,7 +148,7 @@ func newAPIServers(from *source, to *completion, watch *watch) part {
 			}
 			to.deliverLater(ctx, model.Change{APIServers: from.dialled.Addrs()})
 			if watch != nil {
-				watch.prober.Servers(from.dialled.Addrs())
+				watch.prober.SetAPIServers(from.dialled.Addrs())
 			}
 		}
 	})}

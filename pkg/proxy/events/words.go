@@ -35,6 +35,7 @@ var words = map[model.FindingCode]Words{
 	},
 	model.FrontendConflict:       {Log: "a frontend belongs to another Service", Action: "LeaveOut"},
 	model.FrontendIsAPIServer:    {Log: "a frontend is an address of the API server", Action: "LeaveOut"},
+	model.FrontendIsProbed:       {Log: "a frontend is where nodes are probed", Action: "LeaveOut"},
 	model.SessionAffinityIgnored: {Log: "session affinity is ignored", Action: "LeaveOut"},
 	model.RefusedByKernel: {
 		Log:  "the kernel refuses a Service; all others are served, and this one is tried again",

@@ -34,7 +34,7 @@ func lost(decision selection.Decision) []LostFrontend {
 		one := LostFrontend{
 			Frontend: describeFrontend(frontend.PortFrontend), Reason: string(frontend.Why()), Message: frontend.Sentence(),
 		}
-		if !frontend.APIServer {
+		if frontend.Reserved == "" {
 			one.Owner = frontend.Owner.String()
 		}
 		list = append(list, one)

@@ -89,9 +89,9 @@ type Frontend struct {
 // LostFrontend is a frontend that the port should have, but another Service owns.
 type LostFrontend struct {
 	Frontend
-	Owner string `json:"owner"` // namespace/name; empty if it is the API server that is reached there
-	// Reason is a stable code: APIServersAddress, OwnersClusterIP, OwnersLoadBalancerIP, OwnersNodePort, OwnerIsOlder or
-	// OwnersNameIsFirst.
+	Owner string `json:"owner"` // namespace/name; empty if no Service may own it
+	// Reason is a stable code: APIServersAddress, ProbedAddress, OwnersClusterIP, OwnersLoadBalancerIP, OwnersNodePort,
+	// OwnerIsOlder or OwnersNameIsFirst.
 	Reason  string `json:"reason"`
 	Message string `json:"message"` // the reason as a sentence
 }

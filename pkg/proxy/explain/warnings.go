@@ -43,7 +43,7 @@ func warnings(cluster *model.Cluster, decision selection.Decision, lost []LostFr
 	}
 	for _, finding := range decision.Findings() {
 		switch finding.Code {
-		case model.FrontendConflict, model.FrontendIsAPIServer, model.PartsLeftOut: // port has them, each in its place
+		case model.FrontendConflict, model.FrontendIsAPIServer, model.FrontendIsProbed, model.PartsLeftOut: // port has them, each in its place
 		default:
 			list = append(list, finding.Sentence())
 		}

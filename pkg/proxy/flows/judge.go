@@ -83,6 +83,8 @@ func (w *world) judgeFlow(e *conntrack.Entry) (Reason, error) {
 		return IsUncertain, err
 	case mayAnswer:
 		return MayAnswer, nil
+	case e.Status&conntrack.SeenReply != 0 && owner.MayStayOpen(e.Answerer()):
+		return IsOpen, nil
 	case isTranslated:
 		return MayNotAnswer, nil
 	}

@@ -78,8 +78,20 @@ func TestWhichFlowsGo(t *testing.T) {
 		return func(w *town) { w.scope = scope; w.synced(); w.looked = w.reader.Snapshot().Number; change(w) }
 	}
 	readdress := func(w *town) { w.scope.NodePorts = w.scope.NodePorts[1:]; w.synced() }
+	silent := func(isLasting bool) func(*town) {
+		return func(w *town) {
+			against := model.Against{Node: "there", Why: model.Unreachable}
+			w.cluster.Apply(model.Change{Avoid: map[model.Against]*model.Avoid{against: {Why: model.Unreachable, IsLasting: isLasting}}})
+			w.synced()
+		}
+	}
+	alone := func(w *town) { w.serve("there", "10.244.2.1", "there", "fd00:244::2") }
+	then := func(before, change func(*town)) func(*town) {
+		return func(w *town) { before(w); w.looked = w.reader.Snapshot().Number; change(w) }
+	}
 	first := func(change func(*town)) func(*town) { return func(w *town) { change(w); w.looked = 0 } }
 	on := func(dialled, answerer string) conntrack.Entry { return flow(host, dialled, answerer) }
+	open := with(on(clusterIP, there), func(e *conntrack.Entry) { e.Status |= conntrack.SeenReply })
 	for name, test := range map[string]struct {
 		change func(*town)
 		entry  conntrack.Entry
@@ -108,6 +120,12 @@ func TestWhichFlowsGo(t *testing.T) {
 		"everything is written anew":                     {anew, on(clusterIP, foreign), MayNotAnswer},
 		"the same, and its endpoint serves":              {anew, on(clusterIP, there), MayAnswer},
 		"a policy that is not about the ClusterIP":       {local, on(clusterIP, there), NotChanged},
+
+		"its endpoint's node does not answer":               {silent(false), open, IsOpen},
+		"the same, and neither did the endpoint":            {silent(false), on(clusterIP, there), MayNotAnswer},
+		"its endpoint's node has not answered for long":     {then(silent(false), silent(true)), open, MayNotAnswer},
+		"its endpoint's node does not answer, and it left":  {then(silent(false), leave), open, MayNotAnswer},
+		"its endpoint's node does not answer, nor does any": {then(silent(false), alone), open, MayAnswer},
 
 		"nobody translated it, and the first endpoint came": {come, on(clusterIP, clusterIP), BeganBefore},
 		"the same, in a zone":                               {come, with(on(clusterIP, clusterIP), inZone), NotOurs},

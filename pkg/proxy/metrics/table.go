@@ -217,15 +217,15 @@ var (
 	})
 	WatchedNodes = gauge(row{
 		name: "vicinity_watched_nodes",
-		help: "Other nodes with endpoints, by whether they answer this one: yes; no, while others do; or never, if the node has not answered " +
-			"any dial at the port of /healthz, and so is not judged.",
-		labels: []string{answersLabel}, start: [][]string{{AnswersYes, AnswersNo, AnswersNever}},
+		help: "Other nodes, by IP family and by whether they answer this one: yes; no, while others do; or never, if the node has not " +
+			"answered any probe, so that nothing is concluded from its silence.",
+		labels: []string{familyLabel, answersLabel}, start: [][]string{families, {AnswersYes, AnswersNo, AnswersNever}},
 	})
 	NodeSuspicions = counter(row{
 		name: "vicinity_node_suspicions_total",
 		help: "Suspicions that a node does not answer, by how they ended: it answers, connections to it are answered, nobody answers, or " +
 			"it does not answer.",
-		labels: []string{outcomeLabel}, start: [][]string{reachability.Outcomes},
+		labels: []string{familyLabel, outcomeLabel}, start: [][]string{families, reachability.Outcomes},
 	})
 	UnansweredFlows = gauge(row{
 		name: "vicinity_unanswered_flows",

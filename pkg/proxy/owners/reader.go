@@ -120,9 +120,10 @@ func frontendsOf(d *selection.Decision) []Frontend {
 		sources: model.SortPrefixes(d.Sources), origins: originsOf(d),
 	}
 	var here []netip.AddrPort
-	port.anywhere, here = d.Answering()
+	port.anywhere, here, port.open = d.Answering()
 	port.anywhere = slices.Clone(port.anywhere) // without room for more
 	slices.SortFunc(port.anywhere, netip.AddrPort.Compare)
+	slices.SortFunc(port.open, netip.AddrPort.Compare)
 	frontends := make([]Frontend, 0, len(d.Owned))
 	for _, owned := range d.Owned {
 		f := Frontend{Port: port, Frontend: owned.Frontend, Kind: owned.Kind}
@@ -319,13 +320,16 @@ func (r *Reader) leave(before, now []Frontend) {
 				departed = r.depart(old.Port, stays.Port)
 			}
 		}
+		openLeft := stays != nil && slices.ContainsFunc(old.open, func(endpoint netip.AddrPort) bool {
+			return !contains(stays.anywhere, endpoint) && !contains(stays.open, endpoint)
+		})
 		insideLeft := r.leaveList(old.Port, old.inside(), inside, compared)
 		outsideLeft := r.leaveList(old.Port, old.outside(), outside, compared)
 		if stays == nil {
 			continue
 		}
 		isTighter := len(stays.sources) > 0 && !slices.Equal(old.sources, stays.sources)
-		if insideLeft || outsideLeft || isTighter || old.IsNodePort() && departed || !old.IsServed() && stays.IsServed() {
+		if insideLeft || outsideLeft || openLeft || isTighter || old.IsNodePort() && departed || !old.IsServed() && stays.IsServed() {
 			continue
 		}
 		stays.changed = old.changed

@@ -60,6 +60,8 @@ type Port struct {
 	// anywhere are the endpoints that may answer, here those of them on this node that a policy keeps connections on; both
 	// are sorted.
 	anywhere, here []netip.AddrPort
+	// open are the endpoints that may answer open connections, and no new ones; sorted.
+	open []netip.AddrPort
 	// sources are the clients that may dial a load balancer's address; empty: all.
 	sources model.Prefixes
 	origins *origins
@@ -124,6 +126,10 @@ func (f *Frontend) MayAnswer(endpoint netip.AddrPort, client netip.Addr, scope s
 	}
 	return true, nil
 }
+
+// MayStayOpen reports whether a connection to an endpoint that is open may stay, though no new one may go there: the
+// endpoint's node does not answer at present.
+func (f *Frontend) MayStayOpen(endpoint netip.AddrPort) bool { return contains(f.open, endpoint) }
 
 // IsServed reports whether any endpoint may answer any client.
 func (f *Frontend) IsServed() bool { return len(f.inside())+len(f.outside()) > 0 }

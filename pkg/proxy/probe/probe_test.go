@@ -23,30 +23,16 @@ import (
 
 const own = "own"
 
-// quickNames returns names of nodes that are dialled for the first time within two seconds.
-func quickNames(count int) (names []string) {
-	for i := 0; len(names) < count; i++ {
-		name, now := fmt.Sprintf("node-%d", i), time.Now()
-		judge := reachability.NewJudge(own)
-		judge.Place(now, map[string]reachability.Place{name: {}}, nil)
-		judge.Step(now)
-		if len(judge.Step(now.Add(2*time.Second)).Dials) > 0 {
-			names = append(names, name)
-		}
-	}
-	return names
-}
-
 // told records what the Prober reports.
 type told struct {
 	mutex    sync.Mutex
 	out      []string
-	back     []reachability.Return
+	back     []reachability.Restoration
 	outcomes map[reachability.Outcome]int
 	err      error
 }
 
-func (o *told) Looked(_ Look, err error) {
+func (o *told) OnScan(_ Scan, err error) {
 	o.ask(func(o *told) bool {
 		if err != nil {
 			o.err = err
@@ -55,18 +41,18 @@ func (o *told) Looked(_ Look, err error) {
 	})
 }
 
-func (o *told) Decided(orders *reachability.Orders) {
+func (o *told) OnActions(_ model.Family, actions *reachability.Actions) {
 	o.ask(func(o *told) bool {
-		o.out = append(o.out, orders.Out...)
-		o.back = append(o.back, orders.Back...)
-		for _, outcome := range orders.Ended {
+		o.out = append(o.out, actions.Ejected...)
+		o.back = append(o.back, actions.Restored...)
+		for _, outcome := range actions.Concluded {
 			o.outcomes[outcome]++
 		}
 		return true
 	})
 }
 
-func (o *told) Known(reachability.Status) {}
+func (o *told) OnStatus(Status) {}
 
 func (o *told) ask(f func(*told) bool) bool {
 	o.mutex.Lock()
@@ -82,6 +68,7 @@ type ground struct {
 	table     *connections.Table
 	told      *told
 	prober    *Prober
+	owners    *owners.Reader
 }
 
 func nodeAddr(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, byte(10 + i)}) }
@@ -97,16 +84,18 @@ var (
 
 func newGround(t *testing.T) *ground {
 	t.Helper()
-	g := &ground{t: t, namespace: netns.New(t), names: quickNames(3), told: &told{outcomes: map[reachability.Outcome]int{}}}
+	g := &ground{
+		t: t, namespace: netns.New(t), names: []string{"node-0", "node-1", "node-2"}, told: &told{outcomes: map[reachability.Outcome]int{}},
+	}
 	g.table = connections.Open(t, g.namespace)
 	slice := &model.EndpointSlice{Name: web, Service: web, Ports: []model.SlicePort{{Protocol: model.TCP, Port: 8080}}}
-	places := map[string]reachability.Place{}
+	nodes := map[string]Node{}
 	for i, name := range g.names {
 		g.namespace.Exec("ip", "addr", "add", nodeAddr(i).String()+"/32", "dev", "lo")
 		slice.Endpoints = append(slice.Endpoints, model.SliceEndpoint{
 			Addr: podAddr(i).Addr(), Endpoint: model.Endpoint{Node: name, Ready: true, Serving: true},
 		})
-		places[name] = reachability.Place{Addr: netip.AddrPortFrom(nodeAddr(i), 10256)}
+		nodes[name] = Node{model.IPv4: nodeAddr(i)}
 	}
 	var listener net.Listener
 	var table *conntrack.Conn
@@ -120,12 +109,12 @@ func newGround(t *testing.T) *ground {
 		}
 	})
 	t.Cleanup(func() { _, _ = listener.Close(), table.Close() })
-	g.start(slice, table, places)
+	g.start(slice, table, nodes)
 	return g
 }
 
 // start hands decisions to the readers, and starts the Prober.
-func (g *ground) start(slice *model.EndpointSlice, table *conntrack.Conn, places map[string]reachability.Place) {
+func (g *ground) start(slice *model.EndpointSlice, table *conntrack.Conn, nodes map[string]Node) {
 	cluster := model.NewCluster(own)
 	cluster.Apply(model.Change{
 		Slices: map[model.ObjectName]*model.EndpointSlice{web: slice},
@@ -134,17 +123,22 @@ func (g *ground) start(slice *model.EndpointSlice, table *conntrack.Conn, places
 		}},
 	})
 	decisions := selection.NewPlanner(cluster).Decide(web, []model.Family{model.IPv4})
-	of, served := owners.NewReader(0), NewServed()
-	for _, reader := range []selection.Reader{of, served} {
-		reader.Accept(web, reader.Digest(decisions))
-		reader.Synced(selection.Sync{})
-	}
+	g.owners = owners.NewReader(0)
+	g.owners.Accept(web, g.owners.Digest(decisions))
+	g.owners.Synced(selection.Sync{})
 	g.prober = New(Options{
-		Own: own, Table: conntrack.NewLooks(table, nil), AtOnce: table, Owners: of, Served: served, Tell: g.told,
+		Self: own, HealthzPort: 10256, Table: conntrack.NewLooks(table, nil), Unthrottled: table, Owners: g.owners, Observer: g.told,
+		IsLocal: func(netip.Addr) (bool, error) { return false, nil },
 	})
-	g.prober.dial = func(ctx context.Context, addr netip.AddrPort, within time.Duration) (kind reachability.Kind, took time.Duration) {
-		g.namespace.Do(func() { kind, took = Dial(ctx, addr, within) })
-		return kind, took
+	g.prober.notFound = func() (addrs map[netip.Addr]bool, err error) {
+		g.namespace.Do(func() { addrs, err = notFound() })
+		return addrs, err
+	}
+	g.prober.dial = func(
+		ctx context.Context, addr netip.AddrPort, timeout time.Duration,
+	) (result reachability.ProbeResult, rtt time.Duration) {
+		g.namespace.Do(func() { result, rtt = Dial(ctx, addr, timeout) })
+		return result, rtt
 	}
 	ctx, cancel := context.WithCancel(g.t.Context())
 	done := make(chan struct{})
@@ -156,8 +150,8 @@ func (g *ground) start(slice *model.EndpointSlice, table *conntrack.Conn, places
 		cancel()
 		<-done
 	})
-	g.prober.Nodes(places)
-	g.await("all nodes have answered once", func(*told) bool { return g.prober.Status().Answering == 3 })
+	g.prober.SetNodes(nodes)
+	g.await("all nodes have answered once", func(*told) bool { return g.prober.Status().Families[model.IPv4].Replying == 3 })
 }
 
 // patience is how long a test waits for what must come.
@@ -178,6 +172,13 @@ func (g *ground) drop(addr netip.Addr, number int) {
 		fmt.Sprintf("add rule inet dark in ip daddr %s tcp dport %d drop\n", addr, number))
 }
 
+// shut has probes of a node dropped.
+func (g *ground) shut(node int) {
+	for _, number := range []int{9, 10250, 10256} {
+		g.drop(nodeAddr(node), number)
+	}
+}
+
 // hang puts a connection into the table that nobody answers.
 func (g *ground) hang(to int, from uint16) {
 	g.table.Insert(connections.Connection{
@@ -195,42 +196,45 @@ func TestAnotherProgramsDialIsNoSuspicion(t *testing.T) {
 			Protocol: model.TCP, Client: port(2000 + from), Dialled: dialled, Answerer: podAddr(2), State: conntrack.TCPSynSent, Lasts: 100,
 		})
 	}
-	look, err := g.prober.look(t.Context())
-	if err != nil || look.Unanswered != 1 {
-		t.Errorf("%+v (%v), want the one that our tables translated", look, err)
+	scan, err := g.prober.scan(t.Context())
+	if err != nil || scan.Unreplied != 1 {
+		t.Errorf("%+v (%v), want the one that our tables translated", scan, err)
 	}
 }
 
 func TestANodeIsJudged(t *testing.T) {
 	g := newGround(t)
-	g.drop(nodeAddr(1), 10256)
+	g.shut(1)
 	g.hang(1, 1001)
 	g.hang(1, 1002)
 	g.hang(0, 1003)
 	g.await("one node is out", func(o *told) bool { return len(o.out) == 1 && o.out[0] == g.names[1] })
 	g.await("the other one is acquitted", func(o *told) bool { return o.outcomes[reachability.Answered] > 0 })
-	if status := g.prober.Status(); len(status.Unreachable) != 1 || status.Unreachable[0].Node != g.names[1] || status.CutOffSince != nil {
+	status := g.prober.Status()
+	if len(status.Ejected) != 1 || status.Ejected[0].Node != g.names[1] || status.Families[model.IPv4].IsolatedSince != nil {
 		t.Errorf("status %+v", status)
 	}
 	g.namespace.Load("delete table inet dark\n")
-	g.await("it is back", func(o *told) bool { return len(o.back) == 1 && o.back[0].Node == g.names[1] && !o.back[0].Gone })
+	g.await("it is back", func(o *told) bool { return len(o.back) == 1 && o.back[0].Node == g.names[1] && !o.back[0].Removed })
 	if g.told.err != nil {
 		t.Error(g.told.err)
 	}
 }
 
-func TestAnAnsweredConnectionAcquits(t *testing.T) {
+// TestNewConnectionsOfTwoClientsAcquit a node whose ports are all shut. Old ones to an endpoint that comes back to its slice
+// prove nothing.
+func TestNewConnectionsOfTwoClientsAcquit(t *testing.T) {
 	g := newGround(t)
-	g.drop(nodeAddr(1), 10256)
+	g.shut(1)
 	g.hang(1, 1001)
 	ctx, cancel := context.WithCancel(t.Context())
-	answering := make(chan struct{})
+	answering, client := make(chan struct{}), []netip.Addr{port(0).Addr(), port(0).Addr().Next()}
 	go func() { // other connections keep being answered there
 		defer close(answering)
 		for from := uint16(2000); ctx.Err() == nil; from++ {
 			_ = g.table.TryInsert(connections.Connection{
-				Protocol: model.TCP, Client: port(from), Dialled: dialled, Answerer: podAddr(1), State: conntrack.TCPEstablished, IsAnswered: true,
-				Label: ruleset.TranslatedLabel,
+				Protocol: model.TCP, Client: netip.AddrPortFrom(client[from%2], from), Dialled: dialled, Answerer: podAddr(1),
+				State: conntrack.TCPEstablished, IsAnswered: true, Label: ruleset.TranslatedLabel,
 			})
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -246,19 +250,19 @@ func TestAnAnsweredConnectionAcquits(t *testing.T) {
 	})
 }
 
-func TestWhoTranslatesADialDoesNotSpeakForTheNode(t *testing.T) {
-	g := newGround(t)
-	if !g.prober.isTranslated(dialled) || g.prober.isTranslated(netip.AddrPortFrom(nodeAddr(0), 10256)) {
-		t.Error("what is translated is not told from what is not")
-	}
-}
-
 func TestDial(t *testing.T) {
 	g := newGround(t)
 	g.drop(nodeAddr(0), 7)
-	for addr, want := range map[string]reachability.Kind{
-		nodeAddr(0).String() + ":10256": reachability.Accepted, nodeAddr(0).String() + ":9": reachability.Refused,
-		nodeAddr(0).String() + ":7": reachability.NoAnswer, "198.51.100.1:10256": reachability.NoAnswer,
+	// A firewall of the node refuses with an ICMP error of its own.
+	g.namespace.Load(fmt.Sprintf(`add chain inet dark out { type filter hook input priority 1; }
+		add rule inet dark out ip daddr %s tcp dport 13 reject with icmpx admin-prohibited
+		add rule inet dark out ip daddr %s tcp dport 14 reject with icmpx port-unreachable
+`, nodeAddr(0), nodeAddr(0)))
+	for addr, want := range map[string]reachability.ProbeResult{
+		nodeAddr(0).String() + ":10256": reachability.Accepted, nodeAddr(0).String() + ":9": reachability.Reset,
+		nodeAddr(0).String() + ":7":  reachability.NoReply,
+		nodeAddr(0).String() + ":13": reachability.Reset, nodeAddr(0).String() + ":14": reachability.Reset,
+		"198.51.100.1:10256": reachability.NoReply,
 	} {
 		g.namespace.Do(func() {
 			if got, took := Dial(t.Context(), netip.MustParseAddrPort(addr), 300*time.Millisecond); got != want || took > 5*time.Second {
@@ -268,7 +272,7 @@ func TestDial(t *testing.T) {
 	}
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got, _ := Dial(canceled, netip.AddrPortFrom(nodeAddr(0), 10256), time.Second); got != reachability.NotDialled {
+	if got, _ := Dial(canceled, netip.AddrPortFrom(nodeAddr(0), 10256), time.Second); got != reachability.NoReply {
 		t.Errorf("a dial that was not made: %v", got)
 	}
 }

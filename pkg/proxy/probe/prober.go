@@ -3,207 +3,311 @@
 package probe
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
+	"github.com/vicinity-proxy/vicinity/pkg/selection"
 	"github.com/vicinity-proxy/vicinity/pkg/wake"
 )
 
-// Prober looks, dials, and reports what was decided.
-type Prober struct {
-	table  conntrack.Table // whose looks rest
-	atOnce conntrack.Table
-	owners *owners.Reader
-	served *Served
-	own    string
-	tell   Observer
-	dial   func(ctx context.Context, addr netip.AddrPort, within time.Duration) (reachability.Kind, time.Duration)
+// Node is where a node is probed, by family: at one address in each. The zero address is none.
+type Node [2]netip.Addr
 
-	mutex   sync.Mutex
-	judge   *reachability.Judge
-	nodes   map[string]reachability.Place // that can be dialled
-	servers []netip.AddrPort
-	placed  wake.Signal // holds a signal when nodes or servers have changed
+// Prober scans, probes, and reports what was decided.
+type Prober struct {
+	Options
+	notFound func() (map[netip.Addr]bool, error)
+	dial     func(ctx context.Context, addr netip.AddrPort, timeout time.Duration) (reachability.ProbeResult, time.Duration)
+
+	mutex          sync.Mutex
+	detectors      map[model.Family]*reachability.Detector
+	newNodes       map[string]Node // that can be probed
+	nodes          map[string]Node // those that the detectors know
+	servers        []netip.AddrPort
+	targetsChanged wake.Signal // holds a signal when nodes or servers have changed
+
+	// listed are the endpoints of nodes that are suspected or ejected, as when their connections were listed. One goroutine
+	// has it.
+	listed map[model.Family]map[string]*owners.Snapshot
 }
 
 // Observer is told what happens, by one goroutine.
 type Observer interface {
-	// Looked is called after each look.
-	Looked(look Look, err error)
-	// Decided is called after something was decided.
-	Decided(orders *reachability.Orders)
-	// Known is called with what is known, after something was decided and every few seconds.
-	Known(status reachability.Status)
+	// OnScan is called after each scan.
+	OnScan(scan Scan, err error)
+	// OnActions is called after something was decided.
+	OnActions(family model.Family, actions *reachability.Actions)
+	// OnStatus is called with what is known, after something was decided and every few seconds.
+	OnStatus(status Status)
 }
 
 // Options are what a Prober is made of.
 type Options struct {
-	Own    string // the name of this node
-	Table  conntrack.Table
-	AtOnce conntrack.Table // the same table without rests
-	Owners *owners.Reader  // with places
-	Served *Served
-	Tell   Observer
+	Self        string          // the name of this node
+	HealthzPort uint16          // of the proxies on all nodes
+	Table       conntrack.Table // whose dumps are throttled
+	Unthrottled conntrack.Table // the same table without rests
+	Owners      *owners.Reader  // with places
+	Observer    Observer
+	IsLocal     selection.IsLocal // reports whether an address is this node's own
 }
 
 // New returns a Prober that knows of no node.
 func New(options Options) *Prober {
-	return &Prober{
-		table: options.Table, atOnce: options.AtOnce, owners: options.Owners, served: options.Served, own: options.Own, tell: options.Tell,
-		dial: Dial, judge: reachability.NewJudge(options.Own), placed: wake.NewSignal(),
+	p := &Prober{
+		Options: options, dial: Dial, notFound: notFound, targetsChanged: wake.NewSignal(),
+		detectors: map[model.Family]*reachability.Detector{}, listed: map[model.Family]map[string]*owners.Snapshot{},
 	}
+	budget := reachability.NewBudget()
+	for _, family := range model.Families {
+		p.detectors[family] = reachability.NewDetector(options.Self, options.HealthzPort, budget)
+		p.listed[family] = map[string]*owners.Snapshot{}
+	}
+	return p
 }
 
-// Nodes says where the proxies on other nodes are dialled.
-func (p *Prober) Nodes(nodes map[string]reachability.Place) {
+// SetNodes sets where other nodes are probed.
+func (p *Prober) SetNodes(nodes map[string]Node) {
 	p.mutex.Lock()
-	p.nodes = nodes
+	p.newNodes = nodes
 	p.mutex.Unlock()
-	p.placed.Send()
+	p.targetsChanged.Send()
 }
 
-// Servers says where API servers are reached.
-func (p *Prober) Servers(servers []netip.AddrPort) {
+// SetAPIServers sets where API servers are reached.
+func (p *Prober) SetAPIServers(servers []netip.AddrPort) {
 	p.mutex.Lock()
 	p.servers = servers
 	p.mutex.Unlock()
-	p.placed.Send()
+	p.targetsChanged.Send()
+}
+
+// Status is what is known of all nodes.
+type Status struct {
+	// Ejected are the nodes that do not reply, by name.
+	Ejected []Ejected
+	// Families is what is known in each family.
+	Families map[model.Family]reachability.Status
+}
+
+// Ejected is a node that does not reply in some families: since when in any of them, and in all.
+type Ejected struct {
+	reachability.EjectedNode
+	Families []model.Family
+	SinceAll time.Time
+}
+
+// with returns it with what is known in another family.
+func (e Ejected) with(other Ejected) Ejected {
+	if other.Since.Before(e.Since) {
+		return other.with(e)
+	}
+	e.Families = append(e.Families, other.Families...)
+	slices.Sort(e.Families)
+	e.SinceAll = other.Since
+	if other.LastReply.After(e.LastReply) {
+		e.LastReply = other.LastReply
+	}
+	return e
 }
 
 // Status returns what is known.
-func (p *Prober) Status() reachability.Status {
+func (p *Prober) Status() Status {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	return p.judge.Status()
+	s := Status{Families: map[model.Family]reachability.Status{}}
+	byName := map[string]Ejected{}
+	for _, family := range model.Families {
+		status := p.detectors[family].Status()
+		s.Families[family] = status
+		for _, node := range status.Ejected {
+			ejected := Ejected{EjectedNode: node, SinceAll: node.Since}
+			for _, of := range model.Families {
+				if p.probedIn(node.Node, of) == family {
+					ejected.Families = append(ejected.Families, of)
+				}
+			}
+			if other, isInBoth := byName[node.Node]; isInBoth {
+				ejected = other.with(ejected)
+			}
+			byName[node.Node] = ejected
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(byName)) {
+		s.Ejected = append(s.Ejected, byName[name])
+	}
+	return s
 }
 
-// heard is the result of a dial.
-type heard struct {
-	id   uint64
-	kind reachability.Kind
-	took time.Duration
+// probedIn returns the family in which a node is probed for connections of a family: that one, unless the node has no
+// address there or has never replied there, and has replied in the other.
+func (p *Prober) probedIn(name string, family model.Family) model.Family {
+	if other := model.IPv4 + model.IPv6 - family; !p.detectors[family].Replies(name) && p.detectors[other].Replies(name) {
+		return other
+	}
+	return family
 }
 
-// flowsTold is the answer to a question for answered connections.
-type flowsTold struct {
-	nodes []string
-	ids   map[string][]uint32
-	err   error
+// event is something that happened to a detector.
+type event struct {
+	family model.Family
+	report func(*reachability.Detector)
 }
 
-// knownEvery is how often Known is called while nothing is decided.
-const knownEvery = 5 * time.Second
+// statusInterval is how often OnStatus is called while nothing is decided.
+const statusInterval = 5 * time.Second
 
 // Run works until ctx ends.
 func (p *Prober) Run(ctx context.Context) {
-	looks, answers, told := make(chan Look), make(chan heard), make(chan flowsTold)
+	scans, events := make(chan Scan), make(chan event)
 	var working sync.WaitGroup
 	defer working.Wait()
-	working.Go(func() { p.lookAgainAndAgain(ctx, looks) })
-	next, known := time.NewTimer(0), time.NewTicker(knownEvery)
+	working.Go(func() { p.scanLoop(ctx, scans) })
+	next, status := time.NewTimer(0), time.NewTicker(statusInterval)
 	defer next.Stop()
-	defer known.Stop()
+	defer status.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.placed:
-			p.place()
-		case <-p.served.changed:
-			p.place()
-		case look := <-looks:
-			p.do(func(j *reachability.Judge) { j.Looked(time.Now(), look.flows) })
-		case answer := <-answers:
-			p.do(func(j *reachability.Judge) { j.Answered(time.Now(), answer.id, answer.kind, answer.took) })
-			if !p.settle(ctx, answers) {
-				return
-			}
-		case flows := <-told:
-			p.do(func(j *reachability.Judge) { j.Flows(flows.nodes, flows.ids, flows.err == nil) })
-		case <-known.C:
-			p.tell.Known(p.Status())
+		case <-p.targetsChanged:
+			p.updateTargets()
+		case scan := <-scans:
+			p.reportScan(scan)
+		case happened := <-events:
+			p.report(happened)
+		case <-status.C:
+			p.Observer.OnStatus(p.Status())
 		case <-next.C:
 		}
-		orders := p.step()
-		for _, dial := range orders.Dials {
-			working.Go(func() { p.answer(ctx, dial, answers) })
+		var due time.Time
+		for _, family := range model.Families {
+			actions := p.step(family)
+			p.start(ctx, family, actions, &working, events)
+			if due.IsZero() || actions.NextStep.Before(due) {
+				due = actions.NextStep
+			}
 		}
-		if len(orders.Ask) > 0 {
-			working.Go(func() {
-				ids, err := p.answered(ctx, orders.Ask)
-				send(ctx, told, flowsTold{orders.Ask, ids, err})
-			})
-		}
-		next.Reset(time.Until(orders.Next))
+		next.Reset(time.Until(due))
 	}
 }
 
-func (p *Prober) do(f func(*reachability.Judge)) {
+func (p *Prober) report(happened event) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	f(p.judge)
+	happened.report(p.detectors[happened.family])
 }
 
-// settle takes in all answers that are there before a step, because the cost of a step grows with the nodes that are
-// out.
-func (p *Prober) settle(ctx context.Context, answers <-chan heard) bool {
-	moment := time.NewTimer(5 * time.Millisecond)
-	defer moment.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return false
-		case answer := <-answers:
-			p.do(func(j *reachability.Judge) { j.Answered(time.Now(), answer.id, answer.kind, answer.took) })
-		case <-moment.C:
-			return true
+// reportScan hands each detector the connections to the nodes that are probed in its family.
+func (p *Prober) reportScan(scan Scan) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	flows, notFound := map[model.Family][]reachability.Flow{}, map[model.Family][]string{}
+	for family, found := range scan.flows {
+		for _, flow := range found {
+			probed := p.probedIn(flow.Node, family)
+			flows[probed] = append(flows[probed], flow)
 		}
 	}
+	if len(scan.notFound) > 0 {
+		for name, node := range p.nodes {
+			for family, addr := range node {
+				if scan.notFound[addr] {
+					notFound[model.Family(family)] = append(notFound[model.Family(family)], name)
+				}
+			}
+		}
+	}
+	for family, detector := range p.detectors {
+		detector.ReportUnreplied(time.Now(), flows[family], notFound[family])
+	}
 }
 
-func (p *Prober) step() reachability.Orders {
+func (p *Prober) step(family model.Family) reachability.Actions {
 	p.mutex.Lock()
-	orders := p.judge.Step(time.Now())
+	detector := p.detectors[family]
+	actions := detector.Step(time.Now())
+	maps.DeleteFunc(p.listed[family], func(name string, _ *owners.Snapshot) bool { return !detector.IsActive(name) })
 	p.mutex.Unlock()
-	if len(orders.Out)+len(orders.Back)+len(orders.Ended) > 0 || orders.CutOff || orders.Reconnected {
-		p.tell.Decided(&orders)
-		p.tell.Known(p.Status())
+	if len(actions.Ejected)+len(actions.Restored)+len(actions.Concluded) > 0 || actions.Isolated || actions.IsolationEnded {
+		p.Observer.OnActions(family, &actions)
+		p.Observer.OnStatus(p.Status())
 	}
-	return orders
+	return actions
 }
 
-// answer dials, and reports the result.
-func (p *Prober) answer(ctx context.Context, dial reachability.Dial, answers chan<- heard) {
-	a := heard{id: dial.ID, kind: reachability.NotDialled}
-	if !p.isTranslated(dial.Addr) {
-		a.kind, a.took = p.dial(ctx, dial.Addr, dial.Within)
+// start starts what a detector wants.
+func (p *Prober) start(
+	ctx context.Context, family model.Family, actions reachability.Actions, working *sync.WaitGroup, events chan<- event,
+) {
+	send := func(report func(*reachability.Detector)) {
+		select {
+		case events <- event{family, report}:
+		case <-ctx.Done():
+		}
 	}
-	send(ctx, answers, a)
+	for _, probe := range actions.Probes {
+		working.Go(func() {
+			result, rtt := p.dial(ctx, probe.Addr, probe.Timeout)
+			if isLocal, err := p.IsLocal(probe.Addr.Addr()); isLocal || err != nil {
+				result = reachability.NoReply // such as a virtual address that this node took over
+			}
+			send(func(d *reachability.Detector) { d.ReportProbe(time.Now(), probe.ID, result, rtt) })
+		})
+	}
+	if names := actions.ListReplied; len(names) > 0 {
+		before, now := p.snapshots(family, names)
+		working.Go(func() {
+			replied, next, err := p.replied(ctx, before, now)
+			send(func(d *reachability.Detector) {
+				d.ReportReplied(time.Now(), names, p.probed(replied, family), p.probed(next, family), err == nil)
+			})
+		})
+	}
 }
 
-func send[T any](ctx context.Context, to chan<- T, what T) {
-	select {
-	case to <- what:
-	case <-ctx.Done():
-	}
+// probed returns the connections for which nodes are probed in a family. Its caller has the mutex.
+func (p *Prober) probed(flows []reachability.Flow, in model.Family) []reachability.Flow {
+	return slices.DeleteFunc(flows, func(flow reachability.Flow) bool {
+		return p.probedIn(flow.Node, model.FamilyOf(flow.Endpoint.Addr())) != in
+	})
 }
 
-// How often there is a look: a walk through an empty table takes the kernel some milliseconds, too. After quietAfter without
-// a connection that waits for its answer, it is half as often. If a look takes long, the table makes it rest longer.
+// snapshots returns the endpoints of nodes as they were when connections to them were listed before, and as they are now.
+// Those of suspected nodes stay as at the first list.
+func (p *Prober) snapshots(family model.Family, names []string) (before map[string]*owners.Snapshot, now *owners.Snapshot) {
+	p.mutex.Lock()
+	isEjected := p.detectors[family].IsEjected
+	p.mutex.Unlock()
+	now, before = p.Owners.Snapshot(), make(map[string]*owners.Snapshot, len(names))
+	listed := p.listed[family]
+	for _, name := range names {
+		if before[name] = cmp.Or(listed[name], now); listed[name] == nil || isEjected(name) {
+			listed[name] = now
+		}
+	}
+	return before, now
+}
+
+// How often there is a scan: a walk through an empty table takes the kernel some milliseconds, too. After idleAfter without
+// a connection that waits for its reply, it is half as often. If a scan takes long, the table throttles the next ones.
 const (
-	lookEvery      = 500 * time.Millisecond
-	lookEveryQuiet = time.Second
-	quietAfter     = time.Minute
+	scanInterval     = 500 * time.Millisecond
+	idleScanInterval = time.Second
+	idleAfter        = time.Minute
 )
 
-func (p *Prober) lookAgainAndAgain(ctx context.Context, looks chan<- Look) {
-	next, busy := time.NewTimer(lookEvery), time.Now()
+func (p *Prober) scanLoop(ctx context.Context, scans chan<- Scan) {
+	next, busy := time.NewTimer(scanInterval), time.Now()
 	defer next.Stop()
 	for {
 		select {
@@ -211,39 +315,44 @@ func (p *Prober) lookAgainAndAgain(ctx context.Context, looks chan<- Look) {
 			return
 		case <-next.C:
 		}
-		look, err := p.look(ctx)
+		scan, err := p.scan(ctx)
 		if ctx.Err() != nil {
 			return
 		}
-		if p.tell.Looked(look, err); err == nil {
-			send(ctx, looks, look)
+		if p.Observer.OnScan(scan, err); scan.isRead {
+			select {
+			case scans <- scan:
+			case <-ctx.Done():
+			}
 		}
-		if look.Unanswered > 0 {
+		if scan.Unreplied > 0 {
 			busy = time.Now()
 		}
-		if time.Since(busy) < quietAfter {
-			next.Reset(lookEvery)
+		if time.Since(busy) < idleAfter {
+			next.Reset(scanInterval)
 		} else {
-			next.Reset(lookEveryQuiet)
+			next.Reset(idleScanInterval)
 		}
 	}
 }
 
-// place tells the judge whom it may have dialled: nodes with endpoints, and API servers elsewhere. Loopback and this
-// node's own addresses would answer even without a network.
-func (p *Prober) place() {
-	served, local := p.served.known()
+// updateTargets sets whom the detectors may probe: nodes and API servers elsewhere. Loopback and this node's own addresses
+// would reply even without a network.
+func (p *Prober) updateTargets() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	isElsewhere := func(addr netip.AddrPort) bool {
-		return !addr.Addr().IsLoopback() && !slices.Contains(local, addr.Addr())
-	}
-	places := map[string]reachability.Place{}
-	for name, place := range p.nodes {
-		if name != p.own && served[name] && isElsewhere(place.Addr) {
-			places[name] = place
+	p.nodes = p.newNodes
+	for family, detector := range p.detectors {
+		addrs := map[string]netip.Addr{}
+		for name, node := range p.nodes {
+			if addr := node[family]; addr.IsValid() {
+				addrs[name] = addr
+			}
 		}
+		servers := slices.DeleteFunc(slices.Clone(p.servers), func(server netip.AddrPort) bool {
+			isLocal, err := p.IsLocal(server.Addr())
+			return model.FamilyOf(server.Addr()) != family || server.Addr().IsLoopback() || isLocal || err != nil
+		})
+		detector.SetNodes(time.Now(), addrs, servers)
 	}
-	servers := slices.DeleteFunc(slices.Clone(p.servers), func(addr netip.AddrPort) bool { return !isElsewhere(addr) })
-	p.judge.Place(time.Now(), places, servers)
 }

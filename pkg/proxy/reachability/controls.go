@@ -1,136 +1,76 @@
 package reachability
 
-import (
-	"cmp"
-	"slices"
-	"time"
-)
+import "time"
 
-// controls are dials at nodes that nobody suspects, and at API servers if there are too few nodes.
+// controls are probes of nodes that nobody suspects, and of API servers if there are too few nodes.
 type controls struct {
-	last map[string]time.Time // when those who answered were dialled; an API server by its address
-	back []time.Time          // when nodes that are out were dialled within the last second
+	lastReplies map[string]time.Time // when probes that had a reply were sent; those of API servers that are on no node under the empty name
+	wanted      bool
+	next        time.Time // when they may be sent again
+	turn        uint64    // a position among the candidates, as a fraction of 2^64
 }
 
-// heard takes in the result of a control.
-func (c *controls) heard(what errand, kind Kind) {
-	if kind == NoAnswer {
-		return
+// golden is the golden ratio's fraction of 2^64. A walk in such steps is spread evenly over a list at any time: names in a
+// row are often nodes of one rack or zone.
+const golden = 0x9E3779B97F4A7C15
+
+// controlsEvery is the least time between two rounds of control probes: many suspicions share them.
+const controlsEvery = 100 * time.Millisecond
+
+// record takes in the reply to a control probe.
+func (c *controls) record(probe inFlight) {
+	name := ""
+	if probe.node != nil {
+		name = probe.node.name
 	}
-	if c.last == nil {
-		c.last = map[string]time.Time{}
-	}
-	if c.last[what.node].Before(what.made) {
-		c.last[what.node] = what.made
+	if c.lastReplies[name].Before(probe.sentAt) {
+		c.lastReplies[name] = probe.sentAt
 	}
 }
 
-// answered reports whether anybody except a given node has answered a dial that was made at a time or later.
-func (c *controls) answered(name string, since time.Time) bool {
-	for other, made := range c.last {
-		if other != name && !made.Before(since) {
+// anyReplySince reports whether anybody except a given node has replied to a probe that was sent at a time or later.
+func (c *controls) anyReplySince(name string, since time.Time) bool {
+	for other, sentAt := range c.lastReplies {
+		if other != name && !sentAt.Before(since) {
 			return true
 		}
 	}
 	return false
 }
 
-// alone is what is known while nobody answers.
-type alone struct {
-	since *time.Time
-	next  time.Time // when others are dialled
-	turn  int
-}
-
-// cutOff notes that nobody answers.
-func (j *Judge) cutOff(now time.Time) {
-	if j.alone.since == nil {
-		j.alone = alone{since: &now, next: now}
-		j.told.CutOff = true
-	}
-}
-
-// reconnect notes that somebody does answer.
-func (j *Judge) reconnect() {
-	if j.alone.since != nil {
-		j.alone = alone{}
-		j.told.Reconnected = true
-	}
-}
-
-// dialControls dials nodes that are not dialled as suspects: those of other zones first, and among them those that
-// answered last. Nodes that were dialled for the same trials and have not answered yet come last: they may be dead,
-// too.
-func (j *Judge) dialControls(now time.Time, within time.Duration, suspects []*node) {
-	if j.rules.controls == 0 {
+// probeControls probes some nodes, a few others each time: one of them may be dead, too. It does so during suspicions, and
+// while this node is isolated. Nodes that are suspected or ejected are no controls, as long as there are others. Where
+// there are too few, API servers are probed, too.
+func (d *Detector) probeControls(now time.Time) {
+	if !d.controls.wanted && d.isolation == nil || now.Before(d.controls.next) {
 		return
 	}
-	began, zones := now, map[string]bool{}
-	for _, n := range suspects {
-		zones[n.place.Zone] = true
-		if n.trial.began.Before(began) {
-			began = n.trial.began
-		}
+	d.controls.wanted, d.controls.next = false, now.Add(controlsEvery)
+	if d.isolation != nil {
+		d.controls.next = now.Add(ejectedEvery)
 	}
-	silent := map[string]bool{}
-	for _, what := range j.pending {
-		if what.asControl && !what.made.Before(began) {
-			silent[what.node] = true
-		}
-	}
-	var others []*node
-	for _, name := range j.names {
-		n := j.nodes[name]
-		isTheOnlySuspect := len(suspects) == 1 && n == suspects[0]
-		if n.usual != NoAnswer && n.out == nil && !isTheOnlySuspect {
+	var others, suspects []*node
+	for _, name := range d.names {
+		switch n := d.nodes[name]; {
+		case n.best() == NoReply || n.ejection != nil:
+		case n.suspicion != nil:
+			suspects = append(suspects, n)
+		default:
 			others = append(others, n)
 		}
 	}
-	rank := func(n *node) int {
-		switch {
-		case n.trial != nil:
-			return 3
-		case silent[n.name]:
-			return 2
-		case zones[n.place.Zone]:
-			return 1
-		}
-		return 0
+	if len(others) < 2 && len(suspects) > 1 {
+		others = append(others, suspects...)
 	}
-	slices.SortStableFunc(others, func(a, b *node) int {
-		return cmp.Or(cmp.Compare(rank(a), rank(b)), b.answered.Compare(a.answered))
-	})
-	for _, n := range others[:min(len(others), j.rules.controls)] {
-		j.dial(now, n.place.Addr, within, errand{node: n.name, asControl: true})
+	for i := range min(d.config.controls, len(others)) {
+		d.controls.turn += golden
+		n := others[(d.controls.turn>>32)*uint64(len(others))>>32]
+		ports := n.ports()
+		d.probe(now, n, ports[i%len(ports)], d.config.timeout, inFlight{isControl: true})
 	}
-	if len(others) < 2 || len(suspects) > 1 && len(others) < 3 {
-		j.dialServers(now, within)
-	}
-}
-
-// dialServers dials API servers in place of nodes.
-func (j *Judge) dialServers(now time.Time, within time.Duration) {
-	for _, addr := range j.servers[:min(len(j.servers), j.rules.controls)] {
-		j.dial(now, addr, within, errand{asControl: true})
-	}
-}
-
-// dialAlone dials others one after the other, while nobody answers.
-func (j *Judge) dialAlone(now time.Time) {
-	if j.alone.since == nil || now.Before(j.alone.next) {
-		return
-	}
-	j.alone.next = now.Add(backEvery)
-	var others []*node
-	for _, name := range j.names {
-		if n := j.nodes[name]; n.usual != NoAnswer && n.out == nil {
-			others = append(others, n)
+	if len(others) < 3 {
+		for _, server := range d.servers[:min(len(d.servers), d.config.controls)] {
+			d.send(now, server.addr, d.config.timeout, inFlight{node: server.node, port: apiServer, isControl: true})
 		}
 	}
-	for range min(j.rules.controls, len(others)) {
-		n := others[j.alone.turn%len(others)]
-		j.alone.turn++
-		j.dial(now, n.place.Addr, j.rules.window, errand{node: n.name, asControl: true})
-	}
-	j.dialServers(now, j.rules.window)
 }

@@ -12,28 +12,28 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
 )
 
-// ledger is what was seen of a judge from outside.
+// ledger is what was seen of a detector from outside.
 type ledger struct {
 	t        *testing.T
-	judge    *reachability.Judge
+	detector *reachability.Detector
 	input    []byte
 	now      time.Time
-	places   map[string]reachability.Place
+	targets  map[string]netip.Addr
 	servers  []netip.AddrPort
 	dials    []ordered // that are not answered
 	order    int
 	verdicts int
 	// unanswered are the dials to an address since its last answer, and heard is when the last dial that others answered
 	// was made.
-	unanswered map[netip.AddrPort][]ordered
-	heard      map[netip.AddrPort]ordered
-	asked      []string
+	unanswered map[netip.Addr][]ordered
+	heard      map[netip.Addr]ordered
+	listed     []string
 	out        map[string]bool
 }
 
-// ordered is a dial and when it was made, in an order that no clock changes.
+// ordered is a dial and when it was made, in their order.
 type ordered struct {
-	reachability.Dial
+	reachability.Probe
 	at int
 }
 
@@ -48,16 +48,16 @@ func (l *ledger) next() byte {
 
 var fuzzedServer = netip.MustParseAddrPort("198.51.100.1:6443")
 
-func playJudge(t *testing.T, input []byte) *ledger {
+func play(t *testing.T, input []byte) *ledger {
 	t.Helper()
 	l := &ledger{
-		t: t, judge: reachability.NewJudge("n0"), input: input, now: epoch, places: map[string]reachability.Place{},
-		unanswered: map[netip.AddrPort][]ordered{}, heard: map[netip.AddrPort]ordered{}, out: map[string]bool{},
+		t: t, detector: reachability.NewDetector("n0", 10256, reachability.NewBudget()), input: input, now: epoch,
+		targets: map[string]netip.Addr{}, unanswered: map[netip.Addr][]ordered{}, heard: map[netip.Addr]ordered{}, out: map[string]bool{},
 	}
 	for i := range 5 {
-		l.places[fmt.Sprintf("n%d", i)] = reachability.Place{Addr: addrOf(i), Zone: fmt.Sprintf("z%d", i%2)}
+		l.targets[fmt.Sprintf("n%d", i)] = addrOf(i)
 	}
-	l.judge.Place(l.now, l.places, nil)
+	l.detector.SetNodes(l.now, l.targets, nil)
 	l.order = 1
 	for range 2 { // all have answered once
 		l.now = l.now.Add(time.Minute)
@@ -67,19 +67,17 @@ func playJudge(t *testing.T, input []byte) *ledger {
 		}
 	}
 	for len(l.input) > 0 {
-		l.play(l.next())
+		l.do(l.next())
 		l.step()
 	}
 	return l
 }
 
-func addrOf(i int) netip.AddrPort {
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}), 10256)
-}
+func addrOf(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}) }
 
-func (l *ledger) play(what byte) {
+func (l *ledger) do(what byte) {
 	l.order++
-	switch what % 16 {
+	switch what % 15 {
 	case 0, 1, 2:
 		l.now = l.now.Add(time.Duration(l.next()) * 4 * time.Millisecond)
 	case 3, 4, 5:
@@ -89,34 +87,32 @@ func (l *ledger) play(what byte) {
 		l.look(l.next())
 	case 7:
 		if len(l.dials) > 0 {
-			l.answer(int(l.next())%len(l.dials), reachability.NoAnswer)
+			l.answer(int(l.next())%len(l.dials), reachability.NoReply)
 		}
 	case 8:
 		if len(l.dials) > 0 {
-			l.answer(int(l.next())%len(l.dials), reachability.Kind(1+l.next()%3))
+			l.answer(int(l.next())%len(l.dials), reachability.ProbeResult(1+l.next()%2))
 		}
 	case 9, 10, 11, 12:
 		for i := range slices.Backward(l.dials) {
-			if l.dials[i].Addr == addrOf(1) || l.next()%8 == 0 {
-				l.answer(i, reachability.NoAnswer)
+			if l.dials[i].Addr.Addr() == addrOf(1) || l.next()%8 == 0 {
+				l.answer(i, reachability.NoReply)
 			} else {
 				l.answer(i, reachability.Accepted)
 			}
 		}
 	case 13:
-		ids := map[string][]uint32{}
-		for _, name := range l.asked {
-			ids[name] = []uint32{uint32(l.next() / 250)}
+		var flows []reachability.Flow
+		for _, name := range l.listed {
+			for range l.next() / 100 {
+				flows = append(flows, reachability.Flow{ID: uint32(l.next() / 50), Client: addrOf(int(l.next())), Node: name})
+			}
 		}
-		l.judge.Flows(l.asked, ids, l.next()%8 != 0)
-		l.asked = nil
+		l.detector.ReportReplied(l.now, l.listed, flows, flows, l.next()%8 != 0)
+		l.listed = nil
 	case 14:
 		if l.next()%4 == 0 {
 			l.place(l.next())
-		}
-	case 15:
-		if l.next()%8 == 0 {
-			l.now = l.now.Add(time.Duration(int(l.next())-128) * time.Minute)
 		}
 	}
 }
@@ -132,87 +128,86 @@ func (l *ledger) look(mask byte) {
 			})
 		}
 	}
-	l.judge.Looked(l.now, flows)
+	l.detector.ReportUnreplied(l.now, flows, nil)
 }
 
 // place has a node come, go, or move to another address.
 func (l *ledger) place(what byte) {
 	i := int(what % 5)
 	name := fmt.Sprintf("n%d", i)
-	switch _, there := l.places[name]; {
+	switch _, there := l.targets[name]; {
 	case there && what&32 != 0:
-		delete(l.places, name)
+		delete(l.targets, name)
 	default:
-		l.places[name] = reachability.Place{Addr: addrOf(i + 5*int(what>>6))}
+		l.targets[name] = addrOf(i + 5*int(what>>6))
 	}
 	l.servers = nil
 	if what&16 != 0 {
 		l.servers = []netip.AddrPort{fuzzedServer}
 	}
-	l.judge.Place(l.now, l.places, l.servers)
+	l.detector.SetNodes(l.now, l.targets, l.servers)
 }
 
-func (l *ledger) answer(i int, kind reachability.Kind) {
+func (l *ledger) answer(i int, result reachability.ProbeResult) {
 	dial := l.dials[i]
 	l.dials = append(l.dials[:i:i], l.dials[i+1:]...)
-	switch kind {
-	case reachability.NotDialled:
-	case reachability.NoAnswer:
-		l.unanswered[dial.Addr] = append(l.unanswered[dial.Addr], dial)
+	switch result {
+	case reachability.NoReply:
+		l.unanswered[dial.Addr.Addr()] = append(l.unanswered[dial.Addr.Addr()], dial)
 	default:
-		l.unanswered[dial.Addr] = nil
-		if l.heard[dial.Addr].at < dial.at {
-			l.heard[dial.Addr] = dial
+		l.unanswered[dial.Addr.Addr()] = nil
+		if l.heard[dial.Addr.Addr()].at < dial.at {
+			l.heard[dial.Addr.Addr()] = dial
 		}
 	}
-	l.judge.Answered(l.now, dial.ID, kind, time.Millisecond)
+	l.detector.ReportProbe(l.now, dial.ID, result, time.Millisecond)
 }
 
 func (l *ledger) step() {
-	orders := l.judge.Step(l.now)
-	for _, back := range orders.Back {
+	actions := l.detector.Step(l.now)
+	for _, back := range actions.Restored {
 		delete(l.out, back.Node)
 	}
-	for _, name := range orders.Out {
+	for _, name := range actions.Ejected {
 		l.verdicts++
 		l.check(name)
 		l.out[name] = true
 	}
-	for _, dial := range orders.Dials {
+	for _, dial := range actions.Probes {
 		l.dials = append(l.dials, ordered{dial, l.order})
 	}
-	l.asked = append(l.asked, orders.Ask...)
-	if len(orders.Dials) > 300 {
-		l.t.Errorf("%d dials at once", len(orders.Dials))
+	l.listed = append(l.listed, actions.ListReplied...)
+	if len(actions.Probes) > 300 {
+		l.t.Errorf("%d dials at once", len(actions.Probes))
 	}
 	unreachable := map[string]bool{}
-	for _, node := range l.judge.Status().Unreachable {
+	for _, node := range l.detector.Status().Ejected {
 		unreachable[node.Node] = true
 	}
 	if !maps.Equal(l.out, unreachable) {
 		l.t.Errorf("out are %v, and the status says %v", l.out, unreachable)
 	}
-	if !orders.Next.After(l.now) {
-		l.t.Errorf("the next step is due at %v, now it is %v", orders.Next, l.now)
+	if !actions.NextStep.After(l.now) {
+		l.t.Errorf("the next step is due at %v, now it is %v", actions.NextStep, l.now)
 	}
 }
 
 // check checks that there are the reasons for a verdict.
 func (l *ledger) check(name string) {
-	place, there := l.places[name]
+	target, there := l.targets[name]
 	if !there || name == "n0" {
 		l.t.Fatalf("%s is judged: there %v", name, there)
 	}
-	if _, answered := l.heard[place.Addr]; !answered {
+	if _, answered := l.heard[target]; !answered {
 		l.t.Errorf("%s is judged and never answered", name)
 	}
-	unanswered := l.unanswered[place.Addr]
+	unanswered := l.unanswered[target]
 	if len(unanswered) < 4 {
 		l.t.Fatalf("%s is judged after %d unanswered dials", name, len(unanswered))
 	}
 	first := unanswered[len(unanswered)-4].at
 	for addr, dial := range l.heard {
-		if addr != place.Addr && dial.at >= first {
+		if addr != target && dial.at >= first {
 			return
 		}
 	}
@@ -227,7 +222,7 @@ func TestNoVerdictWithoutReasons(t *testing.T) {
 		for i := range input {
 			input[i] = byte(random.Uint32())
 		}
-		verdicts += playJudge(t, input).verdicts
+		verdicts += play(t, input).verdicts
 		if t.Failed() {
 			t.Fatalf("input %v", input)
 		}
@@ -238,7 +233,7 @@ func TestNoVerdictWithoutReasons(t *testing.T) {
 	t.Log(verdicts, "verdicts")
 }
 
-func FuzzJudge(f *testing.F) {
+func FuzzDetector(f *testing.F) {
 	f.Add([]byte{3, 1, 2, 3, 4, 5, 3, 1, 2, 3, 4, 5, 0, 200, 0, 200, 12, 0, 200, 12, 13, 12, 0, 200, 12, 13})
-	f.Fuzz(func(t *testing.T, input []byte) { playJudge(t, input) })
+	f.Fuzz(func(t *testing.T, input []byte) { play(t, input) })
 }

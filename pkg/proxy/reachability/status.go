@@ -8,37 +8,41 @@ import (
 
 // Status is what is known, for people.
 type Status struct {
-	Unreachable []Silent
-	// Answering and Never count the other nodes by whether they ever answered a dial: those that never did are not judged.
-	Answering, Never int
-	CutOffSince      *time.Time
+	Ejected []EjectedNode
+	// Replying and Never count the other nodes by whether they ever replied to a probe: those that never did are not
+	// ejected.
+	Replying, Never int
+	IsolatedSince   *time.Time
+	// HasNoControl: one other node replies, and no API server is on a third machine. Whether that node is dead or this one
+	// isolated cannot be told apart, so nobody is ejected.
+	HasNoControl bool
 }
 
-// Silent is a node that does not answer.
-type Silent struct {
-	Node       string
-	Since      time.Time
-	LastAnswer time.Time
-	NextDial   time.Time
-	Answers    int // in a row, of those that it needs
-	Needed     int
+// EjectedNode is a node that does not reply.
+type EjectedNode struct {
+	Node      string
+	Since     time.Time
+	LastReply time.Time
+	NextProbe time.Time
 }
 
 // Status returns what is known, by the names of the nodes.
-func (j *Judge) Status() Status {
-	s := Status{CutOffSince: j.alone.since}
-	for _, n := range j.nodes {
-		if n.usual == NoAnswer {
+func (d *Detector) Status() Status {
+	s := Status{IsolatedSince: d.isolation}
+	for _, n := range d.nodes {
+		if n.best() == NoReply {
 			s.Never++
 		} else {
-			s.Answering++
+			s.Replying++
 		}
 	}
-	for _, n := range j.active {
-		if o := n.out; o != nil {
-			s.Unreachable = append(s.Unreachable, Silent{n.name, o.since, n.answered, o.next, o.answers, o.needed})
+	for _, n := range d.active {
+		if e := n.ejection; e != nil {
+			s.Ejected = append(s.Ejected, EjectedNode{n.name, e.since, n.lastReply, e.nextRound})
 		}
 	}
-	slices.SortFunc(s.Unreachable, func(a, b Silent) int { return cmp.Compare(a.Node, b.Node) })
+	isThird := func(server server) bool { return server.node == nil }
+	s.HasNoControl = s.Replying-len(s.Ejected) == 1 && !slices.ContainsFunc(d.servers, isThird)
+	slices.SortFunc(s.Ejected, func(a, b EjectedNode) int { return cmp.Compare(a.Node, b.Node) })
 	return s
 }

@@ -5,86 +5,164 @@ import (
 	"time"
 )
 
-// Flow is a connection that was translated and has no answer yet.
+// Flow is a connection that our tables translated to an endpoint on a node.
 type Flow struct {
-	ID       uint32 // the same as long as conntrack has the entry
+	ID       uint32 // the conntrack ID, stable for the lifetime of the entry
 	Client   netip.Addr
 	Endpoint netip.AddrPort
-	Node     string // where the endpoint is
+	Node     string // the node that hosts the endpoint
 }
 
-// pair is who dials whom.
-type pair struct {
-	client   netip.Addr
-	endpoint netip.AddrPort
+// flowAges records when each unreplied flow was first observed.
+type flowAges struct {
+	minAge    time.Duration
+	firstSeen map[Flow]time.Time
 }
 
-func (f *Flow) pair() pair { return pair{f.Client, f.Endpoint} }
-
-// looks remember what was unanswered in the last look.
-type looks struct {
-	rules *rules
-	since map[Flow]time.Time
-}
-
-// old returns the connections that were unanswered in an earlier look, too, some time ago.
-func (l *looks) old(now time.Time, flows []Flow) []Flow {
-	since, old := make(map[Flow]time.Time, len(flows)), []Flow(nil)
+// persistent takes the unreplied flows of the current scan and returns those that an earlier scan, at least minAge ago,
+// also found unreplied. A flow that is missing from a scan is forgotten.
+func (a *flowAges) persistent(now time.Time, flows []Flow) []Flow {
+	firstSeen, persistent := make(map[Flow]time.Time, len(flows)), []Flow(nil)
 	for _, flow := range flows {
-		first, known := l.since[flow]
-		if !known || now.Before(first) {
+		first, known := a.firstSeen[flow]
+		if !known {
 			first = now
 		}
-		since[flow] = first
-		if known && now.Sub(first) >= l.rules.again {
-			old = append(old, flow)
+		firstSeen[flow] = first
+		if known && now.Sub(first) >= a.minAge {
+			persistent = append(persistent, flow)
 		}
 	}
-	l.since = since
-	return old
+	a.firstSeen = firstSeen
+	return persistent
 }
 
-// wolves are pairs whose connections stayed unanswered though the endpoint's node answers: a policy denies the client,
-// the endpoint only listens, or somebody means harm. They are believed less and less often. If more cry than can be
-// remembered, those that have been silent longest are forgotten, and may cost dials again.
-type wolves struct {
-	rules *rules
-	// A pair that cries is put into recent. When recent holds half of the pairs that may be remembered, it becomes
-	// earlier.
-	recent, earlier map[pair]cry
+// Outcome is how a suspicion ended.
+type Outcome string
+
+// The outcomes.
+const (
+	Answered      Outcome = "answered"       // the node replies
+	FlowsAnswered Outcome = "flows_answered" // it replies to others: probes are dropped on their way
+	Isolated      Outcome = "cut_off"        // nobody replies: this node is isolated
+	Unanswered    Outcome = "unreachable"    // it does not reply, and others do
+	Inconclusive  Outcome = ""               // nothing is known: start again
+)
+
+// Outcomes are those that are counted.
+var Outcomes = []string{string(Answered), string(FlowsAnswered), string(Isolated), string(Unanswered)}
+
+// suspicion is the time that a suspected node has to reply. One reply ends it.
+type suspicion struct {
+	start   time.Time
+	timeout time.Duration
+	// probes are the ports to probe, one after the other. sent are how many probes were sent, unanswered how many of them
+	// are known to have no reply.
+	probes               []port
+	sent, unanswered     int
+	lastProbe, nextProbe time.Time
+	// before and after are the connections to the node's endpoints that have a reply: those after the first probe had none,
+	// and those after the timeout. Nil until they are reported.
+	before  map[uint32]bool
+	after   []Flow
+	isAfter bool // after was reported
+	listing bool // and a list is awaited
 }
 
-// cry is what is remembered of a pair.
-type cry struct {
-	until time.Time     // when it is believed again
-	pause time.Duration // that it got
-}
-
-func (w *wolves) last(p pair) (last cry, known bool) {
-	if last, known = w.recent[p]; !known {
-		last, known = w.earlier[p]
+// newSuspicion starts a suspicion of a node. Its kubelet comes last, and not more often than once a minute.
+func newSuspicion(now time.Time, n *node, c *config) *suspicion {
+	s := &suspicion{start: now, nextProbe: now, timeout: c.timeout}
+	if n.isFast(c) {
+		s.timeout = c.shortTimeout
 	}
-	return last, known
+	ports := n.ports()
+	for i := range c.probes {
+		s.probes = append(s.probes, ports[i%len(ports)])
+	}
+	if n.mayProbeKubelet(now) {
+		s.probes[c.probes-1] = kubeletPort
+	}
+	return s
 }
 
-// believed reports whether a pair is believed.
-func (w *wolves) believed(now time.Time, p pair) bool {
-	last, known := w.last(p)
-	return !known || !now.Before(last.until) || last.until.Sub(now) > last.pause // the clock was set back
+// interval is the time between two probes: the last one is sent after three quarters of the timeout, so that a node that
+// was away for a second is seen.
+func (s *suspicion) interval() time.Duration {
+	return s.timeout * 3 / 4 / time.Duration(len(s.probes)-1)
 }
 
-// cried notes that the node of a pair's endpoint did answer.
-func (w *wolves) cried(now time.Time, p pair) {
-	last, known := w.last(p)
-	pause := w.rules.disbelief
-	if known && now.Sub(last.until) < w.rules.calm {
-		pause = min(2*last.pause, w.rules.longestDisbelief)
+// remaining is how long the timeout is from the next probe on. Whatever delays a probe extends the timeout.
+func (s *suspicion) remaining() time.Duration {
+	return s.timeout - time.Duration(s.sent)*s.interval()
+}
+
+// deadline is when the timeout is over, once all probes are sent.
+func (s *suspicion) deadline() time.Time {
+	return s.lastProbe.Add(s.timeout / 4)
+}
+
+// needsReplied reports whether the connections with a reply are to be listed now.
+func (s *suspicion) needsReplied(now time.Time, c *config) bool {
+	if !c.replied || s.listing {
+		return false
 	}
-	if len(w.recent) >= w.rules.pairs/2 {
-		w.recent, w.earlier = nil, w.recent
+	if s.before == nil {
+		return s.sent > 1 // and the first probe has no reply yet
 	}
-	if w.recent == nil {
-		w.recent = map[pair]cry{}
+	return !s.isAfter && s.isExpired(now)
+}
+
+// isExpired reports whether all probes have failed.
+func (s *suspicion) isExpired(now time.Time) bool {
+	return s.sent == len(s.probes) && s.unanswered >= s.sent && !now.Before(s.deadline())
+}
+
+// addReplied takes the connections to the node's endpoints that have a reply.
+func (s *suspicion) addReplied(flows []Flow) {
+	if s.listing = false; s.before == nil {
+		s.before = idsOf(flows)
+	} else {
+		s.after, s.isAfter = flows, true
 	}
-	w.recent[p] = cry{now.Add(pause), pause}
+}
+
+// outcome concludes a suspicion whose probes have failed. othersReply says whether others replied to a probe that was
+// sent no earlier than the last probe of this suspicion.
+func (s *suspicion) outcome(now time.Time, othersReply bool, c *config) (outcome Outcome, isOver bool) {
+	switch {
+	case now.Sub(s.start) > 3*s.timeout:
+		return Inconclusive, true
+	case !s.isExpired(now) || c.replied && !s.isAfter:
+		return "", false
+	case c.replied && isProof(s.before, s.after):
+		return FlowsAnswered, true
+	case c.controls > 0 && !othersReply: // they have as long as any probe
+		return Isolated, !now.Before(s.lastProbe.Add(c.timeout))
+	}
+	return Unanswered, true
+}
+
+// isProof reports whether connections prove that a node is well: new ones have a reply, to two endpoints or from two
+// clients. One pod alone may reply in the name of an endpoint.
+func isProof(known map[uint32]bool, replied []Flow) bool {
+	var first *Flow
+	for i := range replied {
+		flow := &replied[i]
+		switch {
+		case known[flow.ID]:
+		case first == nil:
+			first = flow
+		case first.Client != flow.Client || first.Endpoint != flow.Endpoint:
+			return true
+		}
+	}
+	return false
+}
+
+func idsOf(flows []Flow) map[uint32]bool {
+	ids := make(map[uint32]bool, len(flows))
+	for i := range flows {
+		ids[flows[i].ID] = true
+	}
+	return ids
 }

@@ -11,25 +11,25 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
 )
 
-// world is nodes, connections between them, and a judge on the node "own". Its clock moves in steps of 10 ms.
+// world is nodes, connections between them, and a detector on the node "own". Its clock moves in steps of 10 ms.
 type world struct {
-	t      *testing.T
-	judge  *reachability.Judge
-	now    time.Duration
-	skew   time.Duration // of its clock
-	nodes  []*machine
-	server *machine // of the API; nil if there is none
-	ownUp  func(at time.Duration) bool
-	random *rand.Rand
+	t        *testing.T
+	detector *reachability.Detector
+	now      time.Duration
+	nodes    []*machine
+	server   *machine // of the API; nil if there is none
+	ownUp    func(at time.Duration) bool
+	random   *rand.Rand
 
 	flows    []*flow
 	lastFlow uint32
 	answers  []answer
-	asked    []string // whose flows with answers are told with the next step
+	listed   []string // whose flows with a reply are reported with the next step
 	loads    []*load
 	lookedAt time.Duration
 
-	dials    map[string]int
+	dials    map[string]int // by node
+	dialsTo  map[uint16]int // by port
 	outcomes map[reachability.Outcome]int
 	out      map[string]time.Duration
 	back     map[string]time.Duration
@@ -41,14 +41,15 @@ type world struct {
 
 // machine is a node: whether it answers, and how.
 type machine struct {
-	name, zone string
-	addr       netip.AddrPort
-	up         func(at time.Duration) bool
-	kind       func(at time.Duration) reachability.Kind
-	delay      time.Duration
-	loss       float64
-	// dropsDials: those of proxies, and nothing else.
-	dropsDials func(at time.Duration) bool
+	name string
+	addr netip.Addr
+	up   func(at time.Duration) bool
+	// accepts: a proxy listens. Else the kernel resets.
+	accepts func(at time.Duration) bool
+	delay   time.Duration
+	loss    float64
+	// drops: a firewall drops probes of a port in silence, and nothing else.
+	drops func(port uint16, at time.Duration) bool
 }
 
 // load is connections that begin at a rate.
@@ -57,6 +58,7 @@ type load struct {
 	node     *machine
 	client   string
 	denied   bool // never answered
+	forged   bool // somebody always answers in the endpoint's name
 	next     time.Duration
 	from, to time.Duration
 }
@@ -65,20 +67,21 @@ type flow struct {
 	reachability.Flow
 	began    time.Duration
 	answered time.Duration // never: negative
+	isReset  bool          // by a kernel, before there is a pod
 }
 
 type answer struct {
-	at   time.Duration
-	id   uint64
-	kind reachability.Kind
-	took time.Duration
+	at     time.Duration
+	id     uint64
+	result reachability.ProbeResult
+	took   time.Duration
 	// by then the dial is given up.
 	deadline time.Duration
 }
 
 var epoch = time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
 
-func (w *world) clock() time.Time { return epoch.Add(w.now + w.skew) }
+func (w *world) clock() time.Time { return epoch.Add(w.now) }
 
 func always(time.Duration) bool { return true }
 
@@ -94,7 +97,7 @@ func except(from, to time.Duration) func(time.Duration) bool {
 	return func(at time.Duration) bool { return at < from || at >= to }
 }
 
-// newWorld returns a world with nodes n0, n1, ... in three zones, which have all answered once.
+// newWorld returns a world with nodes n0, n1, ... which have all answered once.
 func newWorld(t *testing.T, count int, without reachability.Without) *world {
 	t.Helper()
 	return newSlowWorld(t, count, without, time.Millisecond)
@@ -104,46 +107,61 @@ func newWorld(t *testing.T, count int, without reachability.Without) *world {
 func newSlowWorld(t *testing.T, count int, without reachability.Without, delay time.Duration) *world {
 	t.Helper()
 	w := &world{
-		t: t, judge: reachability.NewJudgeWithout("own", without), ownUp: always, stopped: never,
+		t: t, detector: reachability.NewDetectorWithout("own", without), ownUp: always, stopped: never,
 		random: rand.New(rand.NewPCG(1, uint64(count))),
-		dials:  map[string]int{}, outcomes: map[reachability.Outcome]int{}, out: map[string]time.Duration{},
+		dials:  map[string]int{}, dialsTo: map[uint16]int{}, outcomes: map[reachability.Outcome]int{}, out: map[string]time.Duration{},
 		back: map[string]time.Duration{},
 	}
 	for i := range count {
-		w.nodes = append(w.nodes, &machine{
-			name: fmt.Sprintf("n%d", i), zone: fmt.Sprintf("z%d", i%3),
-			addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, byte(2 + (i+1)>>8), byte(i + 1)}), 10256),
-			up:   always, delay: delay, dropsDials: never,
-			kind: func(time.Duration) reachability.Kind { return reachability.Accepted },
-		})
+		w.nodes = append(w.nodes, newMachine(fmt.Sprintf("n%d", i), delay,
+			netip.AddrFrom4([4]byte{192, 0, byte(2 + (i+1)>>8), byte(i + 1)})))
 	}
 	w.place()
 	w.run(70 * time.Second)
-	w.dials = map[string]int{}
+	w.dials, w.dialsTo = map[string]int{}, map[uint16]int{}
 	return w
 }
 
+func newMachine(name string, delay time.Duration, addr netip.Addr) *machine {
+	return &machine{
+		name: name, addr: addr, up: always, delay: delay, accepts: always,
+		drops: func(uint16, time.Duration) bool { return false },
+	}
+}
+
+// The ports at which nodes are probed.
+const (
+	closedPort  = 9
+	healthPort  = 10256
+	kubeletPort = 10250
+)
+
+// shut returns a firewall that drops probes of some ports from a time on.
+func shut(from time.Duration, ports ...uint16) func(uint16, time.Duration) bool {
+	return func(port uint16, at time.Duration) bool { return at >= from && slices.Contains(ports, port) }
+}
+
 func (w *world) place() {
-	places := map[string]reachability.Place{}
+	targets := map[string]netip.Addr{}
 	for _, node := range w.nodes {
-		places[node.name] = reachability.Place{Addr: node.addr, Zone: node.zone}
+		targets[node.name] = node.addr
 	}
 	var servers []netip.AddrPort
 	if w.server != nil {
-		servers = []netip.AddrPort{w.server.addr}
+		servers = []netip.AddrPort{netip.AddrPortFrom(w.server.addr, 6443)}
 	}
-	w.judge.Place(w.clock(), places, servers)
+	w.detector.SetNodes(w.clock(), targets, servers)
 }
 
 // reach returns when a packet that is sent again and again is answered within a time; negative for never.
-func (w *world) reach(node *machine, sent, within time.Duration, drops bool) time.Duration {
+func (w *world) reach(node *machine, port uint16, sent, within time.Duration) time.Duration {
 	for _, again := range []time.Duration{0, 1, 2, 3, 4, 5, 7, 11, 19, 35} {
 		at := sent + again*time.Second
 		if at >= sent+within {
 			return -1
 		}
 		isLost := w.random.Float64() < node.loss*(2-node.loss) // there or back
-		isDropped := drops && node.dropsDials(at)
+		isDropped := port != 0 && node.drops(port, at)
 		if w.ownUp(at) && node.up(at) && !isLost && !isDropped && at+node.delay < sent+within {
 			return at + node.delay
 		}
@@ -151,7 +169,7 @@ func (w *world) reach(node *machine, sent, within time.Duration, drops bool) tim
 	return -1
 }
 
-func (w *world) machineAt(addr netip.AddrPort) *machine {
+func (w *world) machineAt(addr netip.Addr) *machine {
 	for _, node := range append(slices.Clone(w.nodes), w.server) {
 		if node != nil && node.addr == addr {
 			return node
@@ -186,13 +204,17 @@ func (w *world) begin() {
 			}
 			f := &flow{began: l.next, answered: -1}
 			w.lastFlow++
-			at := l.node.addr.Addr().As4()
+			at := l.node.addr.As4()
 			endpoint := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, at[2], at[3], byte(i)}), 80)
 			f.Flow = reachability.Flow{
 				ID: w.lastFlow, Client: netip.MustParseAddr(l.client), Endpoint: endpoint, Node: l.node.name,
 			}
-			if !l.denied {
-				f.answered = w.reach(l.node, l.next, 120*time.Second, false)
+			switch {
+			case l.forged:
+				f.answered = l.next + 10*time.Millisecond
+			case !l.denied:
+				f.answered = w.reach(l.node, 0, l.next, 120*time.Second)
+				f.isReset = !l.node.accepts(f.answered)
 			}
 			w.flows = append(w.flows, f)
 		}
@@ -208,20 +230,20 @@ func (w *world) hear() {
 			continue
 		}
 		if w.now > a.deadline {
-			a.kind = reachability.NoAnswer // whatever came meanwhile: both are there, and the dialler looks at its clock first
+			a.result = reachability.NoReply // whatever came meanwhile: both are there, and the dialler looks at its clock first
 		}
-		w.judge.Answered(w.clock(), a.id, a.kind, a.took)
+		w.detector.ReportProbe(w.clock(), a.id, a.result, a.took)
 	}
 	w.answers = later
-	if asked := w.asked; len(asked) > 0 {
-		w.asked = nil
-		ids := map[string][]uint32{}
+	if listed := w.listed; len(listed) > 0 {
+		w.listed = nil
+		var flows []reachability.Flow
 		for _, f := range w.flows {
-			if f.answered >= 0 && f.answered <= w.now && w.now-f.answered < time.Minute {
-				ids[f.Node] = append(ids[f.Node], f.ID)
+			if f.answered >= 0 && f.answered <= w.now && !f.isReset && w.now-f.answered < time.Minute && slices.Contains(listed, f.Node) {
+				flows = append(flows, f.Flow)
 			}
 		}
-		w.judge.Flows(asked, ids, true)
+		w.detector.ReportReplied(w.clock(), listed, flows, flows, true)
 	}
 }
 
@@ -234,33 +256,37 @@ func (w *world) look() {
 			flows = append(flows, f.Flow)
 		}
 	}
-	w.judge.Looked(w.clock(), flows)
+	w.detector.ReportUnreplied(w.clock(), flows, nil)
 }
 
 func (w *world) step() {
-	orders := w.judge.Step(w.clock())
-	for _, dial := range orders.Dials {
-		node := w.machineAt(dial.Addr)
+	actions := w.detector.Step(w.clock())
+	for _, probe := range actions.Probes {
+		node, port := w.machineAt(probe.Addr.Addr()), probe.Addr.Port()
 		w.dials[node.name]++
-		a := answer{at: w.now + dial.Within, id: dial.ID, deadline: w.now + dial.Within}
-		if at := w.reach(node, w.now, dial.Within, true); at >= 0 {
-			a.at, a.kind, a.took = at, node.kind(at), at-w.now
+		w.dialsTo[port]++
+		a := answer{at: w.now + probe.Timeout, id: probe.ID, deadline: w.now + probe.Timeout}
+		if at := w.reach(node, port, w.now, probe.Timeout); at >= 0 {
+			a.at, a.result, a.took = at, reachability.Reset, at-w.now
+			if port != closedPort && node.accepts(at) {
+				a.result = reachability.Accepted
+			}
 		}
 		w.answers = append(w.answers, a)
 	}
-	w.asked = append(w.asked, orders.Ask...)
-	for _, outcome := range orders.Ended {
+	w.listed = append(w.listed, actions.ListReplied...)
+	for _, outcome := range actions.Concluded {
 		w.outcomes[outcome]++
 	}
-	for _, name := range orders.Out {
+	for _, name := range actions.Ejected {
 		w.out[name] = w.now
 		w.outs = append(w.outs, name)
 	}
-	for _, back := range orders.Back {
+	for _, back := range actions.Restored {
 		w.back[back.Node] = w.now
 		delete(w.out, back.Node)
 	}
-	if orders.CutOff {
+	if actions.Isolated {
 		w.cutOffs++
 	}
 }

@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -54,12 +55,20 @@ type Reachability struct {
 	Unreachable []UnreachableNode `json:"unreachable"` // never null
 	// Avoided: new connections avoid these nodes' endpoints.
 	Avoided bool `json:"avoided"`
-	// CutOffSince is since when nobody answers, so that no node is judged; null if anybody answers.
+	// Families is what is known in IPv4 and in IPv6.
+	Families map[string]FamilyReachability `json:"families"`
+}
+
+// FamilyReachability is what a proxy knows about which nodes answer its own in one IP family.
+type FamilyReachability struct {
+	// CutOffSince is since when nobody answers, so that no node is taken to be unreachable; null if anybody answers.
 	CutOffSince *time.Time `json:"cutOffSince"`
-	// Answering is how many nodes with endpoints have answered a dial, and NeverAnswered how many have not, and are not
-	// judged.
+	// Answering is how many nodes have answered a probe, and NeverAnswered how many have not: nothing is concluded from
+	// their silence.
 	Answering     int `json:"answering"`
 	NeverAnswered int `json:"neverAnswered"`
+	// HasNoControl: one other node answers, and there is no third machine to tell its death from an isolation of this one.
+	HasNoControl bool `json:"hasNoControl"`
 }
 
 // Avoids returns what the proxy tries last because nodes do not answer it. This stands in no object.
@@ -69,7 +78,13 @@ func (s *Summary) Avoids() model.Change {
 	}
 	avoid := map[model.Against]*model.Avoid{}
 	for _, node := range s.Reachability.Unreachable {
-		avoid[model.Against{Node: node.Node, Why: model.Unreachable}] = &model.Avoid{Why: model.Unreachable, Since: node.Since}
+		why := &model.Avoid{Why: model.Unreachable, Since: node.Since}
+		for _, family := range model.Families {
+			if slices.Contains(node.Families, family.String()) {
+				why.Families = append(why.Families, family)
+			}
+		}
+		avoid[model.Against{Node: node.Node, Why: model.Unreachable}] = why
 	}
 	return model.Change{Avoid: avoid}
 }
@@ -86,16 +101,21 @@ func (s *Summary) Unreachable() []string {
 	}
 	var sentences []string
 	for _, node := range s.Reachability.Unreachable {
-		sentences = append(sentences, fmt.Sprintf("node %s has not answered %s since %s: %s",
-			node.Node, s.Node, node.Since.UTC().Format("2006-01-02 15:04:05 UTC"), becomes))
+		in := ""
+		if len(node.Families) == 1 {
+			in = " over " + node.Families[0]
+		}
+		sentences = append(sentences, fmt.Sprintf("node %s has not answered %s%s since %s: %s",
+			node.Node, s.Node, in, node.Since.UTC().Format("2006-01-02 15:04:05 UTC"), becomes))
 	}
 	return sentences
 }
 
-// UnreachableNode is a node that does not answer. Since is when that was found out. LastAnswer may be an hour older: a
-// node that nobody suspects is dialled once an hour.
+// UnreachableNode is a node that does not answer in some families. Since is when that was found out. LastAnswer may be an
+// hour older: a node that nobody suspects is probed once an hour.
 type UnreachableNode struct {
 	Node       string    `json:"node"`
+	Families   []string  `json:"families"`
 	Since      time.Time `json:"since"`
 	LastAnswer time.Time `json:"lastAnswer"`
 	NextDial   time.Time `json:"nextDial"`

@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"context"
+	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
@@ -34,17 +36,18 @@ func (w *Watcher) followAddresses(ctx context.Context) {
 	}
 }
 
-// proxiesAt returns the nodes of all slices. A node that is in several, one for each family, is dialled at its IPv4
-// address.
+// proxiesAt returns the nodes of all slices. A node has an address in each family that has slices.
 func (w *Watcher) proxiesAt() map[string]*model.Node {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	all := map[string]*model.Node{}
 	for _, slice := range w.state.objects[convert.ProxyAddresses] {
 		for _, node := range slice.value.([]*model.Node) {
-			if before := all[node.Name]; before == nil || node.Addresses[0].Less(before.Addresses[0]) {
-				all[node.Name] = node
+			if before := all[node.Name]; before != nil {
+				node = &model.Node{Name: node.Name, Labels: node.Labels, Addresses: append(slices.Clone(before.Addresses), node.Addresses...)}
+				slices.SortFunc(node.Addresses, netip.Addr.Compare)
 			}
+			all[node.Name] = node
 		}
 	}
 	return all

@@ -13,22 +13,22 @@ import (
 // it takes a minute, and in no second more than some hundred are dialled.
 func TestFewNodesAreLearntSoon(t *testing.T) {
 	for count, within := range map[int]time.Duration{5: 2 * time.Second, 500: 8 * time.Second, 5000: time.Minute + 2*time.Second} {
-		judge, places := reachability.NewJudge("own"), map[string]reachability.Place{}
+		detector, targets := reachability.NewDetector("own", 10256, reachability.NewBudget()), map[string]netip.Addr{}
 		for i := range count {
 			addr := netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)})
-			places[fmt.Sprintf("n%d", i)] = reachability.Place{Addr: netip.AddrPortFrom(addr, 10256)}
+			targets[fmt.Sprintf("n%d", i)] = addr
 		}
-		judge.Place(epoch, places, nil)
+		detector.SetNodes(epoch, targets, nil)
 		most, took := 0, time.Duration(0)
-		for ; judge.Status().Never > 0 && took < 2*time.Minute; took += time.Second {
-			dials := judge.Step(epoch.Add(took)).Dials
-			for _, dial := range dials {
-				judge.Answered(epoch.Add(took), dial.ID, reachability.Accepted, time.Millisecond)
+		for ; detector.Status().Never > 0 && took < 2*time.Minute; took += time.Second {
+			probes := detector.Step(epoch.Add(took)).Probes
+			for _, probe := range probes {
+				detector.ReportProbe(epoch.Add(took), probe.ID, reachability.Accepted, time.Millisecond)
 			}
-			most = max(most, len(dials))
+			most = max(most, len(probes)/2)
 		}
 		if took > within+time.Second || most > 128 {
-			t.Errorf("%d nodes: known after %v, %d dials in a second; want %v, and 128 at most", count, took, most, within)
+			t.Errorf("%d nodes: known after %v, %d nodes probed in a second; want %v, and 128 at most", count, took, most, within)
 		}
 	}
 }

@@ -9,10 +9,11 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
 )
 
-// honest has clients dial all nodes.
+// honest has two clients dial all nodes.
 func (w *world) honest(perSecond int) {
 	for _, node := range w.nodes {
 		w.dial(node, "10.1.0.1", perSecond)
+		w.dial(node, "10.1.0.2", perSecond)
 	}
 }
 
@@ -63,12 +64,10 @@ var falseScenes = []falseScene{
 		}
 	}},
 	{
-		name: "a node that never answered a dial", nodes: 4, needs: &reachability.Without{Learned: true, Flows: true},
+		name: "a node that never answered a dial", nodes: 4,
 		prepare: func(w *world) {
-			w.nodes = append(w.nodes, &machine{
-				name: "closed", zone: "z9", addr: netip.MustParseAddrPort("192.0.2.99:10256"), up: always, dropsDials: always,
-				kind: func(time.Duration) reachability.Kind { return reachability.Accepted },
-			})
+			w.nodes = append(w.nodes, newMachine("closed", time.Millisecond, netip.MustParseAddr("192.0.2.99")))
+			w.nodes[4].drops = shut(0, closedPort, healthPort, kubeletPort)
 			w.place()
 			w.dial(w.nodes[4], "10.1.0.9", 1).denied = true
 		},
@@ -82,11 +81,33 @@ var falseScenes = []falseScene{
 		prepare: func(w *world) { w.ownUp = until(w.now + time.Second) },
 	},
 	{
-		name: "dials are dropped from some moment on, and connections are answered", nodes: 3,
-		needs: &reachability.Without{Flows: true},
+		// ufw enable: a denied client raises the suspicion.
+		name: "a firewall closes all ports of the node at once, and pods go on", nodes: 3,
+		needs: &reachability.Without{Replied: true},
 		prepare: func(w *world) {
-			w.nodes[0].dropsDials = func(at time.Duration) bool { return at > 71*time.Second }
+			w.nodes[0].drops = shut(w.now+time.Second, closedPort, healthPort, kubeletPort)
 			w.dial(w.nodes[0], "10.1.0.9", 5).denied = true
+		},
+	},
+	{
+		name: "a firewall closes the proxy's port later", nodes: 3, prepare: func(w *world) {
+			w.nodes[0].drops = shut(w.now+time.Second, healthPort)
+			w.dial(w.nodes[0], "10.1.0.9", 5).denied = true
+		},
+	},
+	{
+		name: "a firewall closes all ports but the kubelet's later", nodes: 3, prepare: func(w *world) {
+			w.nodes[0].drops = shut(w.now+time.Second, closedPort, healthPort)
+			w.loads = nil
+			w.dial(w.nodes[0], "10.1.0.9", 5).denied, w.loads[0].to = true, w.now+1400*time.Millisecond
+		},
+	},
+	{
+		name: "pods fill the accept queue of the proxy's port, and one of them is silent", nodes: 3, prepare: func(w *world) {
+			w.nodes[0].drops = func(port uint16, at time.Duration) bool {
+				return port == healthPort && at%(3*time.Second) > 50*time.Millisecond
+			}
+			w.dial(w.nodes[0], "10.1.0.9", 20).denied = true
 		},
 	},
 }
@@ -107,10 +128,13 @@ func TestNobodyIsJudgedWhoDoesAnswer(t *testing.T) {
 			if len(w.outs) > 0 {
 				t.Errorf("verdicts against %v", w.outs)
 			}
-			for name, dials := range w.dials {
-				if dials > 60 {
-					t.Errorf("%s was dialled %d times in a minute", name, dials)
+			for name, dials := range w.dials { // a suspicion in two seconds, and as a control for two others
+				if dials > 30*5+2*30*2*4 {
+					t.Errorf("%s was probed %d times in a minute", name, dials)
 				}
+			}
+			if w.dialsTo[kubeletPort] > scene.nodes {
+				t.Errorf("kubelets were probed %d times in a minute", w.dialsTo[kubeletPort])
 			}
 			t.Logf("suspicions: %v, dials: %v", w.outcomes, w.dials)
 		})
@@ -161,8 +185,8 @@ func TestACutOffNodeJudgesNobody(t *testing.T) {
 		t.Errorf("verdicts %v, said to be cut off %d times, want none and once", w.outs, w.cutOffs)
 	}
 	w.run(time.Minute)
-	if len(w.outs) > 0 || w.cutOffs != 1 || w.judge.Status().CutOffSince != nil {
-		t.Errorf("after the network is back: verdicts %v, cut off %d times, since %v", w.outs, w.cutOffs, w.judge.Status().CutOffSince)
+	if len(w.outs) > 0 || w.cutOffs != 1 || w.detector.Status().IsolatedSince != nil {
+		t.Errorf("after the network is back: verdicts %v, cut off %d times, since %v", w.outs, w.cutOffs, w.detector.Status().IsolatedSince)
 	}
 }
 
@@ -170,17 +194,17 @@ func TestOneOtherNodeNeedsTheAPIServer(t *testing.T) {
 	for _, hasServer := range []bool{false, true} {
 		w := newWorld(t, 1, reachability.Without{})
 		if hasServer {
-			w.server = &machine{
-				name: "api", addr: netip.MustParseAddrPort("198.51.100.1:6443"), up: always, dropsDials: never,
-				kind: func(time.Duration) reachability.Kind { return reachability.Accepted },
-			}
+			w.server = newMachine("api", time.Millisecond, netip.MustParseAddr("198.51.100.1"))
 			w.place()
 		}
 		w.honest(10)
 		w.nodes[0].up = until(w.now + time.Second)
 		w.run(5 * time.Second)
 		if _, out := w.out["n0"]; out != hasServer {
-			t.Errorf("with an API server %v: judged %v", hasServer, out)
+			t.Errorf("with an API server %v: ejected %v", hasServer, out)
+		}
+		if w.detector.Status().HasNoControl == hasServer {
+			t.Errorf("with an API server %v: the status says the same of it", hasServer)
 		}
 	}
 }
@@ -191,18 +215,13 @@ func TestARebootingNodeIsNotBackWithItsFirstReset(t *testing.T) {
 	died := w.now + time.Second
 	booted, serves := died+20*time.Second, died+50*time.Second
 	w.nodes[0].up = except(died, booted)
-	w.nodes[0].kind = func(at time.Duration) reachability.Kind {
-		if at >= booted && at < serves {
-			return reachability.Refused
-		}
-		return reachability.Accepted
-	}
+	w.nodes[0].accepts = func(at time.Duration) bool { return at < booted || at >= serves }
 	w.run(time.Minute)
 	if back := w.back["n0"]; back < serves || back > serves+1200*time.Millisecond {
 		t.Errorf("back after %v, want when it accepts dials, after %v", back-died, serves-died)
 	}
 	// One that only resets comes back, too, after a minute.
-	w.nodes[0].up, w.nodes[0].kind = except(w.now, w.now+10*time.Second), func(time.Duration) reachability.Kind { return reachability.Refused }
+	w.nodes[0].up, w.nodes[0].accepts = except(w.now, w.now+10*time.Second), never
 	died = w.now
 	w.run(2 * time.Minute)
 	if back := w.back["n0"] - died - 10*time.Second; back < time.Minute || back > 64*time.Second {
@@ -227,15 +246,14 @@ func TestAFlappingNodeStaysOut(t *testing.T) {
 	}
 }
 
-func TestTheRarelyBelievedCostFewDials(t *testing.T) {
+// TestADeniedClientCostsAProbeInTwoSeconds, for as long as it dials: the first reply ends each suspicion. The port at
+// which nothing listens is probed first, so no process of the node takes part.
+func TestADeniedClientCostsAProbeInTwoSeconds(t *testing.T) {
 	w := newWorld(t, 3, reachability.Without{})
-	l := w.dial(w.nodes[0], "10.1.0.9", 1)
-	l.denied = true
-	w.run(5 * time.Minute)
-	before := w.dials["n0"]
+	w.dial(w.nodes[0], "10.1.0.9", 1).denied = true
 	w.run(10 * time.Minute)
-	if dials := w.dials["n0"] - before; dials > 10 {
-		t.Errorf("%d dials in ten minutes, want at most one a minute", dials)
+	if dials := w.dialsTo[closedPort]; dials < 250 || dials > 300 || w.dials["n0"] != dials || len(w.dialsTo) != 1 {
+		t.Errorf("probes by port %v, by node %v", w.dialsTo, w.dials)
 	}
 }
 
@@ -257,36 +275,12 @@ func TestAQuietHour(t *testing.T) {
 	w.run(time.Hour)
 	total := 0
 	for name, dials := range w.dials {
-		if total += dials; dials != 1 {
-			t.Errorf("%s was dialled %d times, want once", name, dials)
+		if total += dials; dials != 2 {
+			t.Errorf("%s was probed %d times, want once at each port", name, dials)
 		}
 	}
-	if total != 100 {
-		t.Errorf("%d dials, want 100", total)
-	}
-}
-
-func TestNoMorePairsAreRememberedThanTold(t *testing.T) {
-	w := newWorld(t, 3, reachability.Without{})
-	w.look()
-	for round := range 4 {
-		var flows []reachability.Flow
-		for i := range 5000 {
-			client := netip.AddrFrom4([4]byte{10, byte(round), byte(i >> 8), byte(i)})
-			flows = append(flows, reachability.Flow{
-				ID: uint32(i), Client: client, Endpoint: netip.MustParseAddrPort("10.0.0.1:80"), Node: "n0",
-			})
-		}
-		w.judge.Looked(w.clock(), flows)
-		w.now += 450 * time.Millisecond
-		w.judge.Looked(w.clock(), flows)
-		w.step()
-		w.now += 10 * time.Millisecond
-		w.hear()
-		w.step()
-	}
-	if remembered := w.judge.Remembered(); remembered > 4096 || remembered < 2048 {
-		t.Errorf("%d pairs are remembered, want at most 4096", remembered)
+	if total != 200 {
+		t.Errorf("%d probes, want 200", total)
 	}
 }
 
@@ -300,17 +294,106 @@ func TestWhoLeavesIsBack(t *testing.T) {
 			t.Fatalf("out: %v", w.out)
 		}
 		if readdressed {
-			w.nodes[0].addr = netip.MustParseAddrPort("192.0.2.77:10256")
+			w.nodes[0].addr = netip.MustParseAddr("192.0.2.77")
 		} else {
-			w.nodes, w.loads = w.nodes[1:], w.loads[1:]
+			w.nodes, w.loads = w.nodes[1:], w.loads[2:]
 		}
 		w.place()
 		w.run(20 * time.Millisecond)
 		if len(w.out) != 0 {
 			t.Errorf("readdressed %v: out: %v", readdressed, w.out)
 		}
-		if readdressed && w.judge.Status().Never != 1 {
+		if readdressed && w.detector.Status().Never != 1 {
 			t.Error("what was learned of an address holds for another one")
 		}
+	}
+}
+
+// TestAnOverloadedNodeThatDies: six of ten SYNs to an endpoint were dropped for a while. That makes its later death no
+// less credible.
+func TestAnOverloadedNodeThatDies(t *testing.T) {
+	w := newWorld(t, 3, reachability.Without{})
+	w.honest(10)
+	for client := range 10 {
+		w.dial(w.nodes[0], fmt.Sprintf("10.1.1.%d", client), 6).denied = true
+		w.dial(w.nodes[0], fmt.Sprintf("10.1.1.%d", client), 4)
+	}
+	w.run(72 * time.Second)
+	if len(w.outs) > 0 {
+		t.Fatalf("ejected %v", w.outs)
+	}
+	died := w.now
+	w.nodes[0].up = until(died)
+	w.run(5 * time.Second)
+	if at, out := w.out["n0"]; !out || at-died > 3500*time.Millisecond {
+		t.Errorf("ejected %v after %v, want within 3.5 s", out, at-died)
+	}
+}
+
+// TestWhatBringsANodeBack though its proxy's port is shut: the resets of another port, after a minute; or new connections
+// to its endpoints that have a reply, of two clients.
+func TestWhatBringsANodeBack(t *testing.T) {
+	for name, scene := range map[string]struct {
+		shut    []uint16
+		clients []string
+		back    [2]time.Duration
+	}{
+		"resets": {[]uint16{healthPort}, nil, [2]time.Duration{time.Minute, 64 * time.Second}},
+		"connections of two clients": {
+			[]uint16{healthPort, closedPort, kubeletPort}, []string{"10.1.0.1", "10.1.0.2"}, [2]time.Duration{0, 12 * time.Second},
+		},
+		"one client proves nothing": {[]uint16{healthPort, closedPort, kubeletPort}, []string{"10.1.0.1"}, [2]time.Duration{-1, -1}},
+		"nobody connects":           {[]uint16{healthPort, closedPort, kubeletPort}, nil, [2]time.Duration{-1, -1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 3, reachability.Without{})
+			w.honest(10)
+			died := w.now
+			up := died + 10*time.Second
+			w.nodes[0].up, w.nodes[0].drops = except(died, up), shut(died, scene.shut...)
+			w.run(9 * time.Second)
+			if _, out := w.out["n0"]; !out {
+				t.Fatal("it is not ejected")
+			}
+			w.loads, w.flows = nil, nil
+			w.run(3 * time.Second)
+			for _, client := range scene.clients {
+				w.dial(w.nodes[0], client, 1)
+			}
+			w.run(3 * time.Minute)
+			back, isBack := w.back["n0"]
+			if back -= up; isBack != (scene.back[1] > 0) || isBack && (back < scene.back[0] || back > scene.back[1]) {
+				t.Errorf("back %v after %v, want after %v", isBack, back, scene.back)
+			}
+		})
+	}
+}
+
+// TestOneClientIsNoProof: somebody answers it in the name of an endpoint on a node that is dead.
+func TestOneClientIsNoProof(t *testing.T) {
+	for clients := 1; clients <= 2; clients++ {
+		w := newWorld(t, 3, reachability.Without{})
+		w.honest(10)
+		for i := range clients {
+			w.dial(w.nodes[0], fmt.Sprintf("10.1.2.%d", i), 10).forged = true
+		}
+		w.run(time.Second)
+		w.nodes[0].up = until(w.now)
+		w.run(5 * time.Second)
+		if _, out := w.out["n0"]; out != (clients == 1) {
+			t.Errorf("%d clients with a forged answer: ejected %v", clients, out)
+		}
+	}
+}
+
+// TestANodeThatTheLinkDoesNotFind is suspected at once.
+func TestANodeThatTheLinkDoesNotFind(t *testing.T) {
+	w := newWorld(t, 3, reachability.Without{})
+	w.nodes[0].up = until(w.now)
+	w.detector.ReportUnreplied(w.clock(), nil, []string{"n0", "nobody"})
+	w.step()
+	w.run(1200 * time.Millisecond)
+	if at, out := w.out["n0"]; !out || len(w.outs) != 1 {
+		t.Errorf("ejected %v after %v: %v", out, at, w.outs)
 	}
 }

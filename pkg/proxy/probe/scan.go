@@ -1,0 +1,114 @@
+//go:build linux
+
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/vicinity-proxy/vicinity/pkg/model"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
+)
+
+// maxEntries is how many connections without a reply a scan reads: those of a flood are not needed one by one.
+const maxEntries = 8192
+
+// Scan is what one scan found.
+type Scan struct {
+	Unreplied int // connections to Services, of those that it read
+	flows     map[model.Family][]reachability.Flow
+	notFound  map[netip.Addr]bool // addresses on a link that the kernel does not find
+	isRead    bool                // the connections were listed
+}
+
+// scan lists the connections that were translated and have no reply. If there are any, it lists whom the link does not
+// find, too.
+func (p *Prober) scan(ctx context.Context) (Scan, error) {
+	found := Scan{flows: map[model.Family][]reachability.Flow{}}
+	snapshot := p.Owners.Snapshot()
+	if snapshot == nil {
+		return found, nil
+	}
+	read := 0
+	unreplied := conntrack.Filter{Status: conntrack.DestinationNAT, Mask: conntrack.DestinationNAT | conntrack.SeenReply}
+	_, err := p.Table.Dump(ctx, unreplied, func(e *conntrack.Entry) bool {
+		read++
+		if flow, isOurs := flowOf(e, snapshot); isOurs {
+			found.Unreplied++
+			family := model.FamilyOf(flow.Endpoint.Addr())
+			found.flows[family] = append(found.flows[family], flow)
+		}
+		return read < maxEntries
+	})
+	if errors.Is(err, conntrack.ErrCutOff) || errors.Is(err, conntrack.ErrInterrupted) {
+		err = nil
+	}
+	if found.isRead = err == nil; found.isRead && found.Unreplied > 0 {
+		found.notFound, err = p.notFound()
+	}
+	return found, err
+}
+
+// notFound returns the neighbours that the kernel does not find.
+func notFound() (map[netip.Addr]bool, error) {
+	neighbours, err := netlink.NeighList(0, 0)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("listing neighbours: %w", err)
+	}
+	addrs := map[netip.Addr]bool{}
+	for i := range neighbours {
+		if addr, isAddr := netip.AddrFromSlice(neighbours[i].IP); isAddr && neighbours[i].State&(unix.NUD_INCOMPLETE|unix.NUD_FAILED) != 0 {
+			addrs[addr.Unmap()] = true
+		}
+	}
+	return addrs, nil
+}
+
+// flowOf returns a connection to an endpoint that our tables translated.
+func flowOf(e *conntrack.Entry, snapshot *owners.Snapshot) (reachability.Flow, bool) {
+	if !owners.IsOurs(e) {
+		return reachability.Flow{}, false
+	}
+	frontend := snapshot.Owner(e.Protocol, e.Dialled())
+	if frontend == nil {
+		return reachability.Flow{}, false
+	}
+	node, known := frontend.NodeOf(e.Answerer())
+	return reachability.Flow{ID: e.ID, Client: e.Client().Addr(), Endpoint: e.Answerer(), Node: node}, known
+}
+
+// replied lists the connections to endpoints on some nodes that the endpoint has accepted, at once: a decision waits for it.
+// A node's endpoints are those of an earlier snapshot, so that they are the same in two lists that are compared: a connection
+// to an endpoint that was not in its slice for a while would look new. Next are those by the endpoints of now.
+func (p *Prober) replied(
+	ctx context.Context, before map[string]*owners.Snapshot, now *owners.Snapshot,
+) (flows, next []reachability.Flow, err error) {
+	status := conntrack.DestinationNAT | conntrack.SeenReply
+	snapshots := map[*owners.Snapshot]bool{now: true}
+	for _, snapshot := range before {
+		snapshots[snapshot] = true
+	}
+	_, err = p.Unthrottled.Dump(ctx, conntrack.Filter{Status: status, Mask: status}, func(e *conntrack.Entry) bool {
+		if e.Protocol == model.TCP && e.Status&conntrack.Assured == 0 {
+			return true // a kernel without pods resets
+		}
+		for snapshot := range snapshots {
+			flow, isOurs := flowOf(e, snapshot)
+			if isOurs && before[flow.Node] == snapshot {
+				flows = append(flows, flow)
+			}
+			if isOurs && snapshot == now && before[flow.Node] != nil {
+				next = append(next, flow)
+			}
+		}
+		return true
+	})
+	return flows, next, err
+}

@@ -1,0 +1,469 @@
+package reachability
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// closedPortNumber is discard's, where nothing listens today. kubeletPortNumber is the kubelet's.
+const closedPortNumber, kubeletPortNumber = 9, 10250
+
+// Detector knows all other nodes, and decides which of them do not reply to this one. Its Report methods take in what
+// happened; Step decides what to do about it.
+type Detector struct {
+	self      string
+	config    config
+	numbers   [apiServer]uint16 // of the ports
+	nodes     map[string]*node
+	names     []string         // of the nodes, sorted
+	active    map[string]*node // those that are suspected or ejected
+	servers   []server
+	flowAges  flowAges
+	suspects  map[string]int // the suspicious connections to nodes that are not suspected yet
+	controls  controls
+	isolation *time.Time // since when nobody replies; nil if anybody does
+	inFlight  map[uint64]inFlight
+	lastProbe uint64
+	budget    Budget
+	baselines time.Time // when to search again for nodes whose baseline is due
+	listing   bool      // a list of connections is awaited
+	nextList  time.Time // when connections to nodes that are ejected are listed
+	pending   Actions   // what happened since the last step
+}
+
+// server is an API server, and the node that it is on, if that is another one.
+type server struct {
+	addr netip.AddrPort
+	node *node
+}
+
+// Budget bounds the probes of the detectors that share it.
+type Budget struct{ suspected, ejected *rate.Limiter }
+
+// NewBudget returns a budget that nobody has used.
+func NewBudget() Budget {
+	return Budget{rate.NewLimiter(suspectProbes, suspectProbes), rate.NewLimiter(ejectedProbes, ejectedProbes)}
+}
+
+// inFlight is a probe whose result is awaited.
+type inFlight struct {
+	node      *node // nil for an API server that is on none
+	port      port
+	suspicion *suspicion
+	ejection  *ejection
+	sentAt    time.Time
+	// isControl: it tells whether this node is isolated.
+	isControl  bool
+	isBaseline bool
+}
+
+// Actions are what is to be done, and what was decided.
+type Actions struct {
+	Probes []Probe
+	// ListReplied names nodes. The connections to their endpoints that have a reply are to be reported: see ReportReplied.
+	ListReplied []string
+	// Ejected nodes do not reply any more, and Restored ones do again.
+	Ejected  []string
+	Restored []Restoration
+	// Concluded are how suspicions ended.
+	Concluded []Outcome
+	// Isolated and IsolationEnded: nobody replies to this node, or somebody does again.
+	Isolated, IsolationEnded bool
+	// NextStep is when to call again, if nothing happens before.
+	NextStep time.Time
+}
+
+// Restoration is a node that replies again.
+type Restoration struct {
+	Node  string
+	Since time.Time // it did not reply
+	// Removed: its address is gone, or another one. Whether it replies is unknown.
+	Removed bool
+}
+
+// Probe is a connection to be made, from a new port, and reset at once.
+type Probe struct {
+	ID      uint64
+	Addr    netip.AddrPort
+	Timeout time.Duration
+}
+
+// Ports returns the ports at which nodes are probed, by that of /healthz.
+func Ports(healthz uint16) [apiServer]uint16 {
+	return [...]uint16{closedPortNumber, healthz, kubeletPortNumber}
+}
+
+// NewDetector returns a detector of the nodes other than its own. The port is that of /healthz on all nodes.
+func NewDetector(self string, healthz uint16, budget Budget) *Detector {
+	return newDetector(self, healthz, budget, defaults)
+}
+
+func newDetector(self string, healthz uint16, budget Budget, c config) *Detector {
+	return &Detector{
+		self: self, config: c, numbers: Ports(healthz), flowAges: flowAges{minAge: c.minAge}, budget: budget,
+		nodes: map[string]*node{}, active: map[string]*node{}, suspects: map[string]int{}, inFlight: map[uint64]inFlight{},
+		controls: controls{lastReplies: map[string]time.Time{}},
+	}
+}
+
+// SetNodes takes in where nodes are probed, and where API servers are. A new node, or one with a new address, counts as
+// one that never replied.
+func (d *Detector) SetNodes(now time.Time, addrs map[string]netip.Addr, servers []netip.AddrPort) {
+	for name, n := range d.nodes {
+		if addr, there := addrs[name]; !there || addr != n.addr {
+			d.removeNode(n)
+		}
+	}
+	for name, addr := range addrs {
+		if name != d.self && d.nodes[name] == nil {
+			first := now.Add(jitter(d.self, name, firstBaselines(len(addrs))))
+			d.nodes[name] = &node{name: name, addr: addr, nextBaseline: first}
+		}
+	}
+	d.names = slices.Sorted(maps.Keys(d.nodes))
+	d.servers = nil
+	for _, addr := range servers {
+		on := slices.IndexFunc(d.names, func(name string) bool { return d.nodes[name].addr == addr.Addr() })
+		if on < 0 {
+			d.servers = append(d.servers, server{addr: addr})
+		} else {
+			d.servers = append(d.servers, server{addr, d.nodes[d.names[on]]})
+		}
+	}
+	if len(d.nodes) == 0 {
+		d.endIsolation()
+	}
+}
+
+func (d *Detector) endIsolation() {
+	d.pending.IsolationEnded = d.pending.IsolationEnded || d.isolation != nil
+	d.isolation = nil
+}
+
+func (d *Detector) removeNode(n *node) {
+	delete(d.nodes, n.name)
+	delete(d.active, n.name)
+	delete(d.suspects, n.name)
+	delete(d.controls.lastReplies, n.name)
+	if n.ejection != nil {
+		d.pending.Restored = append(d.pending.Restored, Restoration{n.name, n.ejection.since, true})
+	}
+}
+
+// ReportUnreplied takes in all connections that a scan found without a reply, and the nodes whose link address the
+// kernel does not find. Connections that an earlier scan found too are a suspicion against the nodes of their endpoints.
+func (d *Detector) ReportUnreplied(now time.Time, flows []Flow, notFound []string) {
+	clear(d.suspects)
+	for _, flow := range d.flowAges.persistent(now, flows) {
+		d.suspects[flow.Node]++
+	}
+	for _, name := range notFound {
+		d.suspects[name]++
+	}
+	maps.DeleteFunc(d.suspects, func(name string, _ int) bool {
+		n := d.nodes[name]
+		return n == nil || n.suspicion != nil || n.ejection != nil || n.best() == NoReply
+	})
+}
+
+// ReportProbe takes in the result of a probe, and its round-trip time. Every probe must get a result.
+func (d *Detector) ReportProbe(now time.Time, id uint64, result ProbeResult, rtt time.Duration) {
+	probe, known := d.inFlight[id]
+	delete(d.inFlight, id)
+	n := probe.node
+	if !known || n != nil && d.nodes[n.name] != n {
+		return
+	}
+	if result != NoReply {
+		d.endIsolation()
+		if probe.isControl {
+			d.controls.record(probe)
+		}
+	}
+	switch {
+	case n == nil:
+	case n.ejection != nil && n.ejection == probe.ejection:
+		d.recordEjected(now, n, probe.port, result, rtt)
+	case n.ejection != nil:
+	case result != NoReply:
+		n.recordReply(now, probe.port, result, rtt)
+		if n.onlyKubelet { // perhaps the others are silent for good, perhaps it was away for a moment
+			n.nextBaseline = now
+		}
+		if n.suspicion != nil {
+			d.conclude(now, n, Answered)
+		}
+	case n.suspicion != nil && n.suspicion == probe.suspicion:
+		n.suspicion.unanswered++
+	case probe.isBaseline && n.best() == NoReply:
+		n.nextBaseline = now.Add(min(baselineWithin<<n.baselineTries, baselineEvery))
+		n.baselineTries = min(n.baselineTries+1, 6)
+	}
+}
+
+// recordEjected takes in the result of a probe of a node that is ejected. One that is back may be another machine, so its
+// baseline is due.
+func (d *Detector) recordEjected(now time.Time, n *node, from port, result ProbeResult, rtt time.Duration) {
+	best := n.best()
+	if result != NoReply {
+		n.recordReply(now, from, result, rtt)
+	}
+	if n.ejection.record(now, from, result, best, &d.config) {
+		n.nextBaseline = now
+		d.restore(now, n)
+	}
+}
+
+// restore notes that a node that was ejected is well.
+func (d *Detector) restore(now time.Time, n *node) {
+	d.pending.Restored = append(d.pending.Restored, Restoration{n.name, n.ejection.since, false})
+	n.ejection, n.lastTransition = nil, now
+	delete(d.active, n.name)
+}
+
+// ReportReplied takes in the connections to the endpoints of nodes that Actions named which an endpoint has accepted: only
+// to endpoints that were on a node when it was named before, or the first time. Others may be old and new to the slices.
+// Next are the same by the endpoints that are on a node now, for the next time. If isListed is false, the connections could
+// not be listed, nothing is known, and the suspicions start again.
+func (d *Detector) ReportReplied(now time.Time, nodes []string, flows, next []Flow, isListed bool) {
+	d.listing = false
+	byNode, nextByNode := byNode(flows), byNode(next)
+	for _, name := range nodes {
+		switch n := d.nodes[name]; {
+		case n == nil:
+		case n.ejection != nil && isListed:
+			// If probes have a reply, they alone decide: a node that comes and goes, or boots, has to reply for a while.
+			if n.lastReply.Before(n.ejection.since) && isProof(n.ejection.known, byNode[name]) {
+				d.restore(now, n)
+			} else {
+				n.ejection.known = idsOf(nextByNode[name])
+			}
+		case n.suspicion == nil || !n.suspicion.listing:
+		case isListed:
+			n.suspicion.addReplied(byNode[name])
+		default:
+			d.conclude(now, n, Inconclusive)
+		}
+	}
+}
+
+func byNode(flows []Flow) map[string][]Flow {
+	of := map[string][]Flow{}
+	for _, flow := range flows {
+		of[flow.Node] = append(of[flow.Node], flow)
+	}
+	return of
+}
+
+// Step decides what is due. It is called again at NextStep, and after each of the other calls.
+func (d *Detector) Step(now time.Time) Actions {
+	d.evaluateSuspicions(now)
+	d.startSuspicions(now)
+	active := slices.SortedFunc(maps.Values(d.active), func(a, b *node) int { return cmp.Compare(a.name, b.name) })
+	d.probeSuspects(now, active)
+	d.probeControls(now)
+	d.probeEjected(now, active)
+	d.probeBaselines(now)
+	actions := d.pending
+	d.pending = Actions{}
+	actions.NextStep = d.nextStep(now)
+	return actions
+}
+
+// startSuspicions starts suspicions as far as there is room: of the nodes whose last one is longest ago, and then of those
+// with most suspicious connections. So nodes whose endpoints are silent all the time hide no other.
+func (d *Detector) startSuspicions(now time.Time) {
+	room := int(d.budget.suspected.TokensAt(now))
+	for _, n := range d.active {
+		if n.suspicion != nil {
+			room -= len(n.suspicion.probes) - n.suspicion.sent
+		}
+	}
+	if d.isolation != nil || room < d.config.probes {
+		return
+	}
+	var due []*node
+	for name := range d.suspects {
+		if n := d.nodes[name]; n.maySuspect(now) {
+			due = append(due, n)
+		}
+	}
+	slices.SortFunc(due, func(a, b *node) int {
+		return cmp.Or(a.lastSuspicion.Compare(b.lastSuspicion), cmp.Compare(d.suspects[b.name], d.suspects[a.name]),
+			cmp.Compare(a.name, b.name))
+	})
+	for _, n := range due[:min(len(due), room/d.config.probes)] {
+		n.suspicion, n.lastSuspicion = newSuspicion(now, n, &d.config), now
+		d.active[n.name] = n
+		delete(d.suspects, n.name)
+	}
+}
+
+// evaluateSuspicions ends the suspicions whose time is over. One list of connections is for all that need one.
+func (d *Detector) evaluateSuspicions(now time.Time) {
+	isEjectedDue := d.config.replied && !now.Before(d.nextList)
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(d.active)) {
+		n := d.active[name]
+		if n.suspicion == nil {
+			if isEjectedDue && !d.listing {
+				list = append(list, name)
+			}
+			continue
+		}
+		if !d.listing && n.suspicion.needsReplied(now, &d.config) {
+			n.suspicion.listing = true
+			list = append(list, name)
+		}
+		if outcome, isOver := n.suspicion.outcome(now, d.controls.anyReplySince(name, n.suspicion.lastProbe), &d.config); isOver {
+			d.conclude(now, n, outcome)
+		}
+	}
+	if len(list) > 0 {
+		d.listing, d.pending.ListReplied = true, list
+		if isEjectedDue {
+			d.nextList = now.Add(repliedEvery)
+		}
+	}
+}
+
+// conclude ends a suspicion.
+func (d *Detector) conclude(now time.Time, n *node, outcome Outcome) {
+	replied := n.suspicion.after
+	n.suspicion = nil
+	delete(d.active, n.name)
+	if outcome == Inconclusive {
+		return
+	}
+	d.pending.Concluded = append(d.pending.Concluded, outcome)
+	switch outcome {
+	case Answered, FlowsAnswered, Inconclusive:
+	case Isolated:
+		if d.isolation == nil {
+			d.isolation, d.pending.Isolated = &now, true
+		}
+	case Unanswered:
+		n.eject(now, replied, &d.config)
+		d.active[n.name] = n
+		d.pending.Ejected = append(d.pending.Ejected, n.name)
+	}
+}
+
+// probe sends a probe to a node.
+func (d *Detector) probe(now time.Time, n *node, to port, timeout time.Duration, what inFlight) {
+	if to == kubeletPort {
+		n.lastKubelet = now
+	}
+	what.node, what.port = n, to
+	d.send(now, netip.AddrPortFrom(n.addr, d.numbers[to]), timeout, what)
+}
+
+func (d *Detector) send(now time.Time, addr netip.AddrPort, timeout time.Duration, what inFlight) {
+	d.lastProbe++
+	what.sentAt = now
+	d.inFlight[d.lastProbe] = what
+	d.pending.Probes = append(d.pending.Probes, Probe{d.lastProbe, addr, timeout})
+}
+
+// probeSuspects probes the nodes that are suspected. From the second probe on, others are probed at the same time, so that
+// a short interruption affects both.
+func (d *Detector) probeSuspects(now time.Time, active []*node) {
+	for _, n := range active {
+		s := n.suspicion
+		if s == nil || s.sent == len(s.probes) || now.Before(s.nextProbe) {
+			continue
+		}
+		to := s.probes[s.sent]
+		d.probe(now, n, to, s.remaining(), inFlight{suspicion: s})
+		d.budget.suspected.ReserveN(now, 1)
+		s.sent, s.lastProbe, s.nextProbe = s.sent+1, now, now.Add(s.interval())
+		d.controls.wanted = d.controls.wanted || s.sent > 1
+	}
+}
+
+// probeEjected probes nodes that are ejected, at all ports that used to reply and once a minute at the kubelet's, those
+// first which wait longest.
+func (d *Detector) probeEjected(now time.Time, active []*node) {
+	var due []*node
+	for _, n := range active {
+		if e := n.ejection; e != nil && e.inFlight == 0 && !now.Before(e.nextRound) {
+			due = append(due, n)
+		}
+	}
+	slices.SortStableFunc(due, func(a, b *node) int { return a.ejection.nextRound.Compare(b.ejection.nextRound) })
+	for _, n := range due {
+		ports, e := n.ports(), n.ejection
+		if n.mayProbeKubelet(now) {
+			ports = append(ports, kubeletPort)
+		}
+		if !d.budget.ejected.AllowN(now, len(ports)) {
+			return
+		}
+		e.inFlight, e.nextRound = len(ports), now.Add(ejectedEvery)
+		for _, to := range ports {
+			d.probe(now, n, to, d.config.timeout, inFlight{ejection: e})
+		}
+	}
+}
+
+// probeBaselines probes nodes to learn how they reply.
+func (d *Detector) probeBaselines(now time.Time) {
+	if now.Before(d.baselines) {
+		return
+	}
+	d.baselines = now.Add(time.Second)
+	sent := 0
+	for _, name := range d.names {
+		n := d.nodes[name]
+		if sent == baselineAtOnce || now.Before(n.nextBaseline) {
+			continue
+		}
+		sent++
+		n.nextBaseline = now.Add(baselineEvery)
+		for to := range kubeletPort {
+			if n.suspicion == nil && n.ejection == nil {
+				d.probe(now, n, to, d.config.timeout, inFlight{isBaseline: true})
+			}
+		}
+	}
+}
+
+func earlier(a, b time.Time) time.Time { return slices.MinFunc([]time.Time{a, b}, time.Time.Compare) }
+
+// nextStep is when something is due even if nothing is reported.
+func (d *Detector) nextStep(now time.Time) time.Time {
+	next := now.Add(idle)
+	for _, n := range d.active {
+		switch {
+		case n.suspicion != nil && n.suspicion.sent < len(n.suspicion.probes):
+			next = earlier(next, n.suspicion.nextProbe)
+		case n.suspicion != nil && now.Before(n.suspicion.deadline()):
+			next = earlier(next, n.suspicion.deadline())
+		case n.ejection != nil && n.ejection.inFlight == 0:
+			next = earlier(next, n.ejection.nextRound)
+		}
+	}
+	if d.controls.wanted || d.isolation != nil {
+		next = earlier(next, d.controls.next)
+	}
+	return now.Add(max(next.Sub(now), 10*time.Millisecond))
+}
+
+// Replies reports whether a node has ever replied.
+func (d *Detector) Replies(name string) bool {
+	n := d.nodes[name]
+	return n != nil && n.best() != NoReply
+}
+
+// IsActive reports whether a node is suspected or ejected.
+func (d *Detector) IsActive(name string) bool { return d.active[name] != nil }
+
+// IsEjected reports whether a node is ejected.
+func (d *Detector) IsEjected(name string) bool {
+	return d.IsActive(name) && d.nodes[name].ejection != nil
+}

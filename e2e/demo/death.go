@@ -165,7 +165,7 @@ func (s *stage) awaitKnown(ctx context.Context, unreachable int) error {
 	for _, proxy := range s.proxies {
 		for proxy.node.Name != deadNode {
 			known, err := proxy.reachability(ctx)
-			if err == nil && known.Families["IPv4"].Answering == len(s.places)-1 && len(known.Unreachable) == unreachable {
+			if err == nil && known.Families["IPv4"].Answering == len(s.places)-1-unreachable && len(known.Unreachable) == unreachable {
 				break
 			}
 			if ctx.Err() != nil {

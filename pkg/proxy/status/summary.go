@@ -63,8 +63,8 @@ type Reachability struct {
 type FamilyReachability struct {
 	// CutOffSince is since when nobody answers, so that no node is taken to be unreachable; null if anybody answers.
 	CutOffSince *time.Time `json:"cutOffSince"`
-	// Answering is how many nodes have answered a probe, and NeverAnswered how many have not: nothing is concluded from
-	// their silence.
+	// Answering is how many nodes answer probes, and NeverAnswered how many never did: nothing is concluded from their
+	// silence.
 	Answering     int `json:"answering"`
 	NeverAnswered int `json:"neverAnswered"`
 	// HasNoControl: one other node answers, and there is no third machine to tell its death from an isolation of this one.

@@ -80,7 +80,7 @@ func (r *Reconciler) Look(ctx context.Context) (Done, error) {
 			failures = append(failures, fmt.Errorf("listing dials in conntrack: %w", answer.Err))
 		}
 	}
-	unanswered, closed := r.ripe(l.dials, l.now, &done)
+	unanswered, closed := r.ripe(l, &done)
 	failures = append(failures, l.uncertainDials, r.endUnanswered(ctx, unanswered, l.isLocal, &done),
 		deleteAll(ctx, r.looks, closed, r.stillGoes(l.isLocal), func(e *conntrack.Entry) { done.Closed[e.Protocol]++ }))
 	return done, errors.Join(failures...)
@@ -165,13 +165,17 @@ func (r *Reconciler) endFlows(ctx context.Context, l *look, answer conntrack.Ans
 }
 
 // ripe returns those of the entries that a look found which end now. A dial that was found for the first time does not,
-// and is remembered.
-func (r *Reconciler) ripe(found []*conntrack.Entry, began time.Time, done *Done) (unanswered, closed []*conntrack.Entry) {
+// and is remembered; but for those to a node that is known not to answer.
+func (r *Reconciler) ripe(l *look, done *Done) (unanswered, closed []*conntrack.Entry) {
 	ended := r.now()
-	first := make(map[identity]time.Time, len(found))
-	for _, e := range found {
+	first := make(map[identity]time.Time, len(l.dials))
+	for _, e := range l.dials {
 		if e.Status&conntrack.SeenReply != 0 {
 			closed = append(closed, e)
+			continue
+		}
+		if owner := l.owners.Owner(e.Protocol, e.Dialled()); owner != nil && owner.MayStayOpen(e.Answerer()) {
+			unanswered = append(unanswered, e)
 			continue
 		}
 		this := identity{e.Protocol, e.Original, e.Reply, e.ID}
@@ -180,7 +184,7 @@ func (r *Reconciler) ripe(found []*conntrack.Entry, began time.Time, done *Done)
 		case !isKnown:
 			at = ended
 			fallthrough
-		case began.Sub(at) < lookApart:
+		case l.now.Sub(at) < lookApart:
 			done.Pending++
 		default:
 			unanswered = append(unanswered, e)

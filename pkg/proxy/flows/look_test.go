@@ -302,6 +302,23 @@ func TestADialEndsIfTwoLooksFoundItUnansweredAndItStillIs(t *testing.T) {
 	}
 }
 
+// TestADialToANodeThatDoesNotAnswerEndsAtTheFirstLook: that it got no answer is known already.
+func TestADialToANodeThatDoesNotAnswerEndsAtTheFirstLook(t *testing.T) {
+	w := newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1")
+	table := &recorded{tests: true, entries: map[netip.AddrPort]conntrack.Entry{
+		netip.MustParseAddrPort(host): dial(host, "10.96.0.10:80", "10.244.2.1:8080"),
+		netip.MustParseAddrPort(pod):  dial(pod, "10.96.0.10:80", "10.244.1.1:8080"),
+	}}
+	d := w.reconciler(table)
+	against := model.Against{Node: "there", Why: model.Unreachable}
+	w.cluster.Apply(model.Change{Avoid: map[model.Against]*model.Avoid{against: {Why: model.Unreachable}}})
+	w.synced()
+	done, err := d.Look(t.Context())
+	if err != nil || done.Anew[model.TCP] != 1 || done.Pending > 0 || len(table.entries) != 1 {
+		t.Errorf("%+v, %v; %d entries are left", done, err, len(table.entries))
+	}
+}
+
 // TestAClosedConnectionThatBeganAnewStays: it was closed when it was listed.
 func TestAClosedConnectionThatBeganAnewStays(t *testing.T) {
 	w := newTown(nil, "here", "10.244.1.1", "there", "10.244.2.1")

@@ -145,12 +145,21 @@ func dialMany(t *testing.T, from *fabric.Namespace, to netip.AddrPort, n int) di
 	return fds
 }
 
+// isReady waits until something happens to a socket. Go's own signals interrupt that.
+func isReady(fd int, events int16, patience time.Duration) bool {
+	for until := time.Now().Add(patience); ; {
+		poll := []unix.PollFd{{Fd: int32(fd), Events: events}}
+		n, err := unix.Poll(poll, max(0, int(time.Until(until).Milliseconds())))
+		if !errors.Is(err, unix.EINTR) {
+			return n == 1 && err == nil
+		}
+	}
+}
+
 // connected waits, and returns how many are connected by then.
 func (d dials) connected(until time.Time) (n int) {
 	for _, fd := range d {
-		wait := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
-		left := max(0, int(time.Until(until).Milliseconds()))
-		if ready, err := unix.Poll(wait, left); err != nil || ready == 0 {
+		if !isReady(fd, unix.POLLOUT, time.Until(until)) {
 			continue
 		}
 		if code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR); err == nil && code == 0 {
@@ -329,8 +338,7 @@ func TestOpenConnectionsLiveThroughDialsThatAreDrawnAnew(t *testing.T) {
 		if _, err := unix.Write(fd, []byte("GET / HTTP/1.1\r\nHost: web\r\n\r\n")); err != nil {
 			t.Fatal(err)
 		}
-		wait := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-		if ready, err := unix.Poll(wait, int(fabric.Patience.Milliseconds())); err != nil || ready == 0 {
+		if !isReady(fd, unix.POLLIN, fabric.Patience) {
 			continue
 		}
 		if n, err := unix.Read(fd, make([]byte, 4096)); err == nil && n > 0 {
@@ -373,9 +381,8 @@ func TestAPortOfAConnectionThatWasResetIsUsedAgain(t *testing.T) {
 			if err := errors.Join(conn.(*net.TCPConn).SetLinger(0), conn.Close()); err != nil { // a reset
 				t.Fatal(err)
 			}
-			reset := []unix.PollFd{{Fd: int32(first), Events: unix.POLLIN}}
-			if n, err := unix.Poll(reset, int(fabric.Patience.Milliseconds())); n != 1 || err != nil {
-				t.Fatalf("the connection was not reset: %v", err)
+			if !isReady(first, unix.POLLIN, fabric.Patience) {
+				t.Fatal("the connection was not reset")
 			}
 			_ = unix.Close(first)
 			silence(t, leaving)

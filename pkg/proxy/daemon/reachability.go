@@ -182,7 +182,7 @@ func (w *watch) OnStatus(known probe.Status) {
 	avoid := map[model.Against]*model.Avoid{}
 	for _, node := range known.Ejected {
 		avoid[model.Against{Node: node.Node, Why: model.Unreachable}] = &model.Avoid{
-			Why: model.Unreachable, Since: node.Since, Families: node.Families, IsLasting: time.Since(node.SinceAll) >= noSessionSurvives,
+			Why: model.Unreachable, Since: node.Since, Families: node.Families, IsLasting: time.Since(node.Since) >= noSessionSurvives,
 		}
 	}
 	change := maps.Clone(avoid)

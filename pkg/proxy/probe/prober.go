@@ -28,12 +28,11 @@ type Prober struct {
 	notFound func() (map[netip.Addr]bool, error)
 	dial     func(ctx context.Context, addr netip.AddrPort, timeout time.Duration) (reachability.ProbeResult, time.Duration)
 
-	mutex          sync.Mutex
-	detectors      map[model.Family]*reachability.Detector
-	newNodes       map[string]Node // that can be probed
-	nodes          map[string]Node // those that the detectors know
-	servers        []netip.AddrPort
-	targetsChanged wake.Signal // holds a signal when nodes or servers have changed
+	mutex     sync.Mutex
+	detectors map[model.Family]*reachability.Detector
+	nodes     map[string]Node
+	servers   []netip.AddrPort
+	changed   wake.Signal // holds a signal when a detector has something new
 
 	// listed are the endpoints of nodes that are suspected or ejected, as when their connections were listed. One goroutine
 	// has it.
@@ -64,7 +63,7 @@ type Options struct {
 // New returns a Prober that knows of no node.
 func New(options Options) *Prober {
 	p := &Prober{
-		Options: options, dial: Dial, notFound: notFound, targetsChanged: wake.NewSignal(),
+		Options: options, dial: Dial, notFound: notFound, changed: wake.NewSignal(),
 		detectors: map[model.Family]*reachability.Detector{}, listed: map[model.Family]map[string]*owners.Snapshot{},
 	}
 	budget := reachability.NewBudget()
@@ -77,18 +76,12 @@ func New(options Options) *Prober {
 
 // SetNodes sets where other nodes are probed.
 func (p *Prober) SetNodes(nodes map[string]Node) {
-	p.mutex.Lock()
-	p.newNodes = nodes
-	p.mutex.Unlock()
-	p.targetsChanged.Send()
+	p.report(func() { p.nodes = nodes; p.updateTargets() })
 }
 
 // SetAPIServers sets where API servers are reached.
 func (p *Prober) SetAPIServers(servers []netip.AddrPort) {
-	p.mutex.Lock()
-	p.servers = servers
-	p.mutex.Unlock()
-	p.targetsChanged.Send()
+	p.report(func() { p.servers = servers; p.updateTargets() })
 }
 
 // Status is what is known of all nodes.
@@ -99,25 +92,11 @@ type Status struct {
 	Families map[model.Family]reachability.Status
 }
 
-// Ejected is a node that does not reply in some families: since when in any of them, and in all.
+// Ejected is a node that does not reply in some families. If it is ejected in both, the later ejection counts: since then it
+// has not replied at all.
 type Ejected struct {
 	reachability.EjectedNode
 	Families []model.Family
-	SinceAll time.Time
-}
-
-// with returns it with what is known in another family.
-func (e Ejected) with(other Ejected) Ejected {
-	if other.Since.Before(e.Since) {
-		return other.with(e)
-	}
-	e.Families = append(e.Families, other.Families...)
-	slices.Sort(e.Families)
-	e.SinceAll = other.Since
-	if other.LastReply.After(e.LastReply) {
-		e.LastReply = other.LastReply
-	}
-	return e
 }
 
 // Status returns what is known.
@@ -130,14 +109,14 @@ func (p *Prober) Status() Status {
 		status := p.detectors[family].Status()
 		s.Families[family] = status
 		for _, node := range status.Ejected {
-			ejected := Ejected{EjectedNode: node, SinceAll: node.Since}
+			ejected := byName[node.Node]
+			if ejected.Since.Before(node.Since) {
+				ejected.EjectedNode = node
+			}
 			for _, of := range model.Families {
 				if p.probedIn(node.Node, of) == family {
 					ejected.Families = append(ejected.Families, of)
 				}
-			}
-			if other, isInBoth := byName[node.Node]; isInBoth {
-				ejected = other.with(ejected)
 			}
 			byName[node.Node] = ejected
 		}
@@ -157,21 +136,14 @@ func (p *Prober) probedIn(name string, family model.Family) model.Family {
 	return family
 }
 
-// event is something that happened to a detector.
-type event struct {
-	family model.Family
-	report func(*reachability.Detector)
-}
-
 // statusInterval is how often OnStatus is called while nothing is decided.
 const statusInterval = 5 * time.Second
 
 // Run works until ctx ends.
 func (p *Prober) Run(ctx context.Context) {
-	scans, events := make(chan Scan), make(chan event)
 	var working sync.WaitGroup
 	defer working.Wait()
-	working.Go(func() { p.scanLoop(ctx, scans) })
+	working.Go(func() { p.scanLoop(ctx) })
 	next, status := time.NewTimer(0), time.NewTicker(statusInterval)
 	defer next.Stop()
 	defer status.Stop()
@@ -179,12 +151,7 @@ func (p *Prober) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.targetsChanged:
-			p.updateTargets()
-		case scan := <-scans:
-			p.reportScan(scan)
-		case happened := <-events:
-			p.report(happened)
+		case <-p.changed:
 		case <-status.C:
 			p.Observer.OnStatus(p.Status())
 		case <-next.C:
@@ -192,7 +159,7 @@ func (p *Prober) Run(ctx context.Context) {
 		var due time.Time
 		for _, family := range model.Families {
 			actions := p.step(family)
-			p.start(ctx, family, actions, &working, events)
+			p.start(ctx, family, actions, &working)
 			if due.IsZero() || actions.NextStep.Before(due) {
 				due = actions.NextStep
 			}
@@ -201,16 +168,16 @@ func (p *Prober) Run(ctx context.Context) {
 	}
 }
 
-func (p *Prober) report(happened event) {
+// report changes a detector, and wakes Run.
+func (p *Prober) report(change func()) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	happened.report(p.detectors[happened.family])
+	change()
+	p.changed.Send()
 }
 
-// reportScan hands each detector the connections to the nodes that are probed in its family.
+// reportScan hands each detector the connections to the nodes that are probed in its family. Its caller has the mutex.
 func (p *Prober) reportScan(scan Scan) {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
 	flows, notFound := map[model.Family][]reachability.Flow{}, map[model.Family][]string{}
 	for family, found := range scan.flows {
 		for _, flow := range found {
@@ -246,30 +213,23 @@ func (p *Prober) step(family model.Family) reachability.Actions {
 }
 
 // start starts what a detector wants.
-func (p *Prober) start(
-	ctx context.Context, family model.Family, actions reachability.Actions, working *sync.WaitGroup, events chan<- event,
-) {
-	send := func(report func(*reachability.Detector)) {
-		select {
-		case events <- event{family, report}:
-		case <-ctx.Done():
-		}
-	}
+func (p *Prober) start(ctx context.Context, family model.Family, actions reachability.Actions, working *sync.WaitGroup) {
+	detector := p.detectors[family]
 	for _, probe := range actions.Probes {
 		working.Go(func() {
 			result, rtt := p.dial(ctx, probe.Addr, probe.Timeout)
 			if isLocal, err := p.IsLocal(probe.Addr.Addr()); isLocal || err != nil {
 				result = reachability.NoReply // such as a virtual address that this node took over
 			}
-			send(func(d *reachability.Detector) { d.ReportProbe(time.Now(), probe.ID, result, rtt) })
+			p.report(func() { detector.ReportProbe(time.Now(), probe.ID, result, rtt) })
 		})
 	}
 	if names := actions.ListReplied; len(names) > 0 {
 		before, now := p.snapshots(family, names)
 		working.Go(func() {
 			replied, next, err := p.replied(ctx, before, now)
-			send(func(d *reachability.Detector) {
-				d.ReportReplied(time.Now(), names, p.probed(replied, family), p.probed(next, family), err == nil)
+			p.report(func() {
+				detector.ReportReplied(time.Now(), names, p.probed(replied, family), p.probed(next, family), err == nil)
 			})
 		})
 	}
@@ -306,7 +266,7 @@ const (
 	idleAfter        = time.Minute
 )
 
-func (p *Prober) scanLoop(ctx context.Context, scans chan<- Scan) {
+func (p *Prober) scanLoop(ctx context.Context) {
 	next, busy := time.NewTimer(scanInterval), time.Now()
 	defer next.Stop()
 	for {
@@ -320,10 +280,7 @@ func (p *Prober) scanLoop(ctx context.Context, scans chan<- Scan) {
 			return
 		}
 		if p.Observer.OnScan(scan, err); scan.isRead {
-			select {
-			case scans <- scan:
-			case <-ctx.Done():
-			}
+			p.report(func() { p.reportScan(scan) })
 		}
 		if scan.Unreplied > 0 {
 			busy = time.Now()
@@ -337,11 +294,8 @@ func (p *Prober) scanLoop(ctx context.Context, scans chan<- Scan) {
 }
 
 // updateTargets sets whom the detectors may probe: nodes and API servers elsewhere. Loopback and this node's own addresses
-// would reply even without a network.
+// would reply even without a network. Its caller has the mutex.
 func (p *Prober) updateTargets() {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	p.nodes = p.newNodes
 	for family, detector := range p.detectors {
 		addrs := map[string]netip.Addr{}
 		for name, node := range p.nodes {

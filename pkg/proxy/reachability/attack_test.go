@@ -13,7 +13,7 @@ import (
 // TestThreeHundredNodesDieAtOnce, of 600: as many are suspected at a time as the bound on probes permits, those with most
 // connections first.
 func TestThreeHundredNodesDieAtOnce(t *testing.T) {
-	w := newWorld(t, 600, reachability.Without{})
+	w := newWorld(t, 600, without{})
 	w.honest(2)
 	w.run(2 * time.Second)
 	died := w.now
@@ -41,7 +41,7 @@ func TestThreeHundredNodesDieAtOnce(t *testing.T) {
 
 // TestAnHourOfFlapping: whenever a node is judged it did not answer just before, and no other node is judged.
 func TestAnHourOfFlapping(t *testing.T) {
-	w := newWorld(t, 4, reachability.Without{})
+	w := newWorld(t, 4, without{})
 	w.honest(3)
 	random, isUp, next := rand.New(rand.NewPCG(35, 1)), true, w.now
 	var upSince time.Duration
@@ -89,7 +89,7 @@ func (w *world) tenant(every time.Duration, from int) {
 // TestATenantWhoMeansHarm raises suspicions without end, and gets no verdict: neither against nodes that answer, nor by
 // hiding one that died.
 func TestATenantWhoMeansHarm(t *testing.T) {
-	w := newWorld(t, 6, reachability.Without{})
+	w := newWorld(t, 6, without{})
 	w.honest(10)
 	for second := range 60 {
 		w.tenant(200*time.Millisecond, second)
@@ -147,7 +147,7 @@ func TestWhatStandsBetween(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 6, reachability.Without{})
+			w := newWorld(t, 6, without{})
 			w.honest(10)
 			prepare(w)
 			w.run(2 * time.Minute)
@@ -163,7 +163,7 @@ func TestWhatStandsBetween(t *testing.T) {
 // dies a little later.
 func TestTheKubeletsAnswerHidesNoDeath(t *testing.T) {
 	for phase := range 12 {
-		w := newWorld(t, 3, reachability.Without{})
+		w := newWorld(t, 3, without{})
 		w.honest(33)
 		w.run(time.Second)
 		away, back := w.now, w.now+time.Second+time.Duration(phase)*150*time.Millisecond
@@ -179,7 +179,7 @@ func TestTheKubeletsAnswerHidesNoDeath(t *testing.T) {
 // TestOnlyTheKubeletAnswers: a firewall closes the other ports of a node, on which a client is denied. The node stays, and
 // is ejected within a minute when it dies.
 func TestOnlyTheKubeletAnswers(t *testing.T) {
-	w := newWorld(t, 3, reachability.Without{})
+	w := newWorld(t, 3, without{})
 	w.nodes[0].drops = shut(w.now, closedPort, healthPort)
 	w.dial(w.nodes[0], "10.1.0.9", 5).denied = true
 	w.dials, w.dialsTo = map[string]int{}, map[uint16]int{}
@@ -201,7 +201,7 @@ func TestOnlyTheKubeletAnswers(t *testing.T) {
 
 // TestANodeIsNotEjectedBecauseItsOwnAPIServerAnswers, and where that server is on the one other node, there is no control.
 func TestANodeIsNotEjectedBecauseItsOwnAPIServerAnswers(t *testing.T) {
-	w := newWorld(t, 1, reachability.Without{})
+	w := newWorld(t, 1, without{})
 	w.server = newMachine("api", time.Millisecond, w.nodes[0].addr)
 	w.place()
 	w.run(3 * time.Second)
@@ -215,7 +215,7 @@ func TestANodeIsNotEjectedBecauseItsOwnAPIServerAnswers(t *testing.T) {
 
 // TestNodesWithSilentEndpointsHideNoDeath: 600 nodes have endpoints that never answer, and another one dies.
 func TestNodesWithSilentEndpointsHideNoDeath(t *testing.T) {
-	w := newWorld(t, 601, reachability.Without{})
+	w := newWorld(t, 601, without{})
 	for _, node := range w.nodes[:600] {
 		for _, client := range []string{"10.1.0.8", "10.1.0.9"} {
 			silent := w.dial(node, client, 1)
@@ -235,7 +235,7 @@ func TestNodesWithSilentEndpointsHideNoDeath(t *testing.T) {
 // TestOneListOfConnectionsIsForAllNodes: however many die, connections are listed a few times a second, and once in ten
 // seconds for those that are ejected.
 func TestOneListOfConnectionsIsForAllNodes(t *testing.T) {
-	w := newWorld(t, 600, reachability.Without{})
+	w := newWorld(t, 600, without{})
 	w.honest(1)
 	w.run(2 * time.Second)
 	for _, node := range w.nodes[:300] {
@@ -256,7 +256,7 @@ func TestOneListOfConnectionsIsForAllNodes(t *testing.T) {
 
 // TestControlsFarAway need longer to answer than the node that dies.
 func TestControlsFarAway(t *testing.T) {
-	w := newWorld(t, 4, reachability.Without{})
+	w := newWorld(t, 4, without{})
 	for _, node := range w.nodes[1:] {
 		node.delay = 300 * time.Millisecond
 	}

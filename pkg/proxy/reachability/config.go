@@ -2,35 +2,19 @@ package reachability
 
 import "time"
 
-// config are the numbers. Tests switch a guard off with others.
-type config struct {
-	// minAge is how much later a connection must still be unreplied to count.
-	minAge time.Duration
-	// timeout is how long a node has to reply, and shortTimeout if it used to reply within fastRTT.
-	timeout, shortTimeout, fastRTT time.Duration
-	// probes are sent during a suspicion, to the ports that used to reply in turn. A new source port may take another path.
-	probes int
-	// controls are others that are probed at the same time; without any, their replies are not required.
-	controls int
-	// replied: new connections that are replied to are proof that the node is well.
-	replied bool
-	// weakFor is how long a node that used to accept connections and now only resets them counts as still booting.
-	weakFor time.Duration
-	// quietPeriod is how long a node must go without an ejection until earlier ones are forgotten; maxReplies is the most
-	// replies in a row that a node needs which is ejected again and again.
-	quietPeriod time.Duration
-	maxReplies  int
-}
-
-var defaults = config{
-	minAge:  400 * time.Millisecond,
-	timeout: 2 * time.Second, shortTimeout: time.Second, fastRTT: 100 * time.Millisecond,
-	probes: 5, controls: 3, replied: true,
-	weakFor:     time.Minute,
-	quietPeriod: 10 * time.Minute, maxReplies: 64,
-}
-
 const (
+	// minAge is how much later a connection must still be unreplied to count.
+	minAge = 400 * time.Millisecond
+	// timeout is how long a node has to reply, and shortTimeout if it used to reply within fastRTT.
+	timeout, shortTimeout, fastRTT = 2 * time.Second, time.Second, 100 * time.Millisecond
+	// probesPerSuspicion are sent during a suspicion, to the ports that used to reply in turn. A new source port may take another
+	// path. controlsPerRound are the nodes that are probed at the same time.
+	probesPerSuspicion, controlsPerRound = 5, 3
+	// weakFor is how long a node that used to accept connections and now only resets them counts as still booting.
+	weakFor = time.Minute
+	// quietPeriod is how long a node must go without an ejection until earlier ones are forgotten. maxReplies is the most
+	// replies in a row that a node needs if it is ejected again and again.
+	quietPeriod, maxReplies = 10 * time.Minute, 64
 	// suspectEvery is the least time between the starts of two suspicions of a node: a client that is denied raises them
 	// without end. One such client costs a probe in two seconds, as the first reply ends a suspicion.
 	suspectEvery = 2 * time.Second

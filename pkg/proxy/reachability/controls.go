@@ -62,15 +62,15 @@ func (d *Detector) probeControls(now time.Time) {
 	if len(others) < 2 && len(suspects) > 1 {
 		others = append(others, suspects...)
 	}
-	for i := range min(d.config.controls, len(others)) {
+	for i := range min(controlsPerRound, len(others)) {
 		d.controls.turn += golden
 		n := others[(d.controls.turn>>32)*uint64(len(others))>>32]
 		ports := n.ports()
-		d.probe(now, n, ports[i%len(ports)], d.config.timeout, inFlight{isControl: true})
+		d.probe(now, n, ports[i%len(ports)], timeout, inFlight{isControl: true})
 	}
 	if len(others) < 3 {
-		for _, server := range d.servers[:min(len(d.servers), d.config.controls)] {
-			d.send(now, server.addr, d.config.timeout, inFlight{node: server.node, port: apiServer, isControl: true})
+		for _, server := range d.servers[:min(len(d.servers), controlsPerRound)] {
+			d.send(now, server.addr, timeout, inFlight{node: server.node, port: apiServer, isControl: true})
 		}
 	}
 }

@@ -17,14 +17,13 @@ const closedPortNumber, kubeletPortNumber = 9, 10250
 // happened; Step decides what to do about it.
 type Detector struct {
 	self      string
-	config    config
 	numbers   [apiServer]uint16 // of the ports
 	nodes     map[string]*node
 	names     []string         // of the nodes, sorted
 	active    map[string]*node // those that are suspected or ejected
 	servers   []server
-	flowAges  flowAges
-	suspects  map[string]int // the suspicious connections to nodes that are not suspected yet
+	firstSeen map[Flow]time.Time // when each unreplied connection was first seen
+	suspects  map[string]int     // the suspicious connections to nodes that are not suspected yet
 	controls  controls
 	isolation *time.Time // since when nobody replies; nil if anybody does
 	inFlight  map[uint64]inFlight
@@ -100,12 +99,8 @@ func Ports(healthz uint16) [apiServer]uint16 {
 
 // NewDetector returns a detector of the nodes other than its own. The port is that of /healthz on all nodes.
 func NewDetector(self string, healthz uint16, budget Budget) *Detector {
-	return newDetector(self, healthz, budget, defaults)
-}
-
-func newDetector(self string, healthz uint16, budget Budget, c config) *Detector {
 	return &Detector{
-		self: self, config: c, numbers: Ports(healthz), flowAges: flowAges{minAge: c.minAge}, budget: budget,
+		self: self, numbers: Ports(healthz), budget: budget,
 		nodes: map[string]*node{}, active: map[string]*node{}, suspects: map[string]int{}, inFlight: map[uint64]inFlight{},
 		controls: controls{lastReplies: map[string]time.Time{}},
 	}
@@ -159,9 +154,17 @@ func (d *Detector) removeNode(n *node) {
 // kernel does not find. Connections that an earlier scan found too are a suspicion against the nodes of their endpoints.
 func (d *Detector) ReportUnreplied(now time.Time, flows []Flow, notFound []string) {
 	clear(d.suspects)
-	for _, flow := range d.flowAges.persistent(now, flows) {
-		d.suspects[flow.Node]++
+	firstSeen := make(map[Flow]time.Time, len(flows))
+	for _, flow := range flows {
+		first, isOld := d.firstSeen[flow]
+		if !isOld {
+			first = now
+		}
+		if firstSeen[flow] = first; now.Sub(first) >= minAge {
+			d.suspects[flow.Node]++
+		}
 	}
+	d.firstSeen = firstSeen
 	for _, name := range notFound {
 		d.suspects[name]++
 	}
@@ -213,7 +216,7 @@ func (d *Detector) recordEjected(now time.Time, n *node, from port, result Probe
 	if result != NoReply {
 		n.recordReply(now, from, result, rtt)
 	}
-	if n.ejection.record(now, from, result, best, &d.config) {
+	if n.ejection.record(now, from, result, best) {
 		n.nextBaseline = now
 		d.restore(now, n)
 	}
@@ -284,7 +287,7 @@ func (d *Detector) startSuspicions(now time.Time) {
 			room -= len(n.suspicion.probes) - n.suspicion.sent
 		}
 	}
-	if d.isolation != nil || room < d.config.probes {
+	if d.isolation != nil || room < probesPerSuspicion {
 		return
 	}
 	var due []*node
@@ -297,8 +300,8 @@ func (d *Detector) startSuspicions(now time.Time) {
 		return cmp.Or(a.lastSuspicion.Compare(b.lastSuspicion), cmp.Compare(d.suspects[b.name], d.suspects[a.name]),
 			cmp.Compare(a.name, b.name))
 	})
-	for _, n := range due[:min(len(due), room/d.config.probes)] {
-		n.suspicion, n.lastSuspicion = newSuspicion(now, n, &d.config), now
+	for _, n := range due[:min(len(due), room/probesPerSuspicion)] {
+		n.suspicion, n.lastSuspicion = newSuspicion(now, n), now
 		d.active[n.name] = n
 		delete(d.suspects, n.name)
 	}
@@ -306,7 +309,7 @@ func (d *Detector) startSuspicions(now time.Time) {
 
 // evaluateSuspicions ends the suspicions whose time is over. One list of connections is for all that need one.
 func (d *Detector) evaluateSuspicions(now time.Time) {
-	isEjectedDue := d.config.replied && !now.Before(d.nextList)
+	isEjectedDue := !now.Before(d.nextList)
 	var list []string
 	for _, name := range slices.Sorted(maps.Keys(d.active)) {
 		n := d.active[name]
@@ -316,11 +319,11 @@ func (d *Detector) evaluateSuspicions(now time.Time) {
 			}
 			continue
 		}
-		if !d.listing && n.suspicion.needsReplied(now, &d.config) {
+		if !d.listing && n.suspicion.needsReplied(now) {
 			n.suspicion.listing = true
 			list = append(list, name)
 		}
-		if outcome, isOver := n.suspicion.outcome(now, d.controls.anyReplySince(name, n.suspicion.lastProbe), &d.config); isOver {
+		if outcome, isOver := n.suspicion.outcome(now, d.controls.anyReplySince(name, n.suspicion.lastProbe)); isOver {
 			d.conclude(now, n, outcome)
 		}
 	}
@@ -348,7 +351,7 @@ func (d *Detector) conclude(now time.Time, n *node, outcome Outcome) {
 			d.isolation, d.pending.Isolated = &now, true
 		}
 	case Unanswered:
-		n.eject(now, replied, &d.config)
+		n.eject(now, replied)
 		d.active[n.name] = n
 		d.pending.Ejected = append(d.pending.Ejected, n.name)
 	}
@@ -406,7 +409,7 @@ func (d *Detector) probeEjected(now time.Time, active []*node) {
 		}
 		e.inFlight, e.nextRound = len(ports), now.Add(ejectedEvery)
 		for _, to := range ports {
-			d.probe(now, n, to, d.config.timeout, inFlight{ejection: e})
+			d.probe(now, n, to, timeout, inFlight{ejection: e})
 		}
 	}
 }
@@ -427,7 +430,7 @@ func (d *Detector) probeBaselines(now time.Time) {
 		n.nextBaseline = now.Add(baselineEvery)
 		for to := range kubeletPort {
 			if n.suspicion == nil && n.ejection == nil {
-				d.probe(now, n, to, d.config.timeout, inFlight{isBaseline: true})
+				d.probe(now, n, to, timeout, inFlight{isBaseline: true})
 			}
 		}
 	}

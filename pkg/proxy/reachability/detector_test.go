@@ -5,8 +5,6 @@ import (
 	"net/netip"
 	"testing"
 	"time"
-
-	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
 )
 
 // honest has two clients dial all nodes.
@@ -20,7 +18,7 @@ func (w *world) honest(perSecond int) {
 func TestADeadNodeIsJudged(t *testing.T) {
 	for _, delay := range []time.Duration{time.Millisecond, 150 * time.Millisecond} {
 		for phase := range 20 {
-			w := newSlowWorld(t, 3, reachability.Without{}, delay)
+			w := newSlowWorld(t, 3, without{}, delay)
 			w.honest(33)
 			w.run(time.Second)
 			died := w.now + time.Duration(phase)*25*time.Millisecond
@@ -47,7 +45,7 @@ type falseScene struct {
 	nodes   int
 	prepare func(w *world)
 	// needs is the guard without which the scene has a verdict.
-	needs *reachability.Without
+	needs *without
 }
 
 var falseScenes = []falseScene{
@@ -73,17 +71,17 @@ var falseScenes = []falseScene{
 		},
 	},
 	{
-		name: "this node's own network is gone for 5 s", nodes: 3, needs: &reachability.Without{Controls: true},
+		name: "this node's own network is gone for 5 s", nodes: 3, needs: &without{controls: true},
 		prepare: func(w *world) { w.ownUp = except(w.now+time.Second, w.now+6*time.Second) },
 	},
 	{
-		name: "this node's own network is gone for good", nodes: 30, needs: &reachability.Without{Controls: true},
+		name: "this node's own network is gone for good", nodes: 30, needs: &without{controls: true},
 		prepare: func(w *world) { w.ownUp = until(w.now + time.Second) },
 	},
 	{
 		// ufw enable: a denied client raises the suspicion.
 		name: "a firewall closes all ports of the node at once, and pods go on", nodes: 3,
-		needs: &reachability.Without{Replied: true},
+		needs: &without{replied: true},
 		prepare: func(w *world) {
 			w.nodes[0].drops = shut(w.now+time.Second, closedPort, healthPort, kubeletPort)
 			w.dial(w.nodes[0], "10.1.0.9", 5).denied = true
@@ -112,7 +110,7 @@ var falseScenes = []falseScene{
 	},
 }
 
-func (s falseScene) run(t *testing.T, without reachability.Without) *world {
+func (s falseScene) run(t *testing.T, without without) *world {
 	t.Helper()
 	w := newWorld(t, s.nodes, without)
 	w.honest(10)
@@ -124,7 +122,7 @@ func (s falseScene) run(t *testing.T, without reachability.Without) *world {
 func TestNobodyIsJudgedWhoDoesAnswer(t *testing.T) {
 	for _, scene := range falseScenes {
 		t.Run(scene.name, func(t *testing.T) {
-			w := scene.run(t, reachability.Without{})
+			w := scene.run(t, without{})
 			if len(w.outs) > 0 {
 				t.Errorf("verdicts against %v", w.outs)
 			}
@@ -170,13 +168,13 @@ func TestManyDieAtOnce(t *testing.T) {
 			}
 		}
 	}
-	dead(newWorld(t, 30, reachability.Without{}), 30, func(i int) bool { return i < 10 })
-	dead(newWorld(t, 30, reachability.Without{}), 30, func(i int) bool { return i%3 != 0 }) // two of three zones
-	dead(newWorld(t, 200, reachability.Without{}), 200, func(i int) bool { return i%2 == 0 })
+	dead(newWorld(t, 30, without{}), 30, func(i int) bool { return i < 10 })
+	dead(newWorld(t, 30, without{}), 30, func(i int) bool { return i%3 != 0 }) // two of three zones
+	dead(newWorld(t, 200, without{}), 200, func(i int) bool { return i%2 == 0 })
 }
 
 func TestACutOffNodeJudgesNobody(t *testing.T) {
-	w := newWorld(t, 30, reachability.Without{})
+	w := newWorld(t, 30, without{})
 	w.honest(10)
 	began := w.now + time.Second
 	w.ownUp = except(began, began+30*time.Second)
@@ -192,7 +190,7 @@ func TestACutOffNodeJudgesNobody(t *testing.T) {
 
 func TestOneOtherNodeNeedsTheAPIServer(t *testing.T) {
 	for _, hasServer := range []bool{false, true} {
-		w := newWorld(t, 1, reachability.Without{})
+		w := newWorld(t, 1, without{})
 		if hasServer {
 			w.server = newMachine("api", time.Millisecond, netip.MustParseAddr("198.51.100.1"))
 			w.place()
@@ -210,7 +208,7 @@ func TestOneOtherNodeNeedsTheAPIServer(t *testing.T) {
 }
 
 func TestARebootingNodeIsNotBackWithItsFirstReset(t *testing.T) {
-	w := newWorld(t, 4, reachability.Without{})
+	w := newWorld(t, 4, without{})
 	w.honest(10)
 	died := w.now + time.Second
 	booted, serves := died+20*time.Second, died+50*time.Second
@@ -230,7 +228,7 @@ func TestARebootingNodeIsNotBackWithItsFirstReset(t *testing.T) {
 }
 
 func TestAFlappingNodeStaysOut(t *testing.T) {
-	w := newWorld(t, 4, reachability.Without{})
+	w := newWorld(t, 4, without{})
 	w.honest(20)
 	begin := w.now
 	w.nodes[0].up = func(at time.Duration) bool { return at < begin || int((at-begin)/(5*time.Second))%2 == 1 }
@@ -249,7 +247,7 @@ func TestAFlappingNodeStaysOut(t *testing.T) {
 // TestADeniedClientCostsAProbeInTwoSeconds, for as long as it dials: the first reply ends each suspicion. The port at
 // which nothing listens is probed first, so no process of the node takes part.
 func TestADeniedClientCostsAProbeInTwoSeconds(t *testing.T) {
-	w := newWorld(t, 3, reachability.Without{})
+	w := newWorld(t, 3, without{})
 	w.dial(w.nodes[0], "10.1.0.9", 1).denied = true
 	w.run(10 * time.Minute)
 	if dials := w.dialsTo[closedPort]; dials < 250 || dials > 300 || w.dials["n0"] != dials || len(w.dialsTo) != 1 {
@@ -258,7 +256,7 @@ func TestADeniedClientCostsAProbeInTwoSeconds(t *testing.T) {
 }
 
 func TestADenialHidesNoDeath(t *testing.T) {
-	w := newWorld(t, 3, reachability.Without{})
+	w := newWorld(t, 3, without{})
 	w.honest(20)
 	w.dial(w.nodes[0], "10.1.0.9", 20).denied = true
 	w.run(20 * time.Second)
@@ -271,7 +269,7 @@ func TestADenialHidesNoDeath(t *testing.T) {
 }
 
 func TestAQuietHour(t *testing.T) {
-	w := newWorld(t, 100, reachability.Without{})
+	w := newWorld(t, 100, without{})
 	w.run(time.Hour)
 	total := 0
 	for name, dials := range w.dials {
@@ -286,7 +284,7 @@ func TestAQuietHour(t *testing.T) {
 
 func TestWhoLeavesIsBack(t *testing.T) {
 	for _, readdressed := range []bool{false, true} {
-		w := newWorld(t, 4, reachability.Without{})
+		w := newWorld(t, 4, without{})
 		w.honest(10)
 		w.nodes[0].up = until(w.now)
 		w.run(5 * time.Second)
@@ -312,7 +310,7 @@ func TestWhoLeavesIsBack(t *testing.T) {
 // TestAnOverloadedNodeThatDies: six of ten SYNs to an endpoint were dropped for a while. That makes its later death no
 // less credible.
 func TestAnOverloadedNodeThatDies(t *testing.T) {
-	w := newWorld(t, 3, reachability.Without{})
+	w := newWorld(t, 3, without{})
 	w.honest(10)
 	for client := range 10 {
 		w.dial(w.nodes[0], fmt.Sprintf("10.1.1.%d", client), 6).denied = true
@@ -346,7 +344,7 @@ func TestWhatBringsANodeBack(t *testing.T) {
 		"nobody connects":           {[]uint16{healthPort, closedPort, kubeletPort}, nil, [2]time.Duration{-1, -1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, 3, reachability.Without{})
+			w := newWorld(t, 3, without{})
 			w.honest(10)
 			died := w.now
 			up := died + 10*time.Second
@@ -372,7 +370,7 @@ func TestWhatBringsANodeBack(t *testing.T) {
 // TestOneClientIsNoProof: somebody answers it in the name of an endpoint on a node that is dead.
 func TestOneClientIsNoProof(t *testing.T) {
 	for clients := 1; clients <= 2; clients++ {
-		w := newWorld(t, 3, reachability.Without{})
+		w := newWorld(t, 3, without{})
 		w.honest(10)
 		for i := range clients {
 			w.dial(w.nodes[0], fmt.Sprintf("10.1.2.%d", i), 10).forged = true
@@ -388,7 +386,7 @@ func TestOneClientIsNoProof(t *testing.T) {
 
 // TestANodeThatTheLinkDoesNotFind is suspected at once.
 func TestANodeThatTheLinkDoesNotFind(t *testing.T) {
-	w := newWorld(t, 3, reachability.Without{})
+	w := newWorld(t, 3, without{})
 	w.nodes[0].up = until(w.now)
 	w.detector.ReportUnreplied(w.clock(), nil, []string{"n0", "nobody"})
 	w.step()

@@ -105,9 +105,9 @@ func (n *node) maySuspect(now time.Time) bool {
 }
 
 // isFast reports whether all ports that used to reply did so at once.
-func (n *node) isFast(c *config) bool {
+func (n *node) isFast() bool {
 	for _, baseline := range n.baselines {
-		if baseline.result != NoReply && baseline.rtt >= c.fastRTT {
+		if baseline.result != NoReply && baseline.rtt >= fastRTT {
 			return false
 		}
 	}
@@ -124,12 +124,12 @@ func (n *node) recordReply(now time.Time, from port, result ProbeResult, rtt tim
 }
 
 // eject notes that a node does not reply any more. The connections are those to its endpoints that have a reply.
-func (n *node) eject(now time.Time, replied []Flow, c *config) {
-	if n.ejections > 0 && now.Sub(n.lastTransition) >= c.quietPeriod {
+func (n *node) eject(now time.Time, replied []Flow) {
+	if n.ejections > 0 && now.Sub(n.lastTransition) >= quietPeriod {
 		n.ejections = 0
 	}
 	n.ejections++
-	needed := min(1<<(2*min(n.ejections-1, 8)), c.maxReplies)
+	needed := min(1<<(2*min(n.ejections-1, 8)), maxReplies)
 	n.lastTransition, n.suspicion = now, nil
 	n.ejection = &ejection{since: now, needed: needed, nextRound: now.Add(ejectedEvery), known: idsOf(replied)}
 }
@@ -138,7 +138,7 @@ func (n *node) eject(now time.Time, replied []Flow, c *config) {
 // all its results are there: its best result counts. A kernel that boots resets before its pods run, so a node that used
 // to accept connections and only resets them is restored a minute later. The kubelet runs before pods do: it counts only if
 // no other port replies.
-func (e *ejection) record(now time.Time, from port, result, best ProbeResult, c *config) bool {
+func (e *ejection) record(now time.Time, from port, result, best ProbeResult) bool {
 	if from == kubeletPort {
 		e.kubelet = result
 	} else {
@@ -156,7 +156,7 @@ func (e *ejection) record(now time.Time, from port, result, best ProbeResult, c 
 	case round < best && e.weakSince.IsZero():
 		e.weakSince = now
 		return false
-	case round < best && now.Sub(e.weakSince) < c.weakFor:
+	case round < best && now.Sub(e.weakSince) < weakFor:
 		return false
 	}
 	e.replies++

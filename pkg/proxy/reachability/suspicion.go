@@ -13,30 +13,6 @@ type Flow struct {
 	Node     string // the node that hosts the endpoint
 }
 
-// flowAges records when each unreplied flow was first observed.
-type flowAges struct {
-	minAge    time.Duration
-	firstSeen map[Flow]time.Time
-}
-
-// persistent takes the unreplied flows of the current scan and returns those that an earlier scan, at least minAge ago,
-// also found unreplied. A flow that is missing from a scan is forgotten.
-func (a *flowAges) persistent(now time.Time, flows []Flow) []Flow {
-	firstSeen, persistent := make(map[Flow]time.Time, len(flows)), []Flow(nil)
-	for _, flow := range flows {
-		first, known := a.firstSeen[flow]
-		if !known {
-			first = now
-		}
-		firstSeen[flow] = first
-		if known && now.Sub(first) >= a.minAge {
-			persistent = append(persistent, flow)
-		}
-	}
-	a.firstSeen = firstSeen
-	return persistent
-}
-
 // Outcome is how a suspicion ended.
 type Outcome string
 
@@ -70,17 +46,17 @@ type suspicion struct {
 }
 
 // newSuspicion starts a suspicion of a node. Its kubelet comes last, and not more often than once a minute.
-func newSuspicion(now time.Time, n *node, c *config) *suspicion {
-	s := &suspicion{start: now, nextProbe: now, timeout: c.timeout}
-	if n.isFast(c) {
-		s.timeout = c.shortTimeout
+func newSuspicion(now time.Time, n *node) *suspicion {
+	s := &suspicion{start: now, nextProbe: now, timeout: timeout}
+	if n.isFast() {
+		s.timeout = shortTimeout
 	}
 	ports := n.ports()
-	for i := range c.probes {
+	for i := range probesPerSuspicion {
 		s.probes = append(s.probes, ports[i%len(ports)])
 	}
 	if n.mayProbeKubelet(now) {
-		s.probes[c.probes-1] = kubeletPort
+		s.probes[probesPerSuspicion-1] = kubeletPort
 	}
 	return s
 }
@@ -102,14 +78,11 @@ func (s *suspicion) deadline() time.Time {
 }
 
 // needsReplied reports whether the connections with a reply are to be listed now.
-func (s *suspicion) needsReplied(now time.Time, c *config) bool {
-	if !c.replied || s.listing {
-		return false
-	}
+func (s *suspicion) needsReplied(now time.Time) bool {
 	if s.before == nil {
-		return s.sent > 1 // and the first probe has no reply yet
+		return !s.listing && s.sent > 1 // and the first probe has no reply yet
 	}
-	return !s.isAfter && s.isExpired(now)
+	return !s.listing && !s.isAfter && s.isExpired(now)
 }
 
 // isExpired reports whether all probes have failed.
@@ -128,16 +101,16 @@ func (s *suspicion) addReplied(flows []Flow) {
 
 // outcome concludes a suspicion whose probes have failed. othersReply says whether others replied to a probe that was
 // sent no earlier than the last probe of this suspicion.
-func (s *suspicion) outcome(now time.Time, othersReply bool, c *config) (outcome Outcome, isOver bool) {
+func (s *suspicion) outcome(now time.Time, othersReply bool) (outcome Outcome, isOver bool) {
 	switch {
 	case now.Sub(s.start) > 3*s.timeout:
 		return Inconclusive, true
-	case !s.isExpired(now) || c.replied && !s.isAfter:
+	case !s.isExpired(now) || !s.isAfter:
 		return "", false
-	case c.replied && isProof(s.before, s.after):
+	case isProof(s.before, s.after):
 		return FlowsAnswered, true
-	case c.controls > 0 && !othersReply: // they have as long as any probe
-		return Isolated, !now.Before(s.lastProbe.Add(c.timeout))
+	case !othersReply: // they have as long as any probe
+		return Isolated, !now.Before(s.lastProbe.Add(timeout))
 	}
 	return Unanswered, true
 }

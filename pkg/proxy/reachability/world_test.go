@@ -11,6 +11,12 @@ import (
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
 )
 
+// without are guards that a scene switches off.
+type without struct {
+	controls bool // others reply without a network, as programs on this machine would
+	replied  bool // no connection with a reply is reported
+}
+
 // world is nodes, connections between them, and a detector on the node "own". Its clock moves in steps of 10 ms.
 type world struct {
 	t        *testing.T
@@ -18,6 +24,7 @@ type world struct {
 	now      time.Duration
 	nodes    []*machine
 	server   *machine // of the API; nil if there is none
+	without  without
 	ownUp    func(at time.Duration) bool
 	random   *rand.Rand
 
@@ -48,6 +55,7 @@ type machine struct {
 	accepts func(at time.Duration) bool
 	delay   time.Duration
 	loss    float64
+	isHere  bool // it needs no network
 	// drops: a firewall drops probes of a port in silence, and nothing else.
 	drops func(port uint16, at time.Duration) bool
 }
@@ -98,16 +106,16 @@ func except(from, to time.Duration) func(time.Duration) bool {
 }
 
 // newWorld returns a world with nodes n0, n1, ... which have all answered once.
-func newWorld(t *testing.T, count int, without reachability.Without) *world {
+func newWorld(t *testing.T, count int, without without) *world {
 	t.Helper()
 	return newSlowWorld(t, count, without, time.Millisecond)
 }
 
 // newSlowWorld returns a world of nodes that answer after a time.
-func newSlowWorld(t *testing.T, count int, without reachability.Without, delay time.Duration) *world {
+func newSlowWorld(t *testing.T, count int, without without, delay time.Duration) *world {
 	t.Helper()
 	w := &world{
-		t: t, detector: reachability.NewDetectorWithout("own", without), ownUp: always, stopped: never,
+		t: t, detector: reachability.NewDetector("own", healthPort, reachability.NewBudget()), without: without, ownUp: always, stopped: never,
 		random: rand.New(rand.NewPCG(1, uint64(count))),
 		dials:  map[string]int{}, dialsTo: map[uint16]int{}, outcomes: map[reachability.Outcome]int{}, out: map[string]time.Duration{},
 		back: map[string]time.Duration{},
@@ -115,6 +123,13 @@ func newSlowWorld(t *testing.T, count int, without reachability.Without, delay t
 	for i := range count {
 		w.nodes = append(w.nodes, newMachine(fmt.Sprintf("n%d", i), delay,
 			netip.AddrFrom4([4]byte{192, 0, byte(2 + (i+1)>>8), byte(i + 1)})))
+	}
+	for i := range count {
+		if without.controls {
+			here := newMachine(fmt.Sprintf("here%d", i), 0, netip.AddrFrom4([4]byte{127, 0, 0, byte(i + 1)}))
+			here.isHere = true
+			w.nodes = append(w.nodes, here)
+		}
 	}
 	w.place()
 	w.run(70 * time.Second)
@@ -162,7 +177,7 @@ func (w *world) reach(node *machine, port uint16, sent, within time.Duration) ti
 		}
 		isLost := w.random.Float64() < node.loss*(2-node.loss) // there or back
 		isDropped := port != 0 && node.drops(port, at)
-		if w.ownUp(at) && node.up(at) && !isLost && !isDropped && at+node.delay < sent+within {
+		if (node.isHere || w.ownUp(at)) && node.up(at) && !isLost && !isDropped && at+node.delay < sent+within {
 			return at + node.delay
 		}
 	}
@@ -239,7 +254,7 @@ func (w *world) hear() {
 		w.listed = nil
 		var flows []reachability.Flow
 		for _, f := range w.flows {
-			if f.answered >= 0 && f.answered <= w.now && !f.isReset && w.now-f.answered < time.Minute && slices.Contains(listed, f.Node) {
+			if f.answered >= 0 && f.answered <= w.now && !f.isReset && !w.without.replied && w.now-f.answered < time.Minute && slices.Contains(listed, f.Node) {
 				flows = append(flows, f.Flow)
 			}
 		}

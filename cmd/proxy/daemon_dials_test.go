@@ -55,8 +55,8 @@ func TestDialsAreDrawnAnewByADaemon(t *testing.T) {
 	}
 	wait.Until(t, "it is counted", func() bool {
 		_, metrics := d.get(t, "127.0.0.1:10249", "/metrics")
-		return strings.Contains(metrics, `vicinity_flows_forgotten_total{protocol="TCP",state="unanswered"} 1`+"\n") &&
-			!strings.Contains(metrics, `vicinity_conntrack_look_duration_seconds_count{result="complete"} 0`+"\n")
+		return strings.Contains(metrics, `vicinity_conntrack_stale_entries_deleted_total{protocol="TCP",state="unreplied"} 1`+"\n") &&
+			!strings.Contains(metrics, `vicinity_conntrack_dump_duration_seconds_count{result="complete"} 0`+"\n")
 	})
 	ended := d.end(t)
 	if ended.status != 0 || !strings.Contains(ended.stderr, "unanswered dials go to other endpoints now") {

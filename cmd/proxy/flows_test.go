@@ -152,23 +152,23 @@ func TestTheDaemonCountsTraffic(t *testing.T) {
 		return strings.Contains(page(), "vicinity_connections_total{")
 	}
 	wait.Until(t, "the end of a connection", listens)
-	before := numberOf(t, page(), `vicinity_connections_total{locality="other_zone",outcome="answered",tier="*"}`)
+	before := numberOf(t, page(), `vicinity_connections_total{locality="other_zone",outcome="replied",tier="*"}`)
 	for range 3 {
 		_ = dialIn(t, namespace).Close()
 	}
 	wait.Until(t, "three more", func() bool {
-		return numberOf(t, page(), `vicinity_connections_total{locality="other_zone",outcome="answered",tier="*"}`) >= before+3
+		return numberOf(t, page(), `vicinity_connections_total{locality="other_zone",outcome="replied",tier="*"}`) >= before+3
 	})
 	text := page()
-	all := numberOf(t, text, `vicinity_connections_total{locality="other_zone",outcome="answered",tier="*"}`)
+	all := numberOf(t, text, `vicinity_connections_total{locality="other_zone",outcome="replied",tier="*"}`)
 	ofService := numberOf(t, text,
-		`vicinity_service_connections_total{locality="other_zone",namespace="shop",outcome="answered",service="web",tier="*"}`)
+		`vicinity_service_connections_total{locality="other_zone",namespace="shop",outcome="replied",service="web",tier="*"}`)
 	if ofService < all || ofService > all+5 { // the page is not made in one moment
 		t.Errorf("%v connections in all, and %v of the only Service", all, ofService)
 	}
 	for _, line := range []string{
 		`vicinity_connections_total{locality="other_zone",outcome="refused",tier="*"} 0`,
-		`vicinity_connections_total{locality="other_zone",outcome="unanswered",tier="*"} 0`,
+		`vicinity_connections_total{locality="other_zone",outcome="unreplied",tier="*"} 0`,
 		`vicinity_accounting_not_counted_total{reason="lost_end"} 0`,
 	} {
 		if !strings.Contains(text, "\n"+line+"\n") {

@@ -92,7 +92,7 @@ func (d *daemonUnderTest) outcomes(t *testing.T) outcomes {
 		}
 		return sum
 	}
-	return outcomes{count("forwarded"), count("unreachable"), count("full")}
+	return outcomes{count("forwarded"), count("unreachable"), count("limit_exceeded")}
 }
 
 // ends dials an address, and fails unless the connection ends by itself.

@@ -14,7 +14,7 @@ import (
 func TestForeignChangesCountAsRepairedWhenTheRulesAreBack(t *testing.T) {
 	namespace := netns.New(t)
 	d := startDaemon(t, namespace, "--manifests", state, "--own-tables", "never")
-	const repaired = `vicinity_foreign_changes_total{ip_family="IPv4",stage="repaired"} `
+	const repaired = `vicinity_nft_external_changes_total{ip_family="IPv4",stage="repaired"} `
 	if _, page := d.get(t, "127.0.0.1:10249", "/metrics"); !strings.Contains(page, repaired+"0\n") {
 		t.Errorf("before anything was changed /metrics lacks %q", repaired+"0")
 	}

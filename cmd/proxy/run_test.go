@@ -38,7 +38,7 @@ func TestRunProgramsTheKernelAndLeavesTheRules(t *testing.T) {
 	for _, line := range []string{
 		`vicinity_findings{reason="Refused"} 1`, `kubeproxy_sync_proxy_rules_duration_seconds_count{ip_family="IPv4"} `,
 		`vicinity_nft_elements_written_total{ip_family="IPv4",operation="add"} `,
-		`vicinity_service_ports_by_reason{ip_family="IPv4",`,
+		`vicinity_service_port_decisions{ip_family="IPv4",`,
 	} {
 		if !strings.Contains(metrics, line) {
 			t.Errorf("/metrics lacks %q", line)
@@ -101,7 +101,7 @@ func TestRunRepairsWhatOthersChange(t *testing.T) {
 	namespace.NFT("flush", "ruleset")
 	wait.Until(t, "the rules are back", func() bool { return strings.Contains(rules(namespace), webElement) })
 
-	const noticed = `vicinity_foreign_changes_total{ip_family="IPv4",stage="noticed"} 1`
+	const noticed = `vicinity_nft_external_changes_total{ip_family="IPv4",stage="detected"} 1`
 	if _, body := d.get(t, "127.0.0.1:10249", "/metrics"); !strings.Contains(body, noticed) {
 		t.Error("the change is not counted")
 	}

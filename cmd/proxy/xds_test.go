@@ -159,7 +159,7 @@ func TestStatusTellsWhoIsConnectedByXDS(t *testing.T) {
 		for _, want := range []string{
 			"{Address:127.0.0.1:18000 Error:}", "{Address:127.0.0.1:18001 Error:listening on --xds-bind-address",
 			"{Address:unix://" + socket + " Error:}", "{Address: Streams:1 Names:1", "{Address:127.0.0.1 Streams:1 Names:2",
-			"Streams:2 Names:3", "Refused:map[malformed-request:1]", "UnknownNames:1", "RejectedResponses:0",
+			"Streams:2 Names:3", "Refused:map[malformed_request:1]", "UnknownNames:1", "RejectedResponses:0",
 		} {
 			if !strings.Contains(got, want) {
 				return fmt.Errorf("%s lacks %s", got, want)
@@ -171,7 +171,7 @@ func TestStatusTellsWhoIsConnectedByXDS(t *testing.T) {
 	for _, want := range []string{
 		"answered at 127.0.0.1:18000\n", "not answered at 127.0.0.1:18001: ", "clients: 2, with streams: 2, which ask for names: 3",
 		"127.0.0.1: streams: 1, names: 2", "all clients of the socket: streams: 1, names: 1",
-		"since the start: refused: 1 (malformed-request 1); unknown names: 1; responses that clients did not take: 0",
+		"since the start: refused: 1 (malformed_request 1); unknown names: 1; responses that clients did not take: 0",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the text lacks %q:\n%s", want, text)

@@ -137,7 +137,7 @@ func (s *town) move(client *fabric.Pod, to *service, megabytes int) {
 var needMore = []string{
 	"vicinity_watch_interrupted_timestamp_seconds", "rest_client_requests_total", "rest_client_request_duration_seconds",
 	"vicinity_expected_traffic_ratio", "kubeproxy_nftables_localhost_nodeport_rejected_packets_total",
-	"vicinity_findings", "vicinity_other_service_proxies", "vicinity_demand_age_seconds",
+	"vicinity_findings", "vicinity_other_service_proxies", "vicinity_demand_last_renewed_timestamp_seconds",
 }
 
 // TestAForecastRestsOnWhatPrometheusHas: real transfers, counted by the proxies of two nodes in two zones, scraped by a real

@@ -109,12 +109,12 @@ func (s *town) awaitTransfers(client *fabric.Namespace, of *service, family mode
 }
 
 func connectionsOf(of *service, at place) string {
-	return fmt.Sprintf("vicinity_service_connections_total{locality=%q,namespace=\"shop\",outcome=\"answered\",service=%q,tier=%q}",
+	return fmt.Sprintf("vicinity_service_connections_total{locality=%q,namespace=\"shop\",outcome=\"replied\",service=%q,tier=%q}",
 		at.locality, of.name, at.tier)
 }
 
 func inAll(at place) string {
-	return fmt.Sprintf("vicinity_connections_total{locality=%q,outcome=\"answered\",tier=%q}", at.locality, at.tier)
+	return fmt.Sprintf("vicinity_connections_total{locality=%q,outcome=\"replied\",tier=%q}", at.locality, at.tier)
 }
 
 // expectBytes compares what the proxy counted with what the clients' kernels did: of each Service, of all, and between zones.

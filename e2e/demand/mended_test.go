@@ -282,7 +282,7 @@ func (c *town) lie(t *testing.T, node int) *liar {
 // planned returns how many proxies plan the Service with a demand from a source.
 func (c *town) planned(source string) (proxies int) {
 	for _, proxy := range c.proxies {
-		ports, err := proxy.Metric(metricsAddress, "vicinity_service_ports_by_demand", `source="`+source+`"`)
+		ports, err := proxy.Metric(metricsAddress, "vicinity_load_bounded_service_ports", `demand_source="`+source+`"`)
 		if err == nil && ports > 0 {
 			proxies++
 		}

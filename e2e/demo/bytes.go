@@ -179,7 +179,7 @@ func (s *stage) traffic(ctx context.Context) (sum traffic, err error) {
 		if err != nil {
 			return traffic{}, fmt.Errorf("reading /metrics of the proxy on %s: %w", proxy.node.Name, err)
 		}
-		sum.connections += sumOfSeries(families["vicinity_connections_total"], "outcome", "answered")
+		sum.connections += sumOfSeries(families["vicinity_connections_total"], "outcome", "replied")
 		sum.bytes += sumOfSeries(families["vicinity_traffic_bytes_total"], "", "")
 		sum.crossing += sumOfSeries(families["vicinity_traffic_bytes_total"], "locality", "other_zone")
 	}

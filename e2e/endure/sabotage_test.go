@@ -148,7 +148,7 @@ func TestForeignChangesAreRepairedAndTheirCulpritNamed(t *testing.T) {
 func (d *daemon) foreignChanges() map[string]int {
 	counts := map[string]int{}
 	for _, family := range both {
-		counts[family] = d.metric("vicinity_foreign_changes_total", `ip_family="`+family+`",stage="noticed"`)
+		counts[family] = d.metric("vicinity_nft_external_changes_total", `ip_family="`+family+`",stage="detected"`)
 	}
 	return counts
 }

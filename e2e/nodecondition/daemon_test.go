@@ -222,7 +222,7 @@ func (n *node) addRules(text string) {
 func (n *node) unwritten(want float64) {
 	n.t.Helper()
 	wait.Equal(n.t, "the metric of a condition that cannot be written", want, func() float64 {
-		value, err := n.proxy.Metric("127.0.0.1:10249", "vicinity_node_condition_unwritten")
+		value, err := n.proxy.Metric("127.0.0.1:10249", "vicinity_node_condition_stale")
 		must.Succeed(n.t, err)
 		return value
 	})

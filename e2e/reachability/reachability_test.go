@@ -99,7 +99,7 @@ func TestNobodyElseIsJudged(t *testing.T) {
 		sure  string // the suspicions that must have been there
 	}{
 		{
-			name: "this node's network is gone for 8 s", sure: "cut_off",
+			name: "this node's network is gone for 8 s", sure: "isolated",
 			begin: func() func() {
 				end := s.drop(s.nodes[0].Namespace, silence...)
 				back := time.AfterFunc(8*time.Second, end)
@@ -107,37 +107,37 @@ func TestNobodyElseIsJudged(t *testing.T) {
 			},
 		},
 		{
-			name: "dials are dropped while other connections are answered", sure: "flows_answered",
+			name: "dials are dropped while other connections are answered", sure: "flows_replied",
 			begin: func() func() {
 				return s.drop(s.nodes[1].Namespace, probed, "tcp dport 8080 tcp flags syn numgen random mod 2 == 0")
 			},
 		},
 		{
-			name: "a firewall closes the port of the node's proxy, and a policy denies the clients", sure: "answered",
+			name: "a firewall closes the port of the node's proxy, and a policy denies the clients", sure: "replied",
 			begin: func() func() {
 				return s.drop(s.nodes[1].Namespace, "tcp dport 10256", s.deniedClients())
 			},
 		},
 		{
-			name: "a policy denies the client", sure: "answered",
+			name: "a policy denies the client", sure: "replied",
 			begin: func() func() { return s.drop(s.nodes[1].Namespace, s.deniedClients()) },
 		},
 	} {
 		t.Run(scene.name, func(t *testing.T) {
-			before := s.metric("vicinity_node_suspicions_total", `outcome="`+scene.sure+`"`)
+			before := s.metric("vicinity_reachability_suspicions_total", `outcome="`+scene.sure+`"`)
 			end := scene.begin()
 			all := s.load(web, 50, period, time.Second)
 			end()
 			t.Logf("%d of %d connections failed", all.failed, all.made)
 			s.expectNoVerdict(s.proxy)
-			if s.metric("vicinity_node_suspicions_total", `outcome="`+scene.sure+`"`) == before {
+			if s.metric("vicinity_reachability_suspicions_total", `outcome="`+scene.sure+`"`) == before {
 				t.Errorf("no suspicion ended as %s: the scene shows nothing", scene.sure)
 			}
 		})
 	}
 }
 
-// TestConnectionsWithoutAnswerAreCounted: dials that a policy drops are in vicinity_unanswered_flows, each of them and no other,
+// TestConnectionsWithoutAnswerAreCounted: dials that a policy drops are in vicinity_conntrack_unreplied_entries, each of them and no other,
 // until they are answered.
 func TestConnectionsWithoutAnswerAreCounted(t *testing.T) {
 	t.Parallel()
@@ -159,12 +159,12 @@ func TestConnectionsWithoutAnswerAreCounted(t *testing.T) {
 	}
 	wait.Until(t, "as many connections without an answer as there are dials that wait", func() bool {
 		waiting := count - answered.Load() - failed.Load()
-		return waiting > 0 && waiting < count && s.metric("vicinity_unanswered_flows") == float64(waiting)
+		return waiting > 0 && waiting < count && s.metric("vicinity_conntrack_unreplied_entries") == float64(waiting)
 	})
 	end()
 	dialling.Wait()
 	if failed.Load() > 0 {
 		t.Errorf("%d of %d dials failed though they were heard in the end", failed.Load(), count)
 	}
-	wait.Until(t, "no connection without an answer", func() bool { return s.metric("vicinity_unanswered_flows") == 0 })
+	wait.Until(t, "no connection without an answer", func() bool { return s.metric("vicinity_conntrack_unreplied_entries") == 0 })
 }

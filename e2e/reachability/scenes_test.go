@@ -32,7 +32,7 @@ func TestADeadNodeThatCannotBeToldFromALivingOneStays(t *testing.T) {
 		}},
 		"another machine answers at the address that the Node has, such as a gateway with NAT": {prepare: func(s *town) {
 			s.said[1] = s.nodes[2].IPv4
-		}, outcome: "answered"},
+		}, outcome: "replied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -50,7 +50,7 @@ func TestADeadNodeThatCannotBeToldFromALivingOneStays(t *testing.T) {
 			if scene.outcome != "" {
 				s.expectOutcome(scene.outcome)
 			}
-			if never := s.metric("vicinity_watched_nodes", `answers="never"`); never != float64(2*s.silent) {
+			if never := s.metric("vicinity_reachability_targets", `state="without_baseline"`); never != float64(2*s.silent) {
 				t.Errorf("%v nodes never answered in some family, want %d", never, 2*s.silent)
 			}
 		})
@@ -78,7 +78,7 @@ func TestANodeBehindAGateway(t *testing.T) {
 	s.drop(s.pods[1].Namespace, s.deniedClients())
 	s.load(web, 50, 6*time.Second, time.Second)
 	s.expectNoVerdict(s.proxy)
-	s.expectOutcome("answered")
+	s.expectOutcome("replied")
 	must.Succeed(t, hidden.Unplug())
 	s.load(web, 50, 3*time.Second, time.Second)
 	s.expectJudged(hidden, 1)
@@ -136,7 +136,7 @@ func TestDelayAndLoss(t *testing.T) {
 			t.Logf("%d connections: %d failed %v, %d waited, the longest %v; on their way %d packets were lost", all.made, all.failed, all.errors,
 				all.waited, all.longest, way.Lost())
 			s.expectNoVerdict(s.proxy)
-			s.expectOutcome("answered", "flows_answered")
+			s.expectOutcome("replied", "flows_replied")
 			s.drop(s.nodes[1].Namespace, silence...)
 			s.load(web, 20, 3*time.Second, time.Second)
 			s.expectJudged(s.nodes[1], 1)
@@ -277,7 +277,7 @@ func TestATenantWhoMeansHarm(t *testing.T) {
 		t.Errorf("%d of %d connections failed: %v", all.failed, all.made, all.errors)
 	}
 	s.expectNoVerdict(s.proxy)
-	s.expectOutcome("answered")
+	s.expectOutcome("replied")
 	s.proxy.Log.Await(t, "a frontend is where nodes are probed")
 	s.drop(s.nodes[1].Namespace, silence...)
 	if all := s.load(web, 50, 5*time.Second, 3*patient); all.failed > 0 || all.waited == 0 {
@@ -383,7 +383,7 @@ func TestNothingElseProvesThatANodeLives(t *testing.T) {
 				t.Errorf("%d of %d connections failed, and %d waited: %v", all.failed, all.made, all.waited, all.errors)
 			}
 			s.expectJudged(s.nodes[1], 1)
-			if proofs := s.metric("vicinity_node_suspicions_total", `outcome="flows_answered"`); proofs > 0 {
+			if proofs := s.metric("vicinity_reachability_suspicions_total", `outcome="flows_replied"`); proofs > 0 {
 				t.Errorf("%v suspicions ended because connections were answered", proofs)
 			}
 		})
@@ -423,7 +423,7 @@ func TestAnOverloadedNodeThatDies(t *testing.T) {
 	s.load(web, 50, 20*time.Second, patient)
 	end()
 	s.expectNoVerdict(s.proxy)
-	s.expectOutcome("answered")
+	s.expectOutcome("replied")
 	s.drop(s.nodes[1].Namespace, silence...)
 	if all := s.load(web, 50, 6*time.Second, 3*patient); all.failed > 0 || all.waited == 0 {
 		t.Errorf("%d of %d connections failed, and %d waited: %v", all.failed, all.made, all.waited, all.errors)
@@ -461,10 +461,10 @@ func TestOneFamilyOfANodeIsDead(t *testing.T) {
 				t.Errorf("%d of %d connections failed, and %d waited: %v", all.failed, all.made, all.waited, all.errors)
 			}
 			s.expectJudged(s.nodes[1], 1)
-			if out := s.metric("vicinity_watched_nodes", `answers="no"`, `ip_family="`+name+`"`); out != 1 {
+			if out := s.metric("vicinity_reachability_targets", `state="unreachable"`, `ip_family="`+name+`"`); out != 1 {
 				t.Errorf("%v nodes are unreachable over %s, want one", out, name)
 			}
-			if proofs := s.metric("vicinity_node_suspicions_total", `outcome="flows_answered"`); proofs > 0 {
+			if proofs := s.metric("vicinity_reachability_suspicions_total", `outcome="flows_replied"`); proofs > 0 {
 				t.Errorf("%v suspicions ended because connections over the other family were answered", proofs)
 			}
 		})
@@ -488,7 +488,7 @@ func TestAFullAcceptQueueIsNoDeath(t *testing.T) {
 	s.drop(s.nodes[1].Namespace, s.deniedClients())
 	s.load(web, 50, 10*time.Second, time.Second)
 	s.expectNoVerdict(s.proxy)
-	s.expectOutcome("answered")
+	s.expectOutcome("replied")
 }
 
 // TestRememberedClients of an endpoint on a node that is unreachable for a while: one that connects meanwhile gets

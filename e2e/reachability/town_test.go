@@ -129,7 +129,7 @@ func (s *town) writeObjects() error {
 // awaitKnown waits until nodes have answered the proxy of node-1, so many in both families together.
 func (s *town) awaitKnown(count int) {
 	s.t.Helper()
-	for deadline := time.Now().Add(learnt); s.metric("vicinity_watched_nodes", `answers="yes"`) < float64(count); time.Sleep(time.Second) {
+	for deadline := time.Now().Add(learnt); s.metric("vicinity_reachability_targets", `state="reachable"`) < float64(count); time.Sleep(time.Second) {
 		if time.Now().After(deadline) {
 			s.t.Fatalf("not all nodes are watched:\n%s", s.proxy.Log)
 		}
@@ -258,7 +258,7 @@ func (s *town) loadFrom(clients []*fabric.Pod, to netip.AddrPort, perSecond int,
 func (s *town) awaitUnreachable(count float64) time.Duration {
 	s.t.Helper()
 	began := time.Now()
-	for s.metric("vicinity_watched_nodes", `answers="no"`) != count {
+	for s.metric("vicinity_reachability_targets", `state="unreachable"`) != count {
 		if time.Since(began) > wait.Patience {
 			s.t.Fatalf("there are not %v unreachable nodes:\n%s", count, s.proxy.Log)
 		}
@@ -271,7 +271,7 @@ func (s *town) awaitUnreachable(count float64) time.Duration {
 func (s *town) awaitUnanswered(want bool) {
 	s.t.Helper()
 	wait.Until(s.t, fmt.Sprintf("connections without an answer: %v", want), func() bool {
-		return s.metric("vicinity_unanswered_flows") > 0 == want
+		return s.metric("vicinity_conntrack_unreplied_entries") > 0 == want
 	})
 }
 
@@ -308,7 +308,7 @@ func (s *town) expectOutcome(outcomes ...string) {
 	s.t.Helper()
 	sum := 0.
 	for _, outcome := range outcomes {
-		sum += s.metric("vicinity_node_suspicions_total", `outcome="`+outcome+`"`)
+		sum += s.metric("vicinity_reachability_suspicions_total", `outcome="`+outcome+`"`)
 	}
 	if sum == 0 {
 		s.t.Errorf("no suspicion ended as %v: the scene shows nothing", outcomes)

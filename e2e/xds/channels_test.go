@@ -52,7 +52,7 @@ func TestAHundredChannelsOnThreeNodes(t *testing.T) {
 		}
 		streams, err := daemon.Metric(metricsAt, "vicinity_xds_streams")
 		must.Succeed(t, err)
-		rejected, err := daemon.Metric(metricsAt, "vicinity_xds_responses_total", `result="rejected"`)
+		rejected, err := daemon.Metric(metricsAt, "vicinity_xds_responses_total", `result="nacked"`)
 		must.Succeed(t, err)
 		if streams != channels/3 || rejected > 0 {
 			t.Errorf("node-%d has %v streams, and rejected %v responses", i+1, streams, rejected)

@@ -313,11 +313,11 @@ func TestClientsOfTheNodeReachTheDaemon(t *testing.T) {
 	if got := stranger.do(command{Calls: 1, Timeout: 1000}); len(got.Answers) > 0 {
 		t.Errorf("a client of another node is answered: %v", got.Answers)
 	}
-	s.wantsMetric("vicinity_xds_refused_total", 1, `reason="not-of-this-node"`)
+	s.wantsMetric("vicinity_xds_rejections_total", 1, `reason="remote_client"`)
 	s.wantsMetric("vicinity_xds_streams", 3)
-	s.wantsMetric("vicinity_xds_responses_total", 0, `result="rejected"`)
+	s.wantsMetric("vicinity_xds_responses_total", 0, `result="nacked"`)
 	s.daemon.Await(t, "a line about the stranger", func() error {
-		if log := s.daemon.Log.String(); strings.Count(log, "reason=not-of-this-node") != 1 {
+		if log := s.daemon.Log.String(); strings.Count(log, "reason=remote_client") != 1 {
 			return fmt.Errorf("the log says %s", log)
 		}
 		return nil
@@ -376,7 +376,7 @@ func TestXDSFollowsTheKernel(t *testing.T) {
 	if median > time.Second { // single ones are late on a busy machine
 		t.Errorf("half of the changes are told %v after the kernel", median)
 	}
-	s.wantsMetric("vicinity_xds_responses_total", 0, `result="rejected"`)
+	s.wantsMetric("vicinity_xds_responses_total", 0, `result="nacked"`)
 }
 
 // TestAKilledDaemonFailsNoCall: channels that exist keep what they know, and follow the next daemon.

@@ -180,7 +180,7 @@ func TestAnUnknownNameCostsFifteenSeconds(t *testing.T) {
 	if len(got.Errors) != 1 || got.Longest < 14_000_000 || got.Longest > 25_000_000 {
 		t.Errorf("errors %s after %d us", inShort(got.Errors), got.Longest)
 	}
-	if unknown := s.counts.get("unknown-name"); unknown != 1 {
+	if unknown := s.counts.get("unknown_name"); unknown != 1 {
 		t.Errorf("%d unknown names are counted, want 1: the listener's, because gRPC asks for nothing else until it has that", unknown)
 	}
 	c.reaches("a name that exists, after it", 0, here)

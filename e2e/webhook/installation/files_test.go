@@ -203,7 +203,7 @@ func (in *installation) wantDenial() {
 // failedReads is how often the files could not be used.
 func (in *installation) failedReads(r *replica) float64 {
 	in.t.Helper()
-	count, err := r.metric("vicinity_webhook_internal_errors_total", `reason="certificate-read-files"`)
+	count, err := r.metric("vicinity_webhook_internal_errors_total", `reason="certificate_read_files"`)
 	must.Succeed(in.t, err)
 	return count
 }

@@ -195,18 +195,18 @@ type moved struct {
 var movedElsewhere = map[string]string{
 	"kubeproxy_conntrack_reconciler_deleted_entries_total": "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
 	"kubeproxy_conntrack_reconciler_sync_duration_seconds": "TestTheDaemonFollowsAddressesAndEndpoints, with flows in the kernel",
-	"vicinity_flows_forgotten_total":                       "TestDialsAreDrawnAnewByADaemon in cmd/proxy, with packets",
-	"vicinity_conntrack_look_duration_seconds":             "TestDialsAreDrawnAnewByADaemon, likewise",
+	"vicinity_conntrack_stale_entries_deleted_total":       "TestDialsAreDrawnAnewByADaemon in cmd/proxy, with packets",
+	"vicinity_conntrack_dump_duration_seconds":             "TestDialsAreDrawnAnewByADaemon, likewise",
 	"rest_client_requests_total":                           "TestRequestsOfClientGoAreCounted in pkg/proxy/metrics",
 	"rest_client_request_duration_seconds":                 "TestRequestsOfClientGoAreCounted in pkg/proxy/metrics",
 	"vicinity_dns_requests_total":                          "TestAClientIsToldOfItsOwnZone in e2e/dns, with a daemon that answers",
 	"vicinity_dns_services":                                "TestAClientIsToldOfItsOwnZone, likewise",
 	"vicinity_events_dropped_total":                        "TestDroppedEventsAreInTheMetrics, with a recorder of Events",
 	"vicinity_other_service_proxies":                       "TestOtherProxiesAreToldOnce, with what is found",
-	"vicinity_node_suspicions_total":                       "TestANodeIsJudged in pkg/proxy/probe and e2e/reachability, with nodes",
-	"vicinity_unanswered_flows":                            "TestConnectionsWithoutAnswerAreCounted in e2e/reachability",
-	"vicinity_watched_nodes":                               "e2e/reachability, likewise",
-	"vicinity_services_waiting":                            "TestServicesThatWaitForTheirTurnAreInTheMetrics, with a kernel that is slow",
+	"vicinity_reachability_suspicions_total":               "TestANodeIsJudged in pkg/proxy/probe and e2e/reachability, with nodes",
+	"vicinity_conntrack_unreplied_entries":                 "TestConnectionsWithoutAnswerAreCounted in e2e/reachability",
+	"vicinity_reachability_targets":                        "e2e/reachability, likewise",
+	"vicinity_sync_queue_depth":                            "TestServicesThatWaitForTheirTurnAreInTheMetrics, with a kernel that is slow",
 	"vicinity_localhost_nodeport_connections_total":        "TestNodePortsOnLoopback in cmd/proxy, with a daemon that listens",
 	"kubeproxy_nftables_localhost_nodeport_listeners":      "TestNodePortsOnLoopback, likewise",
 	"vicinity_connections_total":                           "TestTheDaemonCountsTraffic in cmd/proxy, with a daemon that counts",
@@ -216,7 +216,7 @@ var movedElsewhere = map[string]string{
 	"vicinity_service_traffic_bytes_total":                 "TestTheDaemonCountsTraffic, likewise",
 	"vicinity_accounting_not_counted_total":                "TestABurstIsCountedOrSaidToBeLost in e2e/accounting, with a daemon that counts",
 	"vicinity_kernel_settings_unmet":                       "TestKernelSettingsAreHeld in cmd/proxy, with a daemon",
-	"vicinity_node_condition_unwritten":                    "TestAPodStartsAfterTheServicesWork in e2e/nodecondition, without the right",
+	"vicinity_node_condition_stale":                        "TestAPodStartsAfterTheServicesWork in e2e/nodecondition, without the right",
 
 	"kubeproxy_nftables_localhost_nodeport_listener_creation_failures_total": "TestNodePortsOnLoopback, likewise",
 	"kubeproxy_nftables_localhost_nodeport_rejected_packets_total": "TestWhatLoopbackDoesNotServeIsRefusedAndCounted in cmd/proxy, " +
@@ -260,9 +260,9 @@ var clientsOfXDS = moved{"clients of xDS", func(o *observed) {
 	counts.Sent[0], counts.Rejected[1] = 1, 1
 	exposeMesh(o.recorder, func() xds.Counts { return counts })
 }, []string{
-	"vicinity_xds_streams 2\n", "vicinity_xds_names 6\n", `vicinity_xds_responses_total{result="sent",type="CDS"} 1` + "\n",
-	`vicinity_xds_responses_total{result="rejected",type="EDS"} 1` + "\n", `vicinity_xds_refused_total{reason="unknown-name"} 1` + "\n",
-	`vicinity_xds_refused_total{reason="not-of-this-node"} 1` + "\n",
+	"vicinity_xds_streams 2\n", "vicinity_xds_subscribed_resources 6\n", `vicinity_xds_responses_total{result="sent",type="CDS"} 1` + "\n",
+	`vicinity_xds_responses_total{result="nacked",type="EDS"} 1` + "\n", `vicinity_xds_rejections_total{reason="unknown_name"} 1` + "\n",
+	`vicinity_xds_rejections_total{reason="remote_client"} 1` + "\n",
 }}
 
 func stepsThatMove() []moved {
@@ -284,7 +284,7 @@ func stepsThatMove() []moved {
 			"kubeproxy_sync_proxy_rules_service_changes_total 10\n", "kubeproxy_sync_proxy_rules_endpoint_changes_total 10\n",
 			"vicinity_services 10\n",
 			"vicinity_nft_elements_written_total" + tcp + `"add"} 7`,
-			`vicinity_service_ports_by_reason{ip_family="IPv4",reason="AllEndpoints",traffic_policy="internal"} 10` + "\n",
+			`vicinity_service_port_decisions{ip_family="IPv4",reason="AllEndpoints",traffic_policy="internal"} 10` + "\n",
 		}},
 		{"an EndpointSlice changes, of which its controller knows why", func(o *observed) {
 			o.changes <- changed(service(3, 3, time.Now()))
@@ -298,8 +298,8 @@ func stepsThatMove() []moved {
 			o.changes <- changed(local, nil)
 		}, []string{
 			`kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv4",traffic_policy="internal"} 1` + "\n",
-			`vicinity_service_ports_by_reason{ip_family="IPv4",reason="AllEndpoints",traffic_policy="internal"} 9` + "\n",
-			`vicinity_service_ports_by_reason{ip_family="IPv4",reason="NoneOnThisNode",traffic_policy="internal"} 1` + "\n",
+			`vicinity_service_port_decisions{ip_family="IPv4",reason="AllEndpoints",traffic_policy="internal"} 9` + "\n",
+			`vicinity_service_port_decisions{ip_family="IPv4",reason="NoneOnThisNode",traffic_policy="internal"} 1` + "\n",
 		}},
 		{"a bound that sends half of the connections on", func(o *observed) {
 			// Two nodes and four endpoints, one of them here: half of what this node asks stays with it.
@@ -311,7 +311,7 @@ func stepsThatMove() []moved {
 			o.changes <- change
 		}, []string{
 			`vicinity_expected_traffic_ratio{key="kubernetes.io/hostname"} 0.5` + "\n", `vicinity_expected_traffic_ratio{key="\*"} 0.5` + "\n",
-			`vicinity_service_ports_by_demand{source="labels"} 1` + "\n",
+			`vicinity_load_bounded_service_ports{demand_source="labels"} 1` + "\n",
 		}},
 		{"two nodes are evacuated, one of them for an hour", func(o *observed) {
 			o.changes <- model.Change{Avoid: map[model.Against]*model.Avoid{
@@ -319,7 +319,7 @@ func stepsThatMove() []moved {
 			}}
 		}, []string{
 			`vicinity_evacuated_nodes{end="none"} 1` + "\n", `vicinity_evacuated_nodes{end="time"} 1` + "\n",
-			`vicinity_service_ports_by_reason{ip_family="IPv4",reason="OnlyEvacuated",traffic_policy="internal"} [1-9]`,
+			`vicinity_service_port_decisions{ip_family="IPv4",reason="OnlyEvacuated",traffic_policy="internal"} [1-9]`,
 		}},
 		{"both come back", func(o *observed) {
 			o.changes <- model.Change{Avoid: map[model.Against]*model.Avoid{{Node: "node-b"}: nil, {Node: "node-c"}: nil}}
@@ -352,8 +352,8 @@ func stepsThatMove() []moved {
 			o.recorder.ForeignChange("IPv4")
 			o.disturbed <- struct{}{}
 		}, []string{
-			`vicinity_foreign_changes_total{ip_family="IPv4",stage="noticed"} 1` + "\n",
-			`vicinity_foreign_changes_total{ip_family="IPv4",stage="repaired"} 1` + "\n",
+			`vicinity_nft_external_changes_total{ip_family="IPv4",stage="detected"} 1` + "\n",
+			`vicinity_nft_external_changes_total{ip_family="IPv4",stage="repaired"} 1` + "\n",
 		}},
 		{"the kernel refuses a Service", func(o *observed) {
 			balancer := netip.MustParseAddr("203.0.113.7")
@@ -380,13 +380,13 @@ func stepsThatMove() []moved {
 			`vicinity_findings{reason="Refused"} 1` + "\n",
 		}},
 		{"where nodes are is read from slices", func(o *observed) { o.recorder.TopologyFrom("topologyslices") }, []string{
-			`vicinity_node_topology{resource="topologyslices"} 1` + "\n",
+			`vicinity_node_topology_source{source="topologyslices"} 1` + "\n",
 		}},
 		{"and from Nodes", func(o *observed) { o.recorder.TopologyFrom("nodes") }, []string{
-			`vicinity_node_topology{resource="topologyslices"} 0` + "\n", `vicinity_node_topology{resource="nodes"} 1` + "\n",
+			`vicinity_node_topology_source{source="topologyslices"} 0` + "\n", `vicinity_node_topology_source{source="nodes"} 1` + "\n",
 		}},
 		{"what was measured was published in 2023", func(o *observed) { o.recorder.DemandRenewed(time.Unix(1700000000, 0)) }, []string{
-			`vicinity_demand_age_seconds [0-9.]+e\+0[789]` + "\n",
+			`vicinity_demand_last_renewed_timestamp_seconds 1.7e\+09` + "\n",
 		}},
 		{"the API server falls silent", func(o *observed) { o.recorder.WatchInterrupted("services", time.Unix(1700000000, 0)) }, []string{
 			`vicinity_watch_interrupted_timestamp_seconds{resource="services"} 1.7e\+09` + "\n",
@@ -480,7 +480,7 @@ func TestServicesThatWaitForTheirTurnAreInTheMetrics(t *testing.T) {
 		})
 	}
 	o.changes <- changed(large, slice)
-	wait.Until(t, "a Service waits for its turn", func() bool { return strings.Contains(o.page(), "vicinity_services_waiting 1\n") })
+	wait.Until(t, "a Service waits for its turn", func() bool { return strings.Contains(o.page(), "vicinity_sync_queue_depth 1\n") })
 	close(goOn)
-	wait.Until(t, "none waits", func() bool { return strings.Contains(o.page(), "vicinity_services_waiting 0\n") })
+	wait.Until(t, "none waits", func() bool { return strings.Contains(o.page(), "vicinity_sync_queue_depth 0\n") })
 }

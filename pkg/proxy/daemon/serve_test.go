@@ -38,7 +38,7 @@ func TestASyncIsCountedByFamily(t *testing.T) {
 	page := httptest.NewRecorder()
 	recorder.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, line := range []string{
-		`vicinity_service_ports_by_reason{ip_family="IPv6",reason="NoneOnThisNode",traffic_policy="internal"} 2`,
+		`vicinity_service_port_decisions{ip_family="IPv6",reason="NoneOnThisNode",traffic_policy="internal"} 2`,
 		`kubeproxy_sync_proxy_rules_no_local_endpoints_total{ip_family="IPv6",traffic_policy="internal"} 2`,
 		`vicinity_nft_elements_written_total{ip_family="IPv4",operation="add"} 7`,
 		`vicinity_nft_elements_written_total{ip_family="IPv6",operation="delete"} 5`,
@@ -59,11 +59,11 @@ func TestConnectionsInTheMetrics(t *testing.T) {
 	page := httptest.NewRecorder()
 	c.recorder.Handler().ServeHTTP(page, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	for _, line := range []string{
-		`vicinity_flows_forgotten_total{protocol="SCTP",state="unanswered"} 3`,
-		`vicinity_flows_forgotten_total{protocol="TCP",state="unanswered"} 0`,
-		`vicinity_flows_forgotten_total{protocol="TCP",state="closed"} 4`,
-		`vicinity_conntrack_look_duration_seconds_count{result="complete"} 0`,
-		`vicinity_conntrack_look_duration_seconds_sum{result="cut_off"} 1`,
+		`vicinity_conntrack_stale_entries_deleted_total{protocol="SCTP",state="unreplied"} 3`,
+		`vicinity_conntrack_stale_entries_deleted_total{protocol="TCP",state="unreplied"} 0`,
+		`vicinity_conntrack_stale_entries_deleted_total{protocol="TCP",state="closed"} 4`,
+		`vicinity_conntrack_dump_duration_seconds_count{result="complete"} 0`,
+		`vicinity_conntrack_dump_duration_seconds_sum{result="truncated"} 1`,
 		`kubeproxy_conntrack_reconciler_deleted_entries_total{ip_family="IPv6"} 11`,
 	} {
 		if !strings.Contains(page.Body.String(), line+"\n") {

@@ -15,9 +15,9 @@ type Outcome string
 
 // The outcomes.
 const (
-	Forwarded   Outcome = "forwarded"   // an endpoint took it
-	Unreachable Outcome = "unreachable" // the endpoint that was drawn did not
-	Full        Outcome = "full"        // the Service had as many connections as it may have
+	Forwarded   Outcome = "forwarded"      // an endpoint took it
+	Unreachable Outcome = "unreachable"    // the endpoint that was drawn did not
+	Full        Outcome = "limit_exceeded" // the Service had as many connections as it may have
 )
 
 // dialTimeout is kube-proxy's.

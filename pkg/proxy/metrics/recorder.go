@@ -83,13 +83,12 @@ func (r *Recorder) TopologyFrom(resource string) {
 }
 
 // DemandRenewed records when measured demand was published last; zero if nobody publishes it, or no Service needs it.
-// Until it is called again, its age grows with every scrape.
 func (r *Recorder) DemandRenewed(at time.Time) {
-	r.AskFor(demandAge, func(add Add) {
-		if !at.IsZero() {
-			add(max(0, time.Since(at).Seconds()))
-		}
-	})
+	if at.IsZero() {
+		demandAge.collector(r).DeleteLabelValues()
+		return
+	}
+	r.setTime(demandAge, at)
 }
 
 // Add adds a series to those of a row, with a value for each label in the order of the row.

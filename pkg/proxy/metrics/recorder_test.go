@@ -25,17 +25,17 @@ func expect(t *testing.T, r *Recorder, exposition string, names ...string) {
 
 func TestEveryCountExistsBeforeAnythingHappenedAndNoMomentDoes(t *testing.T) {
 	expect(t, NewRecorder(), `
-# HELP kubeproxy_sync_proxy_rules_nftables_sync_failures_total Syncs that the kernel did not take.
+# HELP kubeproxy_sync_proxy_rules_nftables_sync_failures_total Number of failed syncs.
 # TYPE kubeproxy_sync_proxy_rules_nftables_sync_failures_total counter
 kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv4"} 0
 kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv6"} 0
-# HELP vicinity_foreign_changes_total `+foreignChanges.help+`
-# TYPE vicinity_foreign_changes_total counter
-vicinity_foreign_changes_total{ip_family="IPv4",stage="noticed"} 0
-vicinity_foreign_changes_total{ip_family="IPv4",stage="repaired"} 0
-vicinity_foreign_changes_total{ip_family="IPv6",stage="noticed"} 0
-vicinity_foreign_changes_total{ip_family="IPv6",stage="repaired"} 0
-# HELP vicinity_nft_elements_written_total Elements of nftables sets and maps that were added to or deleted from the kernel.
+# HELP vicinity_nft_external_changes_total `+foreignChanges.help+`
+# TYPE vicinity_nft_external_changes_total counter
+vicinity_nft_external_changes_total{ip_family="IPv4",stage="detected"} 0
+vicinity_nft_external_changes_total{ip_family="IPv4",stage="repaired"} 0
+vicinity_nft_external_changes_total{ip_family="IPv6",stage="detected"} 0
+vicinity_nft_external_changes_total{ip_family="IPv6",stage="repaired"} 0
+# HELP vicinity_nft_elements_written_total Number of elements of nftables sets and maps that were added to or deleted from the kernel.
 # TYPE vicinity_nft_elements_written_total counter
 vicinity_nft_elements_written_total{ip_family="IPv4",operation="add"} 0
 vicinity_nft_elements_written_total{ip_family="IPv4",operation="delete"} 0
@@ -52,7 +52,7 @@ func TestASyncIsObservedWithKubeProxysBuckets(t *testing.T) {
 	expect(t, r, histogramText(syncDuration.name, syncDuration.help, "20.003", 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2)+
 		histogramText(fullSyncDuration.name, fullSyncDuration.help, "20", 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1)+
 		histogramText(partialSyncDuration.name, partialSyncDuration.help, "0.003", 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1)+`
-# HELP kubeproxy_sync_proxy_rules_nftables_sync_failures_total Syncs that the kernel did not take.
+# HELP kubeproxy_sync_proxy_rules_nftables_sync_failures_total Number of failed syncs.
 # TYPE kubeproxy_sync_proxy_rules_nftables_sync_failures_total counter
 kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv4"} 1
 kubeproxy_sync_proxy_rules_nftables_sync_failures_total{ip_family="IPv6"} 1
@@ -80,11 +80,11 @@ func TestBothFamiliesAreQueuedAndDoneTogether(t *testing.T) {
 	r.SyncDone(time.Unix(1700000001, 500_000_000), false)
 
 	expect(t, r, `
-# HELP kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds When a change last asked for a sync, in seconds since 1970.
+# HELP kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds Time at which a change last requested a sync, in seconds since 1970.
 # TYPE kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds gauge
 kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv4"} 1.70000000025e+09
 kubeproxy_sync_proxy_rules_last_queued_timestamp_seconds{ip_family="IPv6"} 1.70000000025e+09
-# HELP kubeproxy_sync_proxy_rules_last_timestamp_seconds When the kernel was last updated, in seconds since 1970.
+# HELP kubeproxy_sync_proxy_rules_last_timestamp_seconds Time of the last successful sync, in seconds since 1970.
 # TYPE kubeproxy_sync_proxy_rules_last_timestamp_seconds gauge
 kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv4"} 1.7000000015e+09
 kubeproxy_sync_proxy_rules_last_timestamp_seconds{ip_family="IPv6"} 1.7000000015e+09
@@ -99,13 +99,13 @@ func TestElementsAndForeignChangesAreCountedByFamily(t *testing.T) {
 	r.ForeignChange("IPv6")
 
 	expect(t, r, `
-# HELP vicinity_foreign_changes_total `+foreignChanges.help+`
-# TYPE vicinity_foreign_changes_total counter
-vicinity_foreign_changes_total{ip_family="IPv4",stage="noticed"} 0
-vicinity_foreign_changes_total{ip_family="IPv4",stage="repaired"} 0
-vicinity_foreign_changes_total{ip_family="IPv6",stage="noticed"} 1
-vicinity_foreign_changes_total{ip_family="IPv6",stage="repaired"} 0
-# HELP vicinity_nft_elements_written_total Elements of nftables sets and maps that were added to or deleted from the kernel.
+# HELP vicinity_nft_external_changes_total `+foreignChanges.help+`
+# TYPE vicinity_nft_external_changes_total counter
+vicinity_nft_external_changes_total{ip_family="IPv4",stage="detected"} 0
+vicinity_nft_external_changes_total{ip_family="IPv4",stage="repaired"} 0
+vicinity_nft_external_changes_total{ip_family="IPv6",stage="detected"} 1
+vicinity_nft_external_changes_total{ip_family="IPv6",stage="repaired"} 0
+# HELP vicinity_nft_elements_written_total Number of elements of nftables sets and maps that were added to or deleted from the kernel.
 # TYPE vicinity_nft_elements_written_total counter
 vicinity_nft_elements_written_total{ip_family="IPv4",operation="add"} 7
 vicinity_nft_elements_written_total{ip_family="IPv4",operation="delete"} 0
@@ -185,14 +185,14 @@ vicinity_events_dropped_total `+strconv.Itoa(want)+`
 	expectDropped(5)
 }
 
-func TestTheAgeOfDemandIsThereWhileItIsKnown(t *testing.T) {
+func TestTheTimeOfDemandIsThereWhileItIsKnown(t *testing.T) {
 	r := NewRecorder()
 	expect(t, r, "", demandAge.name)
-	r.DemandRenewed(time.Now().Add(time.Hour)) // of another machine's clock
+	r.DemandRenewed(time.Unix(1700000000, 500_000_000))
 	expect(t, r, `
-# HELP vicinity_demand_age_seconds `+demandAge.help+`
-# TYPE vicinity_demand_age_seconds gauge
-vicinity_demand_age_seconds 0
+# HELP vicinity_demand_last_renewed_timestamp_seconds `+demandAge.help+`
+# TYPE vicinity_demand_last_renewed_timestamp_seconds gauge
+vicinity_demand_last_renewed_timestamp_seconds 1.7000000005e+09
 `, demandAge.name)
 	r.DemandRenewed(time.Time{})
 	expect(t, r, "", demandAge.name)

@@ -18,11 +18,11 @@ type Outcome string
 
 // The outcomes.
 const (
-	Answered      Outcome = "answered"       // the node replies
-	FlowsAnswered Outcome = "flows_answered" // it replies to others: probes are dropped on their way
-	Isolated      Outcome = "cut_off"        // nobody replies: this node is isolated
-	Unanswered    Outcome = "unreachable"    // it does not reply, and others do
-	Inconclusive  Outcome = ""               // nothing is known: start again
+	Answered      Outcome = "replied"       // the node replies
+	FlowsAnswered Outcome = "flows_replied" // it replies to others: probes are dropped on their way
+	Isolated      Outcome = "isolated"      // nobody replies: this node is isolated
+	Unanswered    Outcome = "unreachable"   // it does not reply, and others do
+	Inconclusive  Outcome = ""              // nothing is known: start again
 )
 
 // Outcomes are those that are counted.

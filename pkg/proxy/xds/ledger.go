@@ -53,13 +53,13 @@ type Refusal string
 
 // The refusals.
 const (
-	NotOfThisNode      Refusal = "not-of-this-node"
-	TooManyConnections Refusal = "too-many-connections"
-	TooManyStreams     Refusal = "too-many-streams"
-	TooManyNames       Refusal = "too-many-names"
-	MalformedRequest   Refusal = "malformed-request"
-	TooLargeRequest    Refusal = "too-large-request"
-	UnknownName        Refusal = "unknown-name" // it is not a TCP port of a Service
+	NotOfThisNode      Refusal = "remote_client"
+	TooManyConnections Refusal = "too_many_connections"
+	TooManyStreams     Refusal = "too_many_streams"
+	TooManyNames       Refusal = "too_many_names"
+	MalformedRequest   Refusal = "malformed_request"
+	TooLargeRequest    Refusal = "too_large_request"
+	UnknownName        Refusal = "unknown_name" // it is not a TCP port of a Service
 )
 
 // Refusals are all of them.

@@ -252,7 +252,7 @@ func TestStrangersLearnNothing(t *testing.T) {
 		})
 		wait.Equal(t, "strangers counted", i+1, func() int { return s.count(string(NotOfThisNode)) })
 	}
-	wait.Equal(t, "lines of log", 1, func() int { return strings.Count(s.log.String(), "reason=not-of-this-node") })
+	wait.Equal(t, "lines of log", 1, func() int { return strings.Count(s.log.String(), "reason=remote_client") })
 	stream := open(t, s.socket(t))
 	must.Succeed(t, stream.SendMsg(requestOf(assignments, "", web)))
 	receive(t, stream)

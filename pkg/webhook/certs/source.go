@@ -41,13 +41,13 @@ type Operation string
 
 // The operations.
 const (
-	ReadSecret         Operation = "read-secret"
-	WriteSecret        Operation = "write-secret"
-	ReadConfiguration  Operation = "read-configuration"
-	PatchConfiguration Operation = "patch-configuration"
+	ReadSecret         Operation = "read_secret"
+	WriteSecret        Operation = "write_secret"
+	ReadConfiguration  Operation = "read_configuration"
+	PatchConfiguration Operation = "patch_configuration"
 	Watch              Operation = "watch"
-	UseSecret          Operation = "use-secret" // the Secret holds something unusable
-	ReadFiles          Operation = "read-files" // or the files do
+	UseSecret          Operation = "use_secret" // the Secret holds something unusable
+	ReadFiles          Operation = "read_files" // or the files do
 )
 
 // Operations returns all of them, for counters that start at zero.

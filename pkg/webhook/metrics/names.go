@@ -10,112 +10,114 @@ import (
 var (
 	reviewDuration = declare(row{
 		kind: histogram, name: "vicinity_webhook_review_duration_seconds", labels: []string{pathLabel, outcomeLabel},
-		help: "How long it took to answer a request, from its headers to the last byte of the answer, by outcome. After an error the API " +
-			"server follows failurePolicy.",
+		help: "Time taken to respond to a request, from its headers to the last byte of the response, by outcome. After an error the " +
+			"API server follows failurePolicy.",
 		start: [][]string{server.Paths(), server.Outcomes()},
 		// From a tenth of a millisecond, an easy review, to two seconds, after which the API server no longer waits. They
 		// are dense around 5 ms, where 99 of 100 should be.
 		buckets: []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2},
 	})
 	decisions = declare(row{
-		kind: counter, name: "vicinity_webhook_decisions_total", labels: []string{ruleLabel, actionLabel},
-		help:  "Violations of rules that were reported to users, by rule and action.",
+		kind: counter, name: "vicinity_webhook_violations_total", labels: []string{ruleLabel, actionLabel},
+		help:  "Number of rule violations reported to users, by rule and action.",
 		start: [][]string{ruleIDs(), Actions},
 	})
 	defaulted = declare(row{
-		kind: counter, name: "vicinity_webhook_defaulted_total", labels: []string{sourceLabel, settingLabel},
-		help:  "Decisions about Services' defaults, by who decided and what was added: a setting, or none.",
+		kind: counter, name: "vicinity_webhook_defaulting_decisions_total", labels: []string{sourceLabel, settingLabel},
+		help:  "Number of decisions about Services' defaults, by the source of the decision and the setting that was added, or none.",
 		start: [][]string{texts(rules.Origins()), append(texts(rules.DefaultSettings()), Nothing)},
 	})
 	internalErrors = declare(row{
 		kind: counter, name: "vicinity_webhook_internal_errors_total", labels: []string{reasonLabel},
-		help:  "Failures on our side, such as of a review or of the renewal of a certificate; the log has them.",
+		help:  "Number of internal errors, such as of a review or of the renewal of a certificate; the log has them.",
 		start: [][]string{failures()},
 	})
 	refusedRequests = declare(row{
-		kind: counter, name: "vicinity_webhook_refused_requests_total", labels: []string{reasonLabel},
-		help:  "Requests that were not reviews, too big, or too many at once; they were answered with a status of 4xx or 503.",
+		kind: counter, name: "vicinity_webhook_rejected_requests_total", labels: []string{reasonLabel},
+		help:  "Number of requests that were rejected with a status of 4xx or 503: no review, too big, or too many at once.",
 		start: [][]string{server.Refusals()},
 	})
 	inFlight = declare(row{
-		kind: gauge, name: "vicinity_webhook_in_flight",
-		help:  "Reviews that are being worked on at present.",
+		kind: gauge, name: "vicinity_webhook_requests_in_flight",
+		help:  "Number of reviews in progress.",
 		start: atZero,
 	})
 	certificateExpiry = declare(row{
 		kind: gauge, name: "vicinity_webhook_certificate_expiry_timestamp_seconds", labels: []string{certificateLabel},
-		help: "When the certificate that is served expires, and the authority that signed it, in seconds since 1970; absent while there is " +
-			"none, or it is unknown.",
+		help: "Time at which the served certificate, and the authority that signed it, expire, in seconds since 1970; absent while " +
+			"there is none, or it is unknown.",
 	})
 	configurationValid = declare(row{
 		kind: gauge, name: "vicinity_webhook_configuration_valid",
-		help:  "1 if the configuration file is in force; 0 while it cannot be used and the last good one is.",
+		help:  "Whether the configuration file is valid and applied; 0 while it is invalid and the last valid one is applied.",
 		start: atZero,
 	})
 	configurationSuccess = declare(row{
 		kind: gauge, name: "vicinity_webhook_configuration_last_success_timestamp_seconds",
-		help: "When the configuration was last put in force, in seconds since 1970.",
+		help: "Time at which a configuration was last applied, in seconds since 1970.",
 	})
 	topologySlices = declare(row{
 		kind: gauge, name: "vicinity_webhook_topology_slices",
-		help:  "TopologySlices that this replica publishes; 0 while another one does.",
+		help:  "Number of TopologySlices that this replica publishes; 0 while another one does.",
 		start: atZero,
 	})
 	topologyNodes = declare(row{
 		kind: gauge, name: "vicinity_webhook_topology_nodes",
-		help:  "Nodes that the published TopologySlices describe.",
+		help:  "Number of Nodes in the published TopologySlices.",
 		start: atZero,
 	})
 	topologyKeysLeftOut = declare(row{
-		kind: gauge, name: "vicinity_webhook_topology_keys_left_out",
-		help:  "Topology keys in use that are not published: there are too many, or they changed too often. The log says which and why.",
+		kind: gauge, name: "vicinity_webhook_topology_keys_unpublished",
+		help: "Number of topology keys in use that are not published: there are too many, or they changed too often. The log has keys " +
+			"and reasons.",
 		start: atZero,
 	})
 	objectsWritten = declare(row{
 		kind: counter, name: "vicinity_webhook_objects_written_total", labels: []string{resourceLabel, operationLabel},
-		help:  "TopologySlices and ServiceDemands that were written. Every proxy that follows them receives each.",
+		help:  "Number of writes of TopologySlices and ServiceDemands. Every proxy that watches them receives each.",
 		start: [][]string{{topologySlicesWritten, serviceDemandsWritten}, Operations},
 	})
 	topologyLag = declare(row{
 		kind: histogram, name: "vicinity_webhook_topology_lag_seconds",
-		help:  "How long a change of Nodes, or of the keys in use, waited until all was published.",
+		help:  "Time taken until a change of Nodes, or of the keys in use, was published.",
 		start: atZero,
 		// A change waits for others for a second.
 		buckets: []float64{0.5, 1, 1.25, 1.5, 2, 3, 5, 10, 30, 60, 300},
 	})
 	topologyPublished = declare(row{
 		kind: gauge, name: "vicinity_webhook_topology_published_timestamp_seconds",
-		help: "When this replica last saw that everything is published, in seconds since 1970; absent until then.",
+		help: "Time at which this replica last found everything published, in seconds since 1970; absent until then.",
 	})
 )
 
 // About Services whose load is bounded, from the replica that asks the proxies.
 var (
 	demandOffBy = declare(row{
-		kind: gauge, name: "vicinity_webhook_demand_off_by_ratio", labels: serviceLabels,
-		help: "How many times what bounds on load assume a zone asks of a Service, of the zone that is off the most.",
+		kind: gauge, name: "vicinity_webhook_demand_skew_ratio", labels: serviceLabels,
+		help: "Ratio of a zone's measured share of the demand on a Service to the share that load bounds assume; of the zone with the " +
+			"largest ratio.",
 	})
 	demandConnections = declare(row{
-		kind: gauge, name: "vicinity_webhook_demand_connections_per_minute", labels: serviceLabels,
-		help: "New connections to a Service in a minute, from all nodes.",
+		kind: gauge, name: "vicinity_webhook_demand_connections_per_second", labels: serviceLabels,
+		help: "Number of new connections to a Service in a second, from all nodes.",
 	})
 	demandHeard = declare(row{
-		kind: gauge, name: "vicinity_webhook_demand_nodes_heard_ratio",
-		help: "Part of the nodes whose proxies said what was asked there; absent on replicas that do not ask.",
+		kind: gauge, name: "vicinity_webhook_demand_reporting_nodes_ratio",
+		help: "Ratio of the nodes whose proxies reported demand to all nodes; absent on replicas that do not collect it.",
 	})
 	demandWaiting = declare(row{
-		kind: gauge, name: "vicinity_webhook_demand_waiting",
-		help:  "ServiceDemands that are to be written, and wait: the budget has no room, or they were written too often of late.",
+		kind: gauge, name: "vicinity_webhook_demand_queue_depth",
+		help:  "Number of ServiceDemands queued for writing: the budget has no room, or they were written too often.",
 		start: atZero,
 	})
 	demandWaitingSeconds = declare(row{
-		kind: gauge, name: "vicinity_webhook_demand_waiting_seconds",
-		help:  "How long the one of them has waited that has waited longest.",
+		kind: gauge, name: "vicinity_webhook_demand_longest_queued_seconds",
+		help:  "Time for which the oldest of them has been queued.",
 		start: atZero,
 	})
 	demandChanges = declare(row{
-		kind: counter, name: "vicinity_webhook_demand_changes_detected_total",
-		help:  "Times that clients of a Service moved or grew at once, so that what was measured before no longer counted.",
+		kind: counter, name: "vicinity_webhook_demand_change_points_total",
+		help:  "Number of change points: clients of a Service moved or grew at once, and earlier measurements no longer count.",
 		start: atZero,
 	})
 )
@@ -173,7 +175,7 @@ func failures() []string {
 	return reasons
 }
 
-func certificateFailure(operation certs.Operation) string { return "certificate-" + string(operation) }
+func certificateFailure(operation certs.Operation) string { return "certificate_" + string(operation) }
 
 func ruleIDs() []string {
 	var ids []string

@@ -170,7 +170,7 @@ func (r *Recorder) setServices(services map[[2]string]Demand) {
 	}
 	for name, demand := range services {
 		r.gauges[demandOffBy].WithLabelValues(name[:]...).Set(demand.OffBy)
-		r.gauges[demandConnections].WithLabelValues(name[:]...).Set(demand.ConnectionsPerMinute)
+		r.gauges[demandConnections].WithLabelValues(name[:]...).Set(demand.ConnectionsPerMinute / time.Minute.Seconds())
 	}
 	r.measured = services
 }

@@ -61,18 +61,18 @@ func valueOf(metric *dto.Metric) float64 {
 // atStart are all series before anything happened.
 func atStart() map[string]float64 {
 	values := map[string]float64{
-		"in_flight": 0, "configuration_valid": 1,
-		"topology_slices": 0, "topology_nodes": 0, "topology_keys_left_out": 0, "topology_lag_seconds": 0,
+		"requests_in_flight": 0, "configuration_valid": 1,
+		"topology_slices": 0, "topology_nodes": 0, "topology_keys_unpublished": 0, "topology_lag_seconds": 0,
 		"objects_written_total create topologyslices": 0,
 		"objects_written_total update topologyslices": 0,
 		"objects_written_total delete topologyslices": 0,
 		"objects_written_total create servicedemands": 0,
 		"objects_written_total update servicedemands": 0,
 		"objects_written_total delete servicedemands": 0,
-		"demand_waiting":                0,
-		"demand_waiting_seconds":        0,
-		"demand_changes_detected_total": 0,
-		"internal_errors_total panic":   0, "internal_errors_total unwritable": 0,
+		"demand_queue_depth":                          0,
+		"demand_longest_queued_seconds":               0,
+		"demand_change_points_total":                  0,
+		"internal_errors_total panic":                 0, "internal_errors_total unwritable": 0,
 		"internal_errors_total topology": 0, "internal_errors_total demand": 0,
 	}
 	for _, outcome := range server.Outcomes() {
@@ -81,19 +81,19 @@ func atStart() map[string]float64 {
 		}
 	}
 	for _, rule := range rules.Rules() {
-		values["decisions_total deny "+string(rule.ID)], values["decisions_total warn "+string(rule.ID)] = 0, 0
+		values["violations_total deny "+string(rule.ID)], values["violations_total warn "+string(rule.ID)] = 0, 0
 	}
 	for _, origin := range rules.Origins() {
-		values["defaulted_total none "+string(origin)] = 0
+		values["defaulting_decisions_total none "+string(origin)] = 0
 		for _, setting := range rules.DefaultSettings() {
-			values["defaulted_total "+string(setting)+" "+string(origin)] = 0
+			values["defaulting_decisions_total "+string(setting)+" "+string(origin)] = 0
 		}
 	}
 	for _, operation := range certs.Operations() {
-		values["internal_errors_total certificate-"+string(operation)] = 0
+		values["internal_errors_total certificate_"+string(operation)] = 0
 	}
 	for _, reason := range server.Refusals() {
-		values["refused_requests_total "+reason] = 0
+		values["rejected_requests_total "+reason] = 0
 	}
 	return values
 }
@@ -115,19 +115,19 @@ var moves = []struct {
 		"a review", func(r *Recorder) { r.Reviewed("/one", "denied", time.Millisecond) },
 		map[string]float64{"review_duration_seconds denied /one": 1},
 	},
-	{"a decision", func(r *Recorder) { r.Decided("R2", "warn") }, map[string]float64{"decisions_total warn R2": 1}},
-	{"a default", func(r *Recorder) { r.Defaulted("namespace", "mode") }, map[string]float64{"defaulted_total mode namespace": 1}},
-	{"no default", func(r *Recorder) { r.Defaulted("cluster", "") }, map[string]float64{"defaulted_total none cluster": 1}},
+	{"a decision", func(r *Recorder) { r.Decided("R2", "warn") }, map[string]float64{"violations_total warn R2": 1}},
+	{"a default", func(r *Recorder) { r.Defaulted("namespace", "mode") }, map[string]float64{"defaulting_decisions_total mode namespace": 1}},
+	{"no default", func(r *Recorder) { r.Defaulted("cluster", "") }, map[string]float64{"defaulting_decisions_total none cluster": 1}},
 	{
 		"a certificate that failed", func(r *Recorder) { r.CertificateFailed(certs.ReadSecret, nil) },
-		map[string]float64{"internal_errors_total certificate-read-secret": 1},
+		map[string]float64{"internal_errors_total certificate_read_secret": 1},
 	},
 	{"a publication that failed", func(r *Recorder) { r.PublishFailed() }, map[string]float64{"internal_errors_total topology": 1}},
 	{"a failure", func(r *Recorder) { r.Failed("panic") }, map[string]float64{"internal_errors_total panic": 1}},
-	{"a refusal", func(r *Recorder) { r.Refused("too-big") }, map[string]float64{"refused_requests_total too-big": 1}},
-	{"a reason that was unknown", func(r *Recorder) { r.Refused("new") }, map[string]float64{"refused_requests_total new": 1}},
-	{"two reviews begin", func(r *Recorder) { r.InFlight(1); r.InFlight(1) }, map[string]float64{"in_flight": 2}},
-	{"a review ends", func(r *Recorder) { r.InFlight(1); r.InFlight(-1) }, map[string]float64{"in_flight": 0}},
+	{"a refusal", func(r *Recorder) { r.Refused("too_big") }, map[string]float64{"rejected_requests_total too_big": 1}},
+	{"a reason that was unknown", func(r *Recorder) { r.Refused("new") }, map[string]float64{"rejected_requests_total new": 1}},
+	{"two reviews begin", func(r *Recorder) { r.InFlight(1); r.InFlight(1) }, map[string]float64{"requests_in_flight": 2}},
+	{"a review ends", func(r *Recorder) { r.InFlight(1); r.InFlight(-1) }, map[string]float64{"requests_in_flight": 0}},
 	{
 		"a certificate", func(r *Recorder) { r.CertificateExpires(time.Unix(1700000000, 0)) },
 		map[string]float64{"certificate_expiry_timestamp_seconds served": 1.7e9},
@@ -151,7 +151,7 @@ var moves = []struct {
 	{
 		"a topology", func(r *Recorder) { r.Published(time.Unix(5, 0), 3, 250, 1, time.Second) },
 		map[string]float64{
-			"topology_slices": 3, "topology_nodes": 250, "topology_keys_left_out": 1, "topology_lag_seconds": 1,
+			"topology_slices": 3, "topology_nodes": 250, "topology_keys_unpublished": 1, "topology_lag_seconds": 1,
 			"topology_published_timestamp_seconds": 5,
 		},
 	},
@@ -177,13 +177,13 @@ var moves = []struct {
 			r.Measured(8, 10, 1, map[[2]string]Demand{{"shop", "web"}: {2.7, 6000}})
 		},
 		map[string]float64{
-			"demand_off_by_ratio shop web": 2.7, "demand_connections_per_minute shop web": 6000, "demand_nodes_heard_ratio": 0.8,
-			"demand_changes_detected_total": 3,
+			"demand_skew_ratio shop web": 2.7, "demand_connections_per_second shop web": 100, "demand_reporting_nodes_ratio": 0.8,
+			"demand_change_points_total": 3,
 		},
 	},
 	{
 		"what waits", func(r *Recorder) { r.DemandWaits(3, time.Minute) },
-		map[string]float64{"demand_waiting": 3, "demand_waiting_seconds": 60},
+		map[string]float64{"demand_queue_depth": 3, "demand_longest_queued_seconds": 60},
 	},
 	{
 		"a publication", func(r *Recorder) { r.DemandPublished("update") },
@@ -332,7 +332,7 @@ func TestARecorderMayBeScrapedWhileItCounts(t *testing.T) {
 	}
 	group.Wait()
 	got := gather(t, registry)
-	if got["review_duration_seconds allowed /one"] != 200 || got["in_flight"] != 0 {
-		t.Errorf("counted %v reviews and %v in flight, want 200 and 0", got["review_duration_seconds allowed /one"], got["in_flight"])
+	if got["review_duration_seconds allowed /one"] != 200 || got["requests_in_flight"] != 0 {
+		t.Errorf("counted %v reviews and %v in flight, want 200 and 0", got["review_duration_seconds allowed /one"], got["requests_in_flight"])
 	}
 }

@@ -22,7 +22,7 @@ type Origin string
 // The origins, the most specific first. The first one that says anything decides, also if it says "none".
 const (
 	FromService   Origin = "service"   // the Service says something itself
-	FromOptOut    Origin = "opt-out"   // the label vicinity.dev/admission: disabled, on the Service or its Namespace
+	FromOptOut    Origin = "opt_out"   // the label vicinity.dev/admission: disabled, on the Service or its Namespace
 	FromNamespace Origin = "namespace" // an annotation of the Namespace
 	FromCluster   Origin = "cluster"   // Settings.Default
 	FromNone      Origin = "none"

@@ -43,10 +43,10 @@ func Failures() []string { return []string{Panicked, Unwritable} }
 // Why a request is refused.
 const (
 	WrongMethod = "method"
-	WrongMedia  = "content-type"
-	TooLarge    = "too-large"
+	WrongMedia  = "content_type"
+	TooLarge    = "too_large"
 	NoMemory    = "memory"     // the bodies that are held take all the room there is for them
-	Busy        = "in-flight"  // as many reviews are being worked on as allowed
+	Busy        = "in_flight"  // as many reviews are being worked on as allowed
 	Unreadable  = "unreadable" // the body ended early, or came too slowly
 	Malformed   = "malformed"  // not an AdmissionReview v1 as an API server writes them
 	Unexpected  = "unexpected" // a review of something that this path is not for

@@ -230,7 +230,7 @@ func TestAForecastRestsOnWhatPrometheusHas(t *testing.T) {
 		t.Errorf("the dashboard has %d queries", asked)
 	}
 	wait.Until(t, "the recorded near share of shop/far, 2 of 10", func() bool { // a rule is evaluated once a second
-		_, share := p.ask(`vicinity:service_near_traffic:ratio_rate1h{namespace="shop", service="far"}`)
+		_, share := p.ask(`vicinity:service_in_zone_traffic:ratio_rate1h{namespace="shop", service="far"}`)
 		return share > 0.1 && share < 0.3
 	})
 }

@@ -19,7 +19,7 @@ func TestEveryCopyOfGoodForIsTheSame(t *testing.T) {
 	for file, sentences := range map[string][]string{
 		"manifests/webhook/README.md": {
 			"not renewed for " + GoodForWords + " the objects no longer count",
-			"`VicinityDemandOld` of the proxies fires " + half + " before that",
+			"`VicinityDemandStale` of the proxies fires " + half + " before that",
 		},
 		"manifests/monitoring/runbook.md": {
 			"none yet. " + strings.ToUpper(GoodForWords[:1]) + GoodForWords[1:] + " after the last confirmation",

@@ -17,7 +17,7 @@ import (
 )
 
 // An owner is told if the assumption is that far off, for that long, and for that many connections a minute. The alert
-// VicinityDemandNotAsAssumed has the same numbers.
+// VicinityDemandSkew has the same numbers.
 const (
 	tellOff    = 2
 	tellAfter  = 30 * time.Minute

@@ -58,11 +58,15 @@ var rules = []rule{
 	{
 		who:   []string{"..."},
 		but:   []string{"pkg/testkit/...", "e2e/documents", "e2e/fabric/fabrictest", "e2e/site", "e2e/webhook/release"},
-		never: []string{"pkg/testkit/..."},
-		why:   "only tests import it; no program has it",
+		never: []string{"pkg/testkit/..."}, only: []string{"pkg/testkit/port"},
+		why: "only tests import it; no program has it",
 	},
 	{
-		who: []string{"e2e/lab/...", "e2e/probe/..."}, never: []string{"pkg/..."},
+		who: []string{"pkg/..."}, never: []string{"e2e/..."},
+		why: "the tests of a whole cluster stand on the code, and on what its tests have; neither stands on them",
+	},
+	{
+		who: []string{"e2e/lab/...", "e2e/probe/..."}, never: []string{"pkg/..."}, only: []string{"pkg/testkit/port"},
 		why: "they build a cluster around Vicinity, and know nothing of its inside",
 	},
 }

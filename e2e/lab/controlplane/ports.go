@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/port"
 )
 
 // ports are where the programs listen. They are reserved on all addresses until the control plane stops, for others may run
@@ -11,13 +12,13 @@ import (
 type ports struct {
 	etcd, etcdPeer, apiServer, controllerManager, scheduler uint16
 
-	reserved []*process.Reserved
+	reserved []*port.Reserved
 }
 
 func (p *ports) reserve(place process.Place) error {
 	return place.Do(func() error {
 		for _, each := range []*uint16{&p.etcd, &p.etcdPeer, &p.apiServer, &p.controllerManager, &p.scheduler} {
-			reserved, err := process.Reserve(netip.IPv6Unspecified())
+			reserved, err := port.Reserve(netip.IPv6Unspecified())
 			if err != nil {
 				return err
 			}

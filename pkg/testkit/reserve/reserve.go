@@ -10,8 +10,8 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/vicinity-proxy/vicinity/e2e/lab/process"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
+	"github.com/vicinity-proxy/vicinity/pkg/testkit/port"
 )
 
 // Loopback is 127.0.0.1.
@@ -22,7 +22,7 @@ var Loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 // as every Go program does; while none listens, connections are refused.
 func At(t testing.TB, at netip.Addr) netip.AddrPort {
 	t.Helper()
-	reserved, err := process.Reserve(at)
+	reserved, err := port.Reserve(at)
 	must.Succeed(t, err)
 	t.Cleanup(reserved.Close)
 	return reserved.Addr

@@ -1,4 +1,8 @@
-package process
+//go:build linux
+
+// Package port reserves TCP ports for whoever starts servers: tests do so through package reserve, and the lab's control
+// plane without a test.
+package port
 
 import (
 	"fmt"

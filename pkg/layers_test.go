@@ -52,8 +52,12 @@ var rules = []rule{
 		why: "who uses decisions is a `selection.Reader`; the sync knows none of them, and none knows the sync",
 	},
 	{
-		who: []string{"..."}, but: []string{"pkg/proxy/nft", "e2e/fabric"}, never: []string{"github.com/google/nftables"},
-		why: "one package speaks nftables; a machine of the tests that loses its power loses its tables",
+		who: []string{"..."},
+		but: []string{"pkg/proxy/nft", "pkg/proxy/conntrack", "pkg/proxy/interfaces", "pkg/testkit/...", "e2e/fabric"},
+		never: []string{
+			"github.com/google/nftables", "github.com/mdlayher/netlink", "github.com/vishvananda/netlink", "github.com/vishvananda/netns",
+		},
+		why: "only they speak netlink; all others ask them",
 	},
 	{
 		who:   []string{"..."},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/ruleset"
@@ -131,7 +132,7 @@ func (g *ground) start(slice *model.EndpointSlice, table *conntrack.Conn, nodes 
 		IsLocal: func(netip.Addr) (bool, error) { return false, nil },
 	})
 	g.prober.notFound = func() (addrs map[netip.Addr]bool, err error) {
-		g.namespace.Do(func() { addrs, err = notFound() })
+		g.namespace.Do(func() { addrs, err = interfaces.UnresolvedNeighbours() })
 		return addrs, err
 	}
 	g.prober.dial = func(

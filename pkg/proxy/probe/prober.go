@@ -13,6 +13,7 @@ import (
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/interfaces"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/owners"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/reachability"
 	"github.com/vicinity-proxy/vicinity/pkg/selection"
@@ -63,7 +64,7 @@ type Options struct {
 // New returns a Prober that knows of no node.
 func New(options Options) *Prober {
 	p := &Prober{
-		Options: options, dial: Dial, notFound: notFound, changed: wake.NewSignal(),
+		Options: options, dial: Dial, notFound: interfaces.UnresolvedNeighbours, changed: wake.NewSignal(),
 		detectors: map[model.Family]*reachability.Detector{}, listed: map[model.Family]map[string]*owners.Snapshot{},
 	}
 	budget := reachability.NewBudget()

@@ -5,11 +5,7 @@ package probe
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
-
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/vicinity-proxy/vicinity/pkg/model"
 	"github.com/vicinity-proxy/vicinity/pkg/proxy/conntrack"
@@ -54,21 +50,6 @@ func (p *Prober) scan(ctx context.Context) (Scan, error) {
 		found.notFound, err = p.notFound()
 	}
 	return found, err
-}
-
-// notFound returns the neighbours that the kernel does not find.
-func notFound() (map[netip.Addr]bool, error) {
-	neighbours, err := netlink.NeighList(0, 0)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return nil, fmt.Errorf("listing neighbours: %w", err)
-	}
-	addrs := map[netip.Addr]bool{}
-	for i := range neighbours {
-		if addr, isAddr := netip.AddrFromSlice(neighbours[i].IP); isAddr && neighbours[i].State&(unix.NUD_INCOMPLETE|unix.NUD_FAILED) != 0 {
-			addrs[addr.Unmap()] = true
-		}
-	}
-	return addrs, nil
 }
 
 // flowOf returns a connection to an endpoint that our tables translated.

@@ -67,7 +67,7 @@ func TestEveryPackageSaysWhatItIs(t *testing.T) {
 func TestEveryRuleNamesPackagesThatExist(t *testing.T) {
 	all := sources(t)
 	for _, rule := range rules {
-		for _, pattern := range slices.Concat(rule.who, rule.but, rule.never, rule.only) {
+		for _, pattern := range slices.Concat(rule.who, rule.but, rule.never, rule.only, rule.order) {
 			isThere := func(source source) bool {
 				return covers(pattern, source.folder) || slices.ContainsFunc(source.imports(), func(imported string) bool {
 					return covers(pattern+"/...", imported)
@@ -107,6 +107,10 @@ func table() string {
 	var table strings.Builder
 	table.WriteString("| packages | never import | because |\n|---|---|---|\n")
 	for _, rule := range rules {
+		if rule.order != nil {
+			fmt.Fprintf(&table, "| %s | in this order, none the packages of a later one | %s |\n", names(rule.order), rule.why)
+			continue
+		}
 		never := except(names(rule.never), rule.only)
 		if rule.pure {
 			never += "; a clock, a log, files, sockets, chance"
@@ -120,6 +124,10 @@ func table() string {
 func violations(source source) []string {
 	var found []string
 	for _, rule := range rules {
+		if rule.order != nil {
+			found = append(found, upward(rule, source)...)
+			continue
+		}
 		if !coveredBy(rule.who, source.folder) || coveredBy(rule.but, source.folder) {
 			continue
 		}
@@ -135,6 +143,33 @@ func violations(source source) []string {
 		}
 	}
 	return found
+}
+
+// upward lists what a folder imports that comes later than itself in a rule's order.
+func upward(rule rule, source source) []string {
+	var found []string
+	own, isOrdered := rank(rule.order, source.folder)
+	for _, imported := range source.imports() {
+		ours, isOurs := strings.CutPrefix(imported, module)
+		if !isOurs || !isOrdered {
+			continue
+		}
+		if theirs, _ := rank(rule.order, ours); theirs > own {
+			found = append(found, fmt.Sprintf("%s must not import %s, which comes later: %s", source.folder, ours, rule.why))
+		}
+	}
+	return found
+}
+
+// rank returns the position of the longest pattern that covers a folder.
+func rank(order []string, folder string) (position int, isOrdered bool) {
+	longest := 0
+	for i, pattern := range order {
+		if covers(pattern, folder) && len(pattern) > longest {
+			position, isOrdered, longest = i, true, len(pattern)
+		}
+	}
+	return position, isOrdered
 }
 
 // impurities lists what in a folder's files reaches out for the world.

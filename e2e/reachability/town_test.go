@@ -129,7 +129,8 @@ func (s *town) writeObjects() error {
 // awaitKnown waits until nodes have answered the proxy of node-1, so many in both families together.
 func (s *town) awaitKnown(count int) {
 	s.t.Helper()
-	for deadline := time.Now().Add(learnt); s.metric("vicinity_reachability_targets", `state="reachable"`) < float64(count); time.Sleep(time.Second) {
+	reachable := func() float64 { return s.metric("vicinity_reachability_targets", `state="reachable"`) }
+	for deadline := time.Now().Add(learnt); reachable() < float64(count); time.Sleep(time.Second) {
 		if time.Now().After(deadline) {
 			s.t.Fatalf("not all nodes are watched:\n%s", s.proxy.Log)
 		}

@@ -25,10 +25,12 @@ func TestEveryCopyOfGoodForIsTheSame(t *testing.T) {
 			"none yet. " + strings.ToUpper(GoodForWords[:1]) + GoodForWords[1:] + " after the last confirmation",
 		},
 		"manifests/monitoring/proxy/prometheus-rules.yaml": {
-			`time() - max(vicinity_demand_last_renewed_timestamp_seconds{job="vicinity-proxy"}) > ` + seconds + " for:", "After " + GoodForWords + " it counts no more",
+			`time() - max(vicinity_demand_last_renewed_timestamp_seconds{job="vicinity-proxy"}) > ` + seconds + " for:",
+			"After " + GoodForWords + " it counts no more",
 		},
 		"manifests/monitoring/proxy/prometheusrule.yaml": {
-			`time() - max(vicinity_demand_last_renewed_timestamp_seconds{job="vicinity-proxy"}) > ` + seconds + " for:", "After " + GoodForWords + " it counts no more",
+			`time() - max(vicinity_demand_last_renewed_timestamp_seconds{job="vicinity-proxy"}) > ` + seconds + " for:",
+			"After " + GoodForWords + " it counts no more",
 		},
 		"manifests/monitoring/proxy/grafana-dashboard.json":  {"From " + GoodForWords + " on it counts no more"},
 		"manifests/monitoring/webhook/prometheus-rules.yaml": {"assumed demand after " + GoodForWords + "."},

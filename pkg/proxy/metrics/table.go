@@ -439,9 +439,10 @@ var (
 	})
 	NotCounted = counterFunc(row{
 		name: "vicinity_accounting_not_counted_total",
-		help: "Number of connections that were not counted, or only in part. lost_end: their end came faster than it was read; of all connections of " +
-			"this node, to Services or not. other_program: that translated them, such as a port mapping. counters_reset: it set " +
-			"conntrack's counters to zero, and bytes are missing. no_counters: conntrack counted no bytes when they began.",
+		help: "Number of connections that were not counted, or only in part. lost_end: their end came faster than it was read; of all " +
+			"connections of this node, to Services or not. other_program: that translated them, such as a port mapping. " +
+			"counters_reset: it set conntrack's counters to zero, and bytes are missing. no_counters: conntrack counted no bytes when " +
+			"they began.",
 		labels: []string{reasonLabel},
 	})
 )

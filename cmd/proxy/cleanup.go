@@ -17,7 +17,7 @@ func newCleanup() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cleanup",
 		Short: "Remove our tables from the kernel, and nothing else",
-		Long: `Remove the tables 'ip vicinity' and 'ip6 vicinity' from the current network namespace, and 'vicinity-asked', which
+		Long: `Remove the tables 'ip vicinity' and 'ip6 vicinity' from the current network namespace, and 'vicinity-demand', which
 only counts. Everything else in nftables stays. If there is nothing to remove, that is not a failure.
 
 Stop 'proxy run' first: it would put the tables back, and while it owns them the kernel refuses to remove them.

@@ -62,8 +62,8 @@ the proxy: first about the Service's addresses, and then about each port.
 Each reason is a sentence for people, followed by a [Code] that stays the same between versions, for scripts and
 alerts. The kernel is not asked and not touched: this is what 'proxy run' with the same manifests and flags would decide.
 If a proxy runs on this machine for the node in question, it is asked, too, which Services its kernel refuses, and which
-nodes do not answer it (--unreachable-nodes). Where labels of other nodes decide, each port names their source
-(--node-topology).
+nodes do not answer it (--unreachable-node-mode). Where labels of other nodes decide, each port names their source
+(--node-topology-source).
 
 With ADDRESS:PORT it prints what a connection there does: a ClusterIP, an external address, a node port at an address that
 the Node names, or a node port on loopback, such as 127.0.0.1:30080 or [::1]:30080; a port of a ClusterIP that its Service does

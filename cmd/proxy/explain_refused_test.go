@@ -14,8 +14,8 @@ import (
 // TestExplainAsksTheRunningProxyWhatTheKernelRefuses, and does without an answer.
 func TestExplainAsksTheRunningProxyWhatTheKernelRefuses(t *testing.T) {
 	folder := writeState(t, dualStackState)
-	const known = `[{"kind":"Service","namespace":"shop","name":"web","code":"RefusedByKernel","kernel":{"service":"shop/web",` +
-		`"message":"too long","since":"2026-03-01T12:00:00Z","tries":2,"next":"2026-03-01T12:00:30Z","inForce":true}}]`
+	const known = `[{"kind":"Service","namespace":"shop","name":"web","code":"FailedToProgram","kernel":{"service":"shop/web",` +
+		`"message":"too long","since":"2026-03-01T12:00:00Z","tries":2,"next":"2026-03-01T12:00:30Z","applied":true}}]`
 	for name, test := range map[string]struct {
 		node, answer string
 		status       int
@@ -34,7 +34,7 @@ func TestExplainAsksTheRunningProxyWhatTheKernelRefuses(t *testing.T) {
 					_, _ = fmt.Fprintf(w, `{"node":%q}`, test.node)
 					return
 				}
-				if asked++; request.URL.RequestURI() != "/findings?code=RefusedByKernel" {
+				if asked++; request.URL.RequestURI() != "/findings?code=FailedToProgram" {
 					t.Errorf("asked for %s", request.URL.RequestURI())
 				}
 				w.WriteHeader(test.status)
@@ -64,14 +64,14 @@ func TestExplainAsksTheRunningProxyWhatTheKernelRefuses(t *testing.T) {
 // TestExplainAsksTheRunningProxyWhichNodesDoNotAnswer: what one node alone has seen counts on that node.
 func TestExplainAsksTheRunningProxyWhichNodesDoNotAnswer(t *testing.T) {
 	folder := writeState(t, strings.ReplaceAll(dualStackState, "nodeName: node-a", "nodeName: node-z"))
-	const says = `{"node":%q,"reachability":{"avoided":%t,"answering":1,"unreachable":[{"node":%q,"since":"2026-03-01T12:00:00Z"}]}}`
+	const says = `{"node":%q,"reachability":{"avoided":%t,"withBaseline":1,"unreachable":[{"node":%q,"since":"2026-03-01T12:00:00Z"}]}}`
 	for name, test := range map[string]struct {
 		page    string
 		told    string
 		decides bool
 	}{
 		"they are avoided":            {fmt.Sprintf(says, "node-a", true, "node-z"), "its endpoints are tried last here", true},
-		"they are watched":            {fmt.Sprintf(says, "node-a", false, "node-z"), "it is only watched", false},
+		"they are watched":            {fmt.Sprintf(says, "node-a", false, "node-z"), "it is only observed", false},
 		"another node's proxy":        {fmt.Sprintf(says, "node-b", true, "node-z"), "", false},
 		"a proxy that dials nobody":   {`{"node":"node-a","reachability":null}`, "", false},
 		"a program that answers else": {"ok", "", false},

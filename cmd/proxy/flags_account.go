@@ -33,8 +33,8 @@ const (
 )
 
 func (f *accountFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.text, "account", accountOff,
-		fmt.Sprintf("count connections and their bytes by where their endpoint is, and by the topology key that it matches: `WHAT` is off; "+
+	flags.StringVar(&f.text, "traffic-accounting", accountOff,
+		fmt.Sprintf("`SCOPE` of counting connections and their bytes, by where their endpoint is and by the topology key that it matches: off; "+
 			"totals, of this node; or services, of each Service too. services=NUMBER names that many Services, 1 to %d, instead of %d; the "+
 			"others count together. Each makes at most %d series on average. With key=KEY, once for each of up to %d keys, these count apart, "+
 			"instead of the hostname, the zone and the region; all others count together. For example: services=1000,key=example.com/rack. "+
@@ -46,7 +46,7 @@ func (f *accountFlags) register(flags *pflag.FlagSet) {
 func (f *accountFlags) Validate() error {
 	settings, err := accountSettings(f.text)
 	if err != nil {
-		return fmt.Errorf("--account %q: %w", f.text, err)
+		return fmt.Errorf("--traffic-accounting %q: %w", f.text, err)
 	}
 	f.settings = settings
 	return nil

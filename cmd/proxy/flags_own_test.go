@@ -40,12 +40,12 @@ func runWith(t *testing.T, file string, args ...string) (*runFlags, error) {
 
 // otherValues are values of our own settings that are not the default.
 var otherValues = map[string]string{
-	"clusterDomain": "cluster.example", "defaultMaxLoad": `"150%"`, "defaultClients": "measured",
+	"clusterDomain": "cluster.example", "defaultMaxLoad": `"150%"`, "defaultDemandSource": "measured",
 	"dnsBindAddress": "127.0.0.1:10053", "dnsEndpointPodNames": "true",
-	"dnsTTL": "7s", "logLevel": "warn", "manifests": "/state", "master": "https://192.0.2.1", "nodeTopology": "nodes", "ownTables": "never",
+	"dnsTTL": "7s", "logLevel": "warn", "manifests": "/state", "master": "https://192.0.2.1", "nodeTopologySource": "nodes", "ownTables": "never",
 	"proxyService": "shop/proxies", "secureMetricsBindAddress": "0.0.0.0:10449", "serviceProxyName": "other",
-	"topologyNamespace": "elsewhere", "nodeCondition": "true", "unreachableNodes": "watch", "xdsBindAddress": "0.0.0.0:18000",
-	"account": "services=7,key=example.com/rack",
+	"topologyNamespace": "elsewhere", "nodeCondition": "true", "unreachableNodeMode": "observe", "xdsBindAddress": "0.0.0.0:18000",
+	"trafficAccounting": "services=7,key=example.com/rack",
 }
 
 // TestNoFlagIsAFlagOnly: every flag of the daemon that is a setting can be in the file, counts there, and gives way to the
@@ -103,6 +103,8 @@ func TestWhatIsWrongInOurOwnDocumentIsRefused(t *testing.T) {
 	for title, test := range map[string]struct{ text, want string }{
 		"a slip":                {"dnsTtl: 5s\n", "dnsTtl: unknown field; did you mean dnsTTL?"},
 		"the name of the flag":  {"default-max-load: 120%\n", "default-max-load: unknown field; did you mean defaultMaxLoad?"},
+		"a former name":         {"account: totals\n", "account: unknown field; did you mean trafficAccounting?"},
+		"another one":           {"unreachableNodes: watch\n", "unreachableNodes: unknown field; did you mean unreachableNodeMode?"},
 		"a field of kube-proxy": {"clusterCIDR: 10.0.0.0/8\n", "clusterCIDR: unknown field; it belongs in the"},
 		"nothing near":          {"frobnicate: x\n", "frobnicate: unknown field"},
 		"a step":                {"check: true\n", "check: unknown field"},

@@ -103,9 +103,9 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.nodeCondition, "node-condition", false,
 		"say on the Node when its Services work, as the condition vicinity.dev/ServicesReady; needs the right to patch nodes/status, and "+
 			"what bounds it: manifests/node-condition")
-	flags.StringVar(&f.unreachableNodes, "unreachable-nodes", string(daemon.AvoidUnreachable),
-		"`WHAT` is done about nodes that do not answer this one while others do: avoid, new connections leave their endpoints as long as "+
-			"others may serve; watch, they are logged and counted; ignore, no node is dialled")
+	flags.StringVar(&f.unreachableNodes, "unreachable-node-mode", string(daemon.AvoidUnreachable),
+		"`MODE` of treating nodes that do not answer this one while others do: enforce, new connections leave their endpoints as long as "+
+			"others may serve; observe, they are logged and counted; off, no node is dialled")
 	f.dns.register(flags)
 	f.xds.register(flags)
 	f.account.register(flags)
@@ -140,7 +140,7 @@ func (f *runFlags) validateOwn() error {
 		cli.OneOf("own-tables", f.ownTables, "auto", "never"),
 		f.validateSecureMetrics(),
 		f.validateNodeCondition(),
-		cli.OneOf("unreachable-nodes", f.unreachableNodes,
+		cli.OneOf("unreachable-node-mode", f.unreachableNodes,
 			string(daemon.AvoidUnreachable), string(daemon.WatchUnreachable), string(daemon.IgnoreUnreachable)),
 		f.dns.Validate(),
 		f.xds.Validate(f.settings.MetricsBindAddress, f.settings.HealthzBindAddress, f.secureMetrics, f.dns.bindAddress),

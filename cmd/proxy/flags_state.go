@@ -89,24 +89,24 @@ func (f *stateFlags) register(flags *pflag.FlagSet, once string, settings ...[]s
 		"`PERCENT` of the mean load, 100% to 1000%, that no endpoint may expect to exceed: for Services with topology keys or "+
 			"trafficDistribution that have no "+policy.MaxLoadAnnotation+" of their own, and no topology-mode Auto. Without it they have no "+
 			"bound; with it the proxies follow where all nodes are. Give all proxies the same value",
-		"`WHO` asks Services with a bound on the load that have no "+policy.ClientsAnnotation+" of their own: "+policy.Measured+", which is "+
-			"the demand that the webhook measures and publishes. Without it, and until something is measured, all nodes ask alike, or as "+
-			"their labels say. Give all proxies the same value")
+		"`SOURCE` of the demand for Services with a bound on the load that have neither "+policy.ClientsAnnotation+" nor "+
+			policy.DemandSourceAnnotation+" of their own: "+policy.Measured+", which is the demand that the webhook measures and publishes. "+
+			"Without it, and until something is measured, all nodes ask alike, or as their labels say. Give all proxies the same value")
 }
 
 // viewFlags say which Services there are, and what holds for those without settings of their own.
 type viewFlags struct {
-	serviceProxyName, defaultMaxLoad, defaultClients string
+	serviceProxyName, defaultMaxLoad, defaultDemandSource string
 
 	// maxLoad is the bound in percent, 0 for none, and measured: demand is to be measured; both after Validate.
 	maxLoad  uint64
 	measured bool
 }
 
-func (f *viewFlags) register(flags *pflag.FlagSet, name, maxLoad, clients string) {
+func (f *viewFlags) register(flags *pflag.FlagSet, name, maxLoad, demandSource string) {
 	flags.StringVar(&f.serviceProxyName, "service-proxy-name", "", name)
 	flags.StringVar(&f.defaultMaxLoad, "default-max-load", "", maxLoad)
-	flags.StringVar(&f.defaultClients, "default-clients", "", clients)
+	flags.StringVar(&f.defaultDemandSource, "default-demand-source", "", demandSource)
 }
 
 func (f *viewFlags) Validate() error {
@@ -121,9 +121,9 @@ func (f *viewFlags) Validate() error {
 			errs = append(errs, fmt.Errorf("--default-max-load: %w", err))
 		}
 	}
-	if f.measured = f.defaultClients == policy.Measured; !f.measured && f.defaultClients != "" {
-		errs = append(errs, fmt.Errorf("--default-clients %q: the only value is %q; a Service names its clients with %s",
-			f.defaultClients, policy.Measured, policy.ClientsAnnotation))
+	if f.measured = f.defaultDemandSource == policy.Measured; !f.measured && f.defaultDemandSource != "" {
+		errs = append(errs, fmt.Errorf("--default-demand-source %q: the only value is %q; a Service names its clients with %s",
+			f.defaultDemandSource, policy.Measured, policy.ClientsAnnotation))
 	}
 	return errors.Join(errs...)
 }

@@ -112,7 +112,7 @@ func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 func TestEveryVisibleFlagIsDocumentedOnce(t *testing.T) {
 	table := flagTable()
 	for _, name := range []string{
-		"--config FILE", "--manifests PATH", "--service-proxy-name NAME", "--default-max-load PERCENT", "--default-clients WHO",
+		"--config FILE", "--manifests PATH", "--service-proxy-name NAME", "--default-max-load PERCENT", "--default-demand-source SOURCE",
 		"--own-tables WHEN", "--node NAME",
 	} {
 		if count := strings.Count(table, "| `"+name+"`"); count != 1 {

@@ -75,10 +75,10 @@ func TestRunFlags(t *testing.T) {
 		"a domain that no name can have": {args: "--cluster-domain a_b", err: `--cluster-domain "a_b": `},
 		"a bound for all Services":       {args: "--default-max-load 150%"},
 		"a bound that is a factor":       {args: "--default-max-load 1.5", err: `--default-max-load: "1.5" is no whole number from 100 to 1000`},
-		"measured demand for all":        {args: "--default-clients measured"},
+		"measured demand for all":        {args: "--default-demand-source measured"},
 		"Services as clients of all": {
-			args: "--default-clients ingress/nginx",
-			err:  `--default-clients "ingress/nginx": the only value is "measured"; a Service names its clients with vicinity.dev/clients`,
+			args: "--default-demand-source ingress/nginx",
+			err:  `--default-demand-source "ingress/nginx": the only value is "measured"; a Service names its clients with vicinity.dev/clients`,
 		},
 		"no time between tries":       {args: "--sync-period -1s", err: "--sync-period: -1s must be more than 0"},
 		"more memory than there is":   {args: "--oom-score-adj 1001", err: "--oom-score-adj: 1001 is not between -1000 and 1000"},
@@ -127,8 +127,8 @@ func TestAllMistakesInRunFlagsAreReported(t *testing.T) {
 
 func TestTheDefaultsReachWhoReadsServices(t *testing.T) {
 	for args, want := range map[string]convert.View{
-		"": {}, "--default-max-load= --default-clients=": {}, "--default-max-load 150%": {DefaultMaxLoad: 150},
-		"--default-clients measured": {DefaultMeasured: true},
+		"": {}, "--default-max-load= --default-demand-source=": {}, "--default-max-load 150%": {DefaultMaxLoad: 150},
+		"--default-demand-source measured": {DefaultMeasured: true},
 	} {
 		flags, err := parseRunFlags(t, "--manifests x "+args)
 		expectError(t, err, "")

@@ -18,7 +18,7 @@ type topologyFlags struct {
 }
 
 func (f *topologyFlags) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.source, "node-topology", string(cluster.AutoTopology),
+	flags.StringVar(&f.source, "node-topology-source", string(cluster.AutoTopology),
 		"`SOURCE` of where other nodes are, if a Service asks for it: nodes, the metadata of every Node; slices, the TopologySlices that a "+
 			"webhook publishes; proxies, the EndpointSlices of --proxy-service, which know zones alone; auto, slices while they are "+
 			"published, else proxies while they are on nearly all nodes and no Service asks for more, and nodes otherwise")
@@ -40,14 +40,14 @@ func (f *topologyFlags) Validate() error {
 		string(cluster.AutoTopology), string(cluster.SlicesTopology), string(cluster.ProxiesTopology), string(cluster.NodesTopology),
 	}
 	if !slices.Contains(sources, f.source) {
-		errs = append(errs, fmt.Errorf("--node-topology %q is none of %q", f.source, sources))
+		errs = append(errs, fmt.Errorf("--node-topology-source %q is none of %q", f.source, sources))
 	}
 	service := f.proxyService()
 	if f.proxies != "" && (service.Namespace == "" || service.Name == "" || strings.Contains(service.Name, "/")) {
 		errs = append(errs, fmt.Errorf("--proxy-service %q is not NAMESPACE/NAME, such as kube-system/vicinity-proxy", f.proxies))
 	}
 	if f.proxies == "" && f.source == string(cluster.ProxiesTopology) {
-		errs = append(errs, errors.New("--node-topology proxies needs --proxy-service"))
+		errs = append(errs, errors.New("--node-topology-source proxies needs --proxy-service"))
 	}
 	return errors.Join(errs...)
 }

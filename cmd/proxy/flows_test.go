@@ -139,7 +139,7 @@ func TestFlowsSayWhereConnectionsGo(t *testing.T) {
 
 // TestTheDaemonCountsTraffic: its metrics say how many connections ended, where they went and why, under the Service's name.
 func TestTheDaemonCountsTraffic(t *testing.T) {
-	namespace, daemon := zonedNode(t, "--account", "services")
+	namespace, daemon := zonedNode(t, "--traffic-accounting", "services")
 	page := func() string {
 		_, body := daemon.get(t, "127.0.0.1:10549", "/metrics")
 		return body

@@ -36,7 +36,7 @@ const forecastExamples = `  # what would a cluster gain? Nothing has to be insta
 
   # in a pipeline: fail if an endpoint would expect more than 1.5 times the mean, less than 80 % stays in the zone, or
   # anything is refused
-  proxy forecast --manifests state --max-load 150% --min-near 80% --max-refused 0
+  proxy forecast --manifests state --max-load 150% --min-in-zone 80% --max-refused 0
 
   # by what was measured, and what it would cost
   promtool query instant -o json http://prometheus:9090 'sum by (node) (rate(requests_total[1h]))' > demand.json
@@ -64,7 +64,7 @@ these leave it to chance which zone gives an endpoint to which, zones are taken 
 It is about connections inside the cluster, to ClusterIPs and to headless Services. The latter follow topology keys where
 the node's DNS cache asks the proxy. It counts connections, not bytes. Each Node counts as one client, or as its label
 ` + policy.DemandLabel + ` says; where a Service names its clients, they count, and where a ServiceDemand says what was
-measured, that (--clients), as long as proxies would plan with it. --demand takes what was measured in another way.
+measured, that (--demand-source), as long as proxies would plan with it. --demand takes what was measured in another way.
 
 Without NAME it is about the Services of all namespaces, or of the one of -n. NAME without NAMESPACE is in that of -n, or in
 the one of the kubeconfig's context.
@@ -74,7 +74,7 @@ order in which they are written. Loads are multiples of the mean before in both:
 expects 2.00. What the webhook would deny is an error.
 While Nodes are being evacuated, or would be, it lists the Services that have nothing else, and on which Nodes.
 
-Exit status: 1 if a Service misses --max-load, --min-near or --max-refused; 2 if the command line is wrong, if
+Exit status: 1 if a Service misses --max-load, --min-in-zone or --max-refused; 2 if the command line is wrong, if
 something cannot be read or is refused, so that the forecast lacks it, if there is no Service to judge, or if it is to be
 judged and --demand has only part of the demand.`,
 		Example:               forecastExamples,
@@ -94,7 +94,7 @@ judged and --demand has only part of the demand.`,
 	}
 	flags.register(command.Flags())
 	cli.Complete(command, "output", "text", "json", "yaml", "html")
-	cli.Complete(command, "clients", clientsMeasured, clientsAssumed)
+	cli.Complete(command, "demand-source", clientsMeasured, clientsAssumed)
 	return command
 }
 
@@ -112,7 +112,7 @@ type unreadableError struct{ error }
 
 func (e unreadableError) Unwrap() error { return e.error }
 
-// What --clients may be.
+// What --demand-source may be.
 const (
 	clientsMeasured = policy.Measured
 	clientsAssumed  = "assumed"
@@ -142,18 +142,17 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 	f.namespaceFlags.register(flags)
 	f.viewFlags.register(flags, "`NAME` that Services must carry, as with 'run'",
 		"`PERCENT`, as with 'run': the bound of Services that have none",
-		"`WHO`, as with 'run': "+policy.Measured+", for Services with a bound that name no clients")
+		"`SOURCE`, as with 'run': "+policy.Measured+", for Services with a bound that name neither clients nor a demand source")
 	registerPublisher(flags, &f.publisher)
 	flags.StringSliceVar(&f.bounds, "bound", []string{policy.FormatMaxLoad(policy.UsualMaxLoad)},
 		"`PERCENT` of the mean load, 100% to 1000%, to compare as a bound; several, comma-separated")
 	flags.StringVar(&f.demand, "demand", "",
-		"`FILE` with the demand of each node or zone (default: as --clients says, else one client per node): the result of an instant query, "+
+		"`FILE` with the demand of each node or zone (default: as --demand-source says, else one client per node): the result of an instant query, "+
 			"as Prometheus' HTTP API or 'promtool query instant -o json' prints it, by node or zone. What is by Service, too, is the demand "+
 			"of that Service, and its weight in sums. Bounds are planned as the proxies plan them now, and, to compare, with this demand: as "+
 			"'120% measured'")
-	flags.StringVar(&f.clients, "clients", clientsMeasured,
-		"`WHOSE` connections count where ServiceDemands say what was measured of a Service: measured, those that are there; or assumed, as if "+
-			"nobody had measured. Bounds are compared with both plans: '120%', with assumed demand, and '120% measured'")
+	flags.StringVar(&f.clients, "demand-source", clientsMeasured,
+		"`SOURCE` of the demand of Services with a ServiceDemand: measured, as that says; or assumed, as if nobody had measured. Bounds are compared with both plans: '120%', with assumed demand, and '120% measured'")
 	flags.Func("price",
 		"`PRICE` of bytes between zones, such as 0.01/GB: print what each setting would cost in a month. Needs --demand in bytes a second "+
 			"(sum by (instance, namespace, service) (rate(vicinity_service_traffic_bytes_total[1d])))",
@@ -184,7 +183,7 @@ func whatIf[C forecast.Change](f *forecastFlags, flags *pflag.FlagSet, name, usa
 // Validate checks all flags and reports every mistake at once.
 func (f *forecastFlags) Validate() error {
 	errs := []error{f.kubectlFlags.Validate(), cli.OneOf("output", f.output, "text", "json", "yaml", "html"),
-		cli.OneOf("clients", f.clients, clientsMeasured, clientsAssumed), f.viewFlags.Validate()}
+		cli.OneOf("demand-source", f.clients, clientsMeasured, clientsAssumed), f.viewFlags.Validate()}
 	if f.perGB > 0 && f.demand == "" {
 		errs = append(errs, errors.New("--price needs --demand, which says how many bytes there are"))
 	}
@@ -331,7 +330,7 @@ func (f *forecastFlags) judge(
 		return cli.Exit(exitUnread)
 	}
 	if f.limits.MinNear != nil && report.NodesWithoutZone == report.Nodes {
-		printable.Fprintf(stderr, "proxy: --min-near cannot be judged: no Node has the label %s\n", policy.Zone)
+		printable.Fprintf(stderr, "proxy: --min-in-zone cannot be judged: no Node has the label %s\n", policy.Zone)
 		return cli.Exit(exitUnread)
 	}
 	if len(report.Incomplete) > 0 && f.isGate() {

@@ -140,7 +140,7 @@ func TestForecastSaysTheCauseBeforeAnyAdvice(t *testing.T) {
 		"an owner's own bound": {
 			[]string{
 				noAnnotations, "annotations: {vicinity.dev/max-load: 200%, vicinity.dev/topology-keys: 'topology.kubernetes.io/zone, *'}",
-				"zone: zb}}}", `zone: zb, vicinity.dev/demand: "4"}}}`,
+				"zone: zb}}}", `zone: zb, vicinity.dev/demand-weight: "4"}}}`,
 			},
 			[]string{" 100 % 2.00  ", " 73 % 1.20  -\n"}, "a bound of",
 		},
@@ -279,7 +279,7 @@ func TestALabelThatNoNodeHasIsNotZero(t *testing.T) {
 	inSlices := []string{", zone: za", "", ", zone: zb", "", ", zone: zc", ""}
 	for name, test := range map[string]struct {
 		replace []string
-		status  int // of --min-near
+		status  int // of --min-in-zone
 		want    []string
 	}{
 		"no region": {nil, 1, []string{
@@ -309,8 +309,8 @@ func TestALabelThatNoNodeHasIsNotZero(t *testing.T) {
 				t.Errorf("%s: status %d, want %q:\n%s%s", name, got.status, want, got.stdout, got.stderr)
 			}
 		}
-		if got := proxyCommand(t, "forecast", "--manifests", folder, "--min-near", "50%"); got.status != test.status {
-			t.Errorf("%s: --min-near 50%%: status %d, want %d: %s", name, got.status, test.status, got.stderr)
+		if got := proxyCommand(t, "forecast", "--manifests", folder, "--min-in-zone", "50%"); got.status != test.status {
+			t.Errorf("%s: --min-in-zone 50%%: status %d, want %d: %s", name, got.status, test.status, got.stderr)
 		}
 	}
 }

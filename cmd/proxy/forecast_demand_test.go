@@ -41,15 +41,15 @@ items:
 }
 
 const (
-	wantsMeasured = `, vicinity.dev/clients: measured`
+	wantsMeasured = `, vicinity.dev/demand-source: measured`
 	demandOfWeb   = `- apiVersion: vicinity.dev/v1alpha1
   kind: ServiceDemand
   metadata: {namespace: shop, name: web}
-  zones: [{zone: zone-a, asks: 800000}, {zone: zone-b, asks: 200000}]
-  nodesHeard: 2
-  nodesAll: 2
+  zones: [{zone: zone-a, demandPPM: 800000}, {zone: zone-b, demandPPM: 200000}]
+  nodesReporting: 2
+  nodesTotal: 2
   connectionsPerMinute: 7000
-  since: 2026-11-27T08:00:00Z
+  observedAt: 2026-11-27T08:00:00Z
 `
 )
 
@@ -116,11 +116,11 @@ func TestMeasuringWhatNobodyMeasuresIsNoRiddle(t *testing.T) {
 			"component demand", "'forecast --demand FILE' compares"}},
 		"beside others": {measuredState("", other), nil, []string{string(servicedemand.NoneToPlan),
 			"'forecast --demand FILE' compares"}},
-		"of zones without Nodes": {measuredState("", strings.NewReplacer("zone-a, asks", "zone-x, asks", "zone-b, asks", "zone-y, asks").
+		"of zones without Nodes": {measuredState("", strings.NewReplacer("zone-a, demandPPM", "zone-x, demandPPM", "zone-b, demandPPM", "zone-y, demandPPM").
 			Replace(demandOfWeb)), nil, []string{string(servicedemand.NoneToPlan)}},
-		"as was asked for": {measuredState("", demandOfWeb), []string{"--clients", "assumed"}, nil},
+		"as was asked for": {measuredState("", demandOfWeb), []string{"--demand-source", "assumed"}, nil},
 	} {
-		args := []string{"forecast", "--manifests", writeState(t, c.state), "--annotate", "shop/web vicinity.dev/clients=measured"}
+		args := []string{"forecast", "--manifests", writeState(t, c.state), "--annotate", "shop/web vicinity.dev/demand-source=measured"}
 		got := proxyCommand(t, append(args, c.args...)...)
 		before, _, isThere := strings.Cut(got.stdout, "Nothing is different for any Service.")
 		if got.status != 0 || !isThere {
@@ -150,7 +150,7 @@ func TestEachNumberSaysWhatItIsPlannedWith(t *testing.T) {
 			"Nodes ask as ServiceDemands say of 1 of 1 Service (shop/web)"},
 		"a file": {[]string{"--demand", file}, map[string]string{"now": "measured", "120%": "labels", "120% measured": "measured"}, "file",
 			"Nodes ask as " + file + " says. ServiceDemands do not count for that"},
-		"neither": {[]string{"--clients", "assumed"}, map[string]string{"now": "labels", "120%": "labels"}, "labels",
+		"neither": {[]string{"--demand-source", "assumed"}, map[string]string{"now": "labels", "120%": "labels"}, "labels",
 			"Each Node counts as one client"},
 	} {
 		report := forecastOf(t, state, c.args...)
@@ -180,14 +180,14 @@ func TestWhatWasMeasuredMakesAdvice(t *testing.T) {
 		state, says string
 		set         []string
 	}{
-		"a bound": {measuredState("", demandOfWeb), withIt, []string{`vicinity.dev/clients: "measured"`}},
+		"a bound": {measuredState("", demandOfWeb), withIt, []string{`vicinity.dev/demand-source: "measured"`}},
 		"one that names clients": {measuredState(`, vicinity.dev/clients: "shop/nothing,"`, demandOfWeb), withIt,
-			[]string{`vicinity.dev/clients: "measured"`}},
+			[]string{`vicinity.dev/demand-source: "measured"`}},
 		"one with clients that are nowhere": {measuredState(", vicinity.dev/clients: shop/nothing", demandOfWeb), withIt,
-			[]string{`vicinity.dev/clients: "shop/nothing, measured"`}},
+			[]string{`vicinity.dev/demand-source: "measured"`}},
 		"one that is planned so":        {measuredState(wantsMeasured, demandOfWeb), none, nil},
 		"one of which nothing is known": {measuredState(""), none, nil},
-		"no bound":                      {unbounded, newOne, []string{`vicinity.dev/clients: "measured"`, `vicinity.dev/max-load: "120%"`}},
+		"no bound":                      {unbounded, newOne, []string{`vicinity.dev/demand-source: "measured"`, `vicinity.dev/max-load: "120%"`}},
 		"no bound, and nothing is measured": {
 			strings.Replace(unbounded, demandOfWeb, "", 1), "with a bound of 120% no endpoint expects", []string{`vicinity.dev/max-load: "120%"`},
 		},

@@ -90,7 +90,7 @@ func TestAForecastFromPartOfTheDemandIsNoPass(t *testing.T) {
 		if missing := append(either.Incomplete, either.After.Incomplete...); (len(missing) > 0) != (c.says != "") {
 			t.Errorf("%s: what is missing is %q", name, missing)
 		}
-		for _, gate := range []string{"--max-load 10", "--min-near 0", "--max-refused 1"} {
+		for _, gate := range []string{"--max-load 10", "--min-in-zone 0", "--max-refused 1"} {
 			status, says := 0, ""
 			if c.says != "" {
 				status, says = 2, "proxy: limits cannot be judged by part of the demand: "
@@ -115,14 +115,14 @@ func TestAMissedBoundIsExplainedAndMended(t *testing.T) {
 			keys + `, vicinity.dev/max-load: 120%`,
 			[]string{
 				" measured\n", "shop/web: 10.244.0.1:80 expects 2.00 times the mean, more than its bound of 120% allows: the bound is planned with " +
-					"one client for each Node, or as its label vicinity.dev/demand says, and this is a forecast with the demand in the file of --demand.",
+					"one client for each Node, or as its label vicinity.dev/demand-weight says, and this is a forecast with the demand in the file of --demand.",
 				"shop/web: With its bound planned with measured demand, the busiest endpoint expects 1.20 times the mean instead of 2.00",
-				`vicinity.dev/clients: "measured"`,
+				`vicinity.dev/demand-source: "measured"`,
 			}, "No other setting",
 		},
 		"no bound": {
 			keys, []string{" 120% measured\n", "with a bound of 120%, planned with measured demand, no endpoint expects more than 1.20 times",
-				`vicinity.dev/max-load: "120%"`, `vicinity.dev/clients: "measured"`}, "with a bound of 120% no endpoint",
+				`vicinity.dev/max-load: "120%"`, `vicinity.dev/demand-source: "measured"`}, "with a bound of 120% no endpoint",
 		},
 		"a bound that no demand keeps": {
 			`vicinity.dev/topology-keys: topology.kubernetes.io/zone, vicinity.dev/max-load: 120%`,
@@ -130,7 +130,7 @@ func TestAMissedBoundIsExplainedAndMended(t *testing.T) {
 			"With its bound planned",
 		},
 		"a bound that is to be planned so": {
-			keys + `, vicinity.dev/max-load: 120%, vicinity.dev/clients: measured`,
+			keys + `, vicinity.dev/max-load: 120%, vicinity.dev/demand-source: measured`,
 			[]string{string(servicedemand.NoneToPlan), "more than its bound of 120% allows"}, "With its bound planned",
 		},
 	} {

@@ -20,7 +20,7 @@ func (f *gateFlags) register(flags *pflag.FlagSet) {
 				"the mean before", &f.limits.MaxLoad, forecast.ParseLoad,
 		},
 		{
-			"min-near", "exit with status 1 if less than this `SHARE` of a Service's connections stays in the zone, such as 0.8 or 80%",
+			"min-in-zone", "exit with status 1 if less than this `SHARE` of a Service's connections stays in the zone, such as 0.8 or 80%",
 			&f.limits.MinNear, forecast.ParseShare,
 		},
 		{

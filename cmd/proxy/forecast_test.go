@@ -143,17 +143,17 @@ func TestForecastJudgesInAPipeline(t *testing.T) {
 		stderr string
 	}{
 		"nothing is demanded": {"", 0, `^$`},
-		"it is kept":          {"--max-load 3 --min-near 0.3", 0, `^$`},
+		"it is kept":          {"--max-load 3 --min-in-zone 0.3", 0, `^$`},
 		"a load": {
 			"--max-load 1.5", 1,
 			`^proxy: shop/cart: 10.244.0.17:8080 expects 2.67 times the mean, and --max-load is 1.5\nproxy: shop/mail: .*\n$`,
 		},
 		"a load in percent": {"--max-load 150% shop/cart", 1, `^proxy: shop/cart: .* expects 2.67 times the mean, and --max-load is 1.5\n$`},
 		"a share in percent": {
-			"--min-near 80% shop/api", 1, `^proxy: shop/api: 33 % of its connections stay in the zone, and --min-near is 0.8\n$`,
+			"--min-in-zone 80% shop/api", 1, `^proxy: shop/api: 33 % of its connections stay in the zone, and --min-in-zone is 0.8\n$`,
 		},
 		"what is refused is not near": {
-			"--min-near 0.7 shop/login", 1, `^proxy: shop/login: 67 % of its connections stay in the zone, and --min-near is 0.7\n$`,
+			"--min-in-zone 0.7 shop/login", 1, `^proxy: shop/login: 67 % of its connections stay in the zone, and --min-in-zone is 0.7\n$`,
 		},
 		"refused connections": {
 			"--max-refused 0", 1, `^proxy: shop/login: 33 % of its connections are refused, and --max-refused is 0 %\n$`,
@@ -170,9 +170,9 @@ func TestForecastJudgesInAPipeline(t *testing.T) {
 		"a load that lacks its sign":       {"--max-load 120", 2, `for "--max-load" flag: it is so many times the mean; did you mean 120%\?`},
 		"no zone to evacuate":              {"--evacuate=", 2, `for "--evacuate" flag: the name of a zone, or a selector, is missing`},
 		"a share": {
-			"--min-near 0.8 shop/api", 1, `^proxy: shop/api: 33 % of its connections stay in the zone, and --min-near is 0.8\n$`,
+			"--min-in-zone 0.8 shop/api", 1, `^proxy: shop/api: 33 % of its connections stay in the zone, and --min-in-zone is 0.8\n$`,
 		},
-		"after a change":     {"--min-near 0.8 shop/api --annotate shop/api_trafficDistribution=PreferSameZone", 0, `^$`},
+		"after a change":     {"--min-in-zone 0.8 shop/api --annotate shop/api_trafficDistribution=PreferSameZone", 0, `^$`},
 		"an unknown Service": {"shop/wep", 2, `^proxy: service shop/wep not found; did you mean shop/web\?\n$`},
 		"an unknown zone": {
 			"--evacuate zone-x", 2, `^proxy: --evacuate zone-x: no Node is in that zone; there are zone-a, zone-b, zone-c\n$`,
@@ -214,8 +214,8 @@ func TestForecastJudgesInAPipeline(t *testing.T) {
 		"a port":               {"shop/web:http", 2, `a forecast is for whole Services`},
 		"two origins":          {"--context here", 2, `--manifests excludes --kubeconfig and --context`},
 		"a page of changes":    {"-o html --evacuate zone-a", 2, `-o html shows one state`},
-		"an impossible share":  {"--min-near 80", 2, `for "--min-near" flag: must be from 0 to 1, or from 0% to 100%; did you mean 80%\?`},
-		"a share that is none": {"--min-near nan", 2, `for "--min-near" flag: it is neither a number nor a percentage`},
+		"an impossible share":  {"--min-in-zone 80", 2, `for "--min-in-zone" flag: must be from 0 to 1, or from 0% to 100%; did you mean 80%\?`},
+		"a share that is none": {"--min-in-zone nan", 2, `for "--min-in-zone" flag: it is neither a number nor a percentage`},
 		"a load that is none":  {"--max-load nan", 2, `for "--max-load" flag: it is neither a number nor a percentage`},
 		"an endless load":      {"--max-load inf", 2, `for "--max-load" flag: it is neither a number nor a percentage`},
 		"a load below none":    {"--max-load -1", 2, `for "--max-load" flag: must be more than 0`},

@@ -79,7 +79,7 @@ func TestAForecastThatCouldNotReadAllIsNoPass(t *testing.T) {
 			}
 		}
 		for command, want := range map[string]int{
-			"forecast": test.want.all, "forecast --max-load 3": test.want.all, "forecast --min-near 0.5 -o json": test.want.all,
+			"forecast": test.want.all, "forecast --max-load 3": test.want.all, "forecast --min-in-zone 0.5 -o json": test.want.all,
 			"forecast --evacuate a -o yaml": test.want.all, "forecast -o html": test.want.all,
 			"forecast shop/web": test.want.web, "forecast shop/web --max-load 3": test.want.web,
 			"explain --all-nodes": test.want.all, "explain --node node-1 -o json": test.want.all, "render --node node-1": test.want.all,
@@ -106,7 +106,7 @@ func TestNothingIsNoPass(t *testing.T) {
 	for text, held := range map[string]string{node: "Node (1)", node + others: "Node (1), ConfigMap (2), Deployment (1)"} {
 		folder := writeState(t, text)
 		for _, command := range []string{
-			"forecast", "forecast --max-load 2", "forecast --min-near 0.1", "forecast -o json", "forecast shop/web", "explain --all-nodes",
+			"forecast", "forecast --max-load 2", "forecast --min-in-zone 0.1", "forecast -o json", "forecast shop/web", "explain --all-nodes",
 			"explain --node node-1", "explain --node node-1 -o json", "explain --node node-1 shop/web",
 			"explain --node node-1 shop/web --why node-1", "render --node node-1",
 		} {
@@ -191,7 +191,7 @@ func TestADemandThatIsNoneIsNoPass(t *testing.T) {
 		if want != "" {
 			status = 2
 		}
-		for _, gate := range []string{"", "--max-load 3 --min-near 0"} {
+		for _, gate := range []string{"", "--max-load 3 --min-in-zone 0"} {
 			got := proxyCommand(t, append(words("forecast "+gate), "--manifests", folder, "--demand", file)...)
 			if got.status != status || !strings.Contains(got.stderr, want) {
 				t.Errorf("%q %s: status %d, %s; want %d, %q", text, gate, got.status, got.stderr, status, want)

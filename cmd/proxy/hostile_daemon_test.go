@@ -41,7 +41,7 @@ func TestNoObjectReachesTheLogAsItIs(t *testing.T) {
 		// already there is.
 		succeed(t, os.WriteFile(filepath.Join(folder, "last\x1b\n"+hostile.Line+".json"), objects, 0o600))
 		wait.Until(t, "the last file is reported", func() bool {
-			_, body := d.get(t, "127.0.0.1:10249", "/findings?code=Refused")
+			_, body := d.get(t, "127.0.0.1:10249", "/findings?code=Invalid")
 			return strings.Contains(body, `last\x1b`) || strings.Contains(body, `last\\x1b`)
 		})
 		got := statusIn(t, namespace)

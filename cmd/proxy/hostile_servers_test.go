@@ -207,7 +207,7 @@ func TestNothingThatTheProxyOfThisMachineSaysReachesTheTerminal(t *testing.T) {
 	defer server.Close()
 	succeed(t, hostile.EachName([]byte(`[{"kind":"Service","namespace":"shop","name":"web","kernel":{"service":"shop/web",
 "message":"too long","since":"2026-03-01T12:00:00Z","tries":2,
-"next":"2026-03-01T12:00:30Z","inForce":true}}]`), func(what string, text []byte) {
+"next":"2026-03-01T12:00:30Z","applied":true}}]`), func(what string, text []byte) {
 		answer = string(text)
 		got := wantSafe(t, what, "explain", "--manifests", state, "--node", "node-a", "shop/web",
 			"--metrics-bind-address", strings.TrimPrefix(server.URL, "http://"))

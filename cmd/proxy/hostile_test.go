@@ -49,7 +49,7 @@ var readers = [][]string{
 	words("explain --node node-a shop/web --why 10.244.2.5"), words("explain --node node-a shop/api --why nobody"),
 	words("explain --node node-c shop/web --why node-b -o yaml"),
 	words("forecast"), words("forecast -o html"), words("forecast -o json"), words("forecast -o yaml"),
-	words("forecast --evacuate zone-b --scale shop/api=zone-a:4 --max-load 1.1 --min-near 0.9"),
+	words("forecast --evacuate zone-b --scale shop/api=zone-a:4 --max-load 1.1 --min-in-zone 0.9"),
 	words("forecast --evacuate zone-x"), words("forecast shop/wbe"),
 	words("render --node node-a --nodeport-addresses 172.18.0.0/16"),
 }

@@ -70,7 +70,13 @@ func TestAWrongCommandLineIsReportedOnceWithItsUsage(t *testing.T) {
 		"an unknown flag":    {words("version --loud"), "unknown flag: --loud", "proxy version [-o json]"},
 		"a mistyped flag":    {words("version --outptu json"), "unknown flag: --outptu; did you mean --output?", "proxy version [-o json]"},
 		"a flag that begins with another": {
-			words("run --account-keys zone"), "unknown flag: --account-keys; did you mean --account?", "proxy run [flags]",
+			words("run --traffic-accounting-keys zone"), "unknown flag: --traffic-accounting-keys; did you mean --traffic-accounting?",
+			"proxy run [flags]",
+		},
+		"a former flag": {words("run --account totals"), "unknown flag: --account; did you mean --traffic-accounting?", "proxy run [flags]"},
+		"a former flag of forecast": {
+			words("forecast --clients assumed"), "unknown flag: --clients; did you mean --demand-source?",
+			"proxy forecast [[NAMESPACE/]NAME] [flags]",
 		},
 		"an unknown shorthand": {words("version -x"), "unknown shorthand flag: 'x' in -x", "proxy version [-o json]"},
 		"a flag without effect on it": {

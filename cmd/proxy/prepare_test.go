@@ -74,8 +74,8 @@ func TestWhatMayNotBeWrittenIsLoggedWithHowToSetIt(t *testing.T) {
 	for _, part := range []string{
 		`level=WARN msg="a kernel setting is not as wanted, and cannot be changed from here" ` +
 			`sysctl=net.netfilter.nf_conntrack_max value=`,
-		`wanted=2000000000 set-it="on the node itself: sysctl -w net.netfilter.nf_conntrack_max=2000000000" error=`,
-		`sysctl=net.ipv4.ip_forward value=0 set-it="on the node itself: sysctl -w net.ipv4.ip_forward=1"`,
+		`wanted=2000000000 fix="on the node itself: sysctl -w net.netfilter.nf_conntrack_max=2000000000" error=`,
+		`sysctl=net.ipv4.ip_forward value=0 fix="on the node itself: sysctl -w net.ipv4.ip_forward=1"`,
 		`sysctl=net.ipv6.conf.all.forwarding value=0`,
 	} {
 		if !strings.Contains(got.stderr, part) {

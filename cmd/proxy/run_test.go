@@ -31,12 +31,12 @@ func TestRunProgramsTheKernelAndLeavesTheRules(t *testing.T) {
 		t.Errorf("/healthz names the refused Service, or does not count it:\n%s", body)
 	}
 	const named = `"file":"refused.yaml","kind":"Service","namespace":"shop","name":"refused"`
-	if _, body := d.get(t, "127.0.0.1:10249", "/findings?code=Refused"); !strings.Contains(body, named) {
+	if _, body := d.get(t, "127.0.0.1:10249", "/findings?code=Invalid"); !strings.Contains(body, named) {
 		t.Errorf("/findings does not name the refused Service:\n%s", body)
 	}
 	_, metrics := d.get(t, "127.0.0.1:10249", "/metrics")
 	for _, line := range []string{
-		`vicinity_findings{reason="Refused"} 1`, `kubeproxy_sync_proxy_rules_duration_seconds_count{ip_family="IPv4"} `,
+		`vicinity_findings{reason="Invalid"} 1`, `kubeproxy_sync_proxy_rules_duration_seconds_count{ip_family="IPv4"} `,
 		`vicinity_nft_elements_written_total{ip_family="IPv4",operation="add"} `,
 		`vicinity_service_port_decisions{ip_family="IPv4",`,
 	} {
@@ -76,7 +76,7 @@ func TestRunFollowsTheFolder(t *testing.T) {
 	rewrite("{broken")
 	wait.Until(t, "the broken file is reported", func() bool {
 		_, body := d.get(t, "127.0.0.1:10249", "/metrics")
-		return strings.Contains(body, `vicinity_findings{reason="Refused"} 2`)
+		return strings.Contains(body, `vicinity_findings{reason="Invalid"} 2`)
 	})
 	if got := rules(namespace); !strings.Contains(got, ": 10.244.1.6 . 8080") {
 		t.Errorf("the last good version is no longer in force:\n%s", got)

@@ -141,7 +141,7 @@ func (f *runFlags) lacks(compared *audit.Kernel) string {
 // askLastGood asks the proxy which objects it refuses, and which earlier versions of them are in force. A proxy of a
 // version without that page, or another program, says nothing.
 func askLastGood(ctx context.Context, address string) ([]convert.Refusal, error) {
-	refusals, err := status.Read[[]convert.Refusal](ctx, address, "/findings?inforce")
+	refusals, err := status.Read[[]convert.Refusal](ctx, address, "/findings?last-known-good")
 	switch {
 	case errors.Is(err, status.ErrNoPage):
 		return nil, nil

@@ -44,7 +44,7 @@ func TestStatusKnowsThatALastGoodVersionIsMeant(t *testing.T) {
 	refuses := func(subjects ...string) {
 		t.Helper()
 		wait.Equal(t, "what the proxy refuses", fmt.Sprint(subjects), func() string {
-			_, body := daemon.get(t, "127.0.0.1:10549", "/findings?inforce")
+			_, body := daemon.get(t, "127.0.0.1:10549", "/findings?last-known-good")
 			var refusals []convert.Refusal
 			if err := json.Unmarshal([]byte(body), &refusals); err != nil {
 				return body

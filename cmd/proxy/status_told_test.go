@@ -62,16 +62,16 @@ items:
 // decisive are flags that change what the tables of toldState hold, or how many Services DNS answers for: a command line
 // of the daemon for each, and one for 'status' after which it expects something else.
 var decisive = map[string]struct{ told, against string }{
-	"bind-address":       {"--bind-address 192.0.2.9", "--bind-address 192.0.2.1"},
-	"cluster-cidr":       {"--cluster-cidr 10.244.0.0/16", "--cluster-cidr 10.245.0.0/16"},
-	"config":             {"--masquerade-all", "--config nothing.conf"},
-	"default-clients":    {"--default-clients measured --default-max-load 120% --topology-namespace elsewhere", "--default-clients="},
-	"default-max-load":   {"--default-max-load 120%", "--default-max-load="},
-	"detect-local-mode":  {"--detect-local-mode NodeCIDR", "--detect-local-mode ClusterCIDR"},
-	"dns-bind-address":   {"--dns-bind-address 127.0.0.1:10553", "--dns-bind-address="},
-	"feature-gates":      {"--feature-gates AllowServiceExternalIPs=false", "--feature-gates AllowServiceExternalIPs=true"},
-	"masquerade-all":     {"--masquerade-all", "--masquerade-all=false"},
-	"nodeport-addresses": {"--nodeport-addresses 192.0.2.128/25", "--nodeport-addresses primary"},
+	"bind-address":          {"--bind-address 192.0.2.9", "--bind-address 192.0.2.1"},
+	"cluster-cidr":          {"--cluster-cidr 10.244.0.0/16", "--cluster-cidr 10.245.0.0/16"},
+	"config":                {"--masquerade-all", "--config nothing.conf"},
+	"default-demand-source": {"--default-demand-source measured --default-max-load 120% --topology-namespace elsewhere", "--default-demand-source="},
+	"default-max-load":      {"--default-max-load 120%", "--default-max-load="},
+	"detect-local-mode":     {"--detect-local-mode NodeCIDR", "--detect-local-mode ClusterCIDR"},
+	"dns-bind-address":      {"--dns-bind-address 127.0.0.1:10553", "--dns-bind-address="},
+	"feature-gates":         {"--feature-gates AllowServiceExternalIPs=false", "--feature-gates AllowServiceExternalIPs=true"},
+	"masquerade-all":        {"--masquerade-all", "--masquerade-all=false"},
+	"nodeport-addresses":    {"--nodeport-addresses 192.0.2.128/25", "--nodeport-addresses primary"},
 	"pod-bridge-interface": {
 		"--detect-local-mode BridgeInterface --pod-bridge-interface cni0", "--pod-bridge-interface cni1",
 	},
@@ -83,9 +83,9 @@ var decisive = map[string]struct{ told, against string }{
 
 // harmless are the other flags, with values that are not the default: all of them together change no table.
 var harmless = map[string]string{
-	"account": "services=7,key=topology.kubernetes.io/zone", "cluster-domain": "cluster.example",
-	"dns-endpoint-pod-names": "true", "dns-ttl": "7s", "log-level": "debug", "node-topology": "proxies", "own-tables": "never",
-	"proxy-service": "elsewhere/proxies", "unreachable-nodes": "watch",
+	"traffic-accounting": "services=7,key=topology.kubernetes.io/zone", "cluster-domain": "cluster.example",
+	"dns-endpoint-pod-names": "true", "dns-ttl": "7s", "log-level": "debug", "node-topology-source": "proxies", "own-tables": "never",
+	"proxy-service": "elsewhere/proxies", "unreachable-node-mode": "observe",
 	"metrics-bind-address": "127.0.0.1:10549", "healthz-bind-address": "127.0.0.1:10556", "node": "node-a", "sync-period": "7s",
 	"topology-namespace": "elsewhere", "log-format": "json", "oom-score-adj": "7", "kube-api-qps": "7", "bind-address-hard-fail": "true",
 }
@@ -138,7 +138,7 @@ func TestWhateverDecidesHasTheFlagsThatDecide(t *testing.T) {
 			t.Errorf("explain or render lacks --%s", name)
 		}
 	}
-	for _, name := range []string{"default-clients", "default-max-load", "service-proxy-name", "topology-namespace"} {
+	for _, name := range []string{"default-demand-source", "default-max-load", "service-proxy-name", "topology-namespace"} {
 		if forecast(name) == nil { // it is about ClusterIPs, seen from all nodes
 			t.Errorf("forecast lacks --%s", name)
 		}

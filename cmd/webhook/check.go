@@ -47,8 +47,8 @@ carry the label vicinity.dev/admission: disabled, and Services of a Namespace in
 The exit status is 0 if nothing is denied, 1 if something is, and 2 if something could not be checked or the command line is wrong.
 
 -o json prints one document: "findings", each with file, line, kind, namespace, name, rule, action (deny, warn or error), path and
-message; "passedOver", the files that were, each with file, role and reason; and "summary", with the numbers of objects checked and
-passedOver, of patches, of those denied, of warnings, errors and filesPassedOver. All of these fields are always there. A line is 0 if it
+message; "skipped", the files that were, each with file, role and reason; and "summary", with the numbers of objects checked and
+skipped, of patches, of those denied, of warnings, errors and filesSkipped. All of these fields are always there. A line is 0 if it
 is about a file as a whole, a rule is "" for an error.`
 
 func newCheck() *cobra.Command {

@@ -377,8 +377,8 @@ func TestJSONIsOneDocumentWithEveryField(t *testing.T) {
 	if diff := cmp.Diff(want, document.Findings); diff != "" || !strings.HasPrefix(message, path+": ") {
 		t.Errorf("findings (-want +got):\n%s", diff)
 	}
-	summary := map[string]any{"checked": 1., "passedOver": 1., "denied": 0., "warnings": 1., "errors": 2.,
-		"patches": 0., "filesPassedOver": 0.}
+	summary := map[string]any{"checked": 1., "skipped": 1., "denied": 0., "warnings": 1., "errors": 2.,
+		"patches": 0., "filesSkipped": 0.}
 	if diff := cmp.Diff(summary, document.Summary); diff != "" || got.status != 2 || got.stderr != "" {
 		t.Errorf("status %d, stderr %q, summary (-want +got):\n%s", got.status, got.stderr, diff)
 	}

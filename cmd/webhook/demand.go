@@ -27,7 +27,7 @@ func (s *webhook) measureDemand(ctx context.Context) error {
 		Namespace: s.flags.namespace, Identity: identity, Account: s.flags.demandAccount,
 		Proxies: types.NamespacedName{Namespace: namespace, Name: name},
 		Puller:  demand.NewPuller(s.flags.demandPort, nil), Observer: demandObserver{s.recorder}, Log: s.log,
-		MeasuredByDefault: s.flags.defaultClients == policy.Measured,
+		MeasuredByDefault: s.flags.defaultDemandSource == policy.Measured,
 	})
 }
 

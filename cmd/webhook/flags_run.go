@@ -16,7 +16,7 @@ import (
 
 // The values of --cert-source.
 const (
-	selfMade = "self"
+	selfMade = "self-signed"
 	files    = "files"
 )
 
@@ -36,7 +36,7 @@ type runFlags struct {
 	measureDemand                 bool
 	demandAccount, proxyService   string
 	demandPort                    uint16
-	defaultClients                string
+	defaultDemandSource           string
 	limits                        server.Limits
 
 	logLevel, logFormat string
@@ -60,13 +60,13 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.StringVar(&f.service, "service", "vicinity-webhook",
 		"`NAME` of the Service through which API servers call the webhook; the certificate is for it")
 	flags.StringVar(&f.secret, "secret", "vicinity-webhook-tls",
-		"`NAME` of the Secret in which the replicas keep their certificate, with --cert-source=self")
+		"`NAME` of the Secret in which the replicas keep their certificate, with --cert-source=self-signed")
 	flags.StringVar(&f.mutating, "mutating-webhook-configuration", "vicinity-webhook",
-		"`NAME` of the MutatingWebhookConfiguration whose caBundle is kept, with --cert-source=self")
+		"`NAME` of the MutatingWebhookConfiguration whose caBundle is kept, with --cert-source=self-signed")
 	flags.StringVar(&f.validating, "validating-webhook-configuration", "vicinity-webhook",
-		"`NAME` of the ValidatingWebhookConfiguration whose caBundle is kept, with --cert-source=self")
+		"`NAME` of the ValidatingWebhookConfiguration whose caBundle is kept, with --cert-source=self-signed")
 	flags.StringVar(&f.certSource, "cert-source", selfMade,
-		"`SOURCE` of the certificate: self, made and renewed here, and trusted by the configurations; files, of --tls-cert-file "+
+		"`SOURCE` of the certificate: self-signed, made and renewed here, and trusted by the configurations; files, of --tls-cert-file "+
 			"and --tls-private-key-file, renewed and trusted by other means")
 	flags.StringVar(&f.certFile, "tls-cert-file", "",
 		"`FILE` with the certificate, and those between it and its CA behind it; followed while running")
@@ -80,12 +80,12 @@ func (f *runFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.measureDemand, "measure-demand", false,
 		"also ask all proxies what clients ask of Services whose load is bounded, say where it is not as assumed, and publish it of "+
 			"Services whose owners want that; one replica at a time does. It needs the component demand of the manifests")
-	flags.StringVar(&f.demandAccount, "demand-account", "vicinity-demand-reader",
+	flags.StringVar(&f.demandAccount, "demand-service-account", "vicinity-demand-reader",
 		"`NAME` of the ServiceAccount in --namespace whose token is shown to the proxies, with --measure-demand")
 	flags.Uint16Var(&f.demandPort, "demand-port", 10449, "`PORT` at which proxies serve /demand: that of their --secure-metrics-bind-address")
-	flags.StringVar(&f.defaultClients, "default-clients", "",
-		"`CLIENTS` of Services whose load is bounded and that name none. The only value is measured: what is asked of them is published. "+
-			"Give the proxies' flag of that name the same value. It needs --measure-demand")
+	flags.StringVar(&f.defaultDemandSource, "default-demand-source", "",
+		"`SOURCE` of the demand for Services whose load is bounded and that name neither one nor clients. The only value is measured: what "+
+			"is asked of them is published. Give the proxies' flag of that name the same value. It needs --measure-demand")
 	flags.StringVar(&f.proxyService, "proxy-service", "kube-system/vicinity-proxy",
 		"`NAMESPACE/NAME` of the Service whose EndpointSlices say where the proxies are, with --measure-demand")
 	f.limits = server.DefaultLimits()
@@ -119,14 +119,14 @@ func (f *runFlags) check() error {
 	if namespace, name, found := strings.Cut(f.proxyService, "/"); !found || namespace == "" || name == "" {
 		wrong("--proxy-service %q is not NAMESPACE/NAME", f.proxyService)
 	}
-	switch f.defaultClients {
+	switch f.defaultDemandSource {
 	case "":
 	case policy.Measured:
 		if !f.measureDemand {
-			wrong("--default-clients=%s needs --measure-demand", policy.Measured)
+			wrong("--default-demand-source=%s needs --measure-demand", policy.Measured)
 		}
 	default:
-		wrong("--default-clients %q is not %s", f.defaultClients, policy.Measured)
+		wrong("--default-demand-source %q is not %s", f.defaultDemandSource, policy.Measured)
 	}
 	if f.shutdownDelay < 0 {
 		wrong("--shutdown-delay %s is negative", f.shutdownDelay)

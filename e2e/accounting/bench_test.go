@@ -76,7 +76,7 @@ func processorTime(b *testing.B, of *site.Process) time.Duration {
 // so that whatever else the machine does hits both alike.
 func BenchmarkConnect(b *testing.B) {
 	const turns, inTurn = 60, 500
-	sides := [2]*busyTown{newBusyTown(b, 1), newBusyTown(b, 1, "--account", "services")}
+	sides := [2]*busyTown{newBusyTown(b, 1), newBusyTown(b, 1, "--traffic-accounting", "services")}
 	for b.Loop() {
 		for turn := range turns {
 			for i := range sides {
@@ -105,7 +105,7 @@ func BenchmarkProcessor(b *testing.B) {
 	const seconds, crowds = 5, 2
 	for _, perSecond := range []int{1000, 10_000} {
 		b.Run(fmt.Sprint(perSecond), func(b *testing.B) {
-			s := newBusyTown(b, crowds, "--account", "services")
+			s := newBusyTown(b, crowds, "--traffic-accounting", "services")
 			var used, elapsed time.Duration
 			made, lost := uint64(0), uint64(0)
 			for b.Loop() {
@@ -131,7 +131,7 @@ func BenchmarkProcessor(b *testing.B) {
 // BenchmarkKernel measures what the kernel takes for the end of a connection, with a listener and without.
 func BenchmarkKernel(b *testing.B) {
 	const number = 100_000
-	for _, flags := range [][]string{nil, {"--account", "services"}} {
+	for _, flags := range [][]string{nil, {"--traffic-accounting", "services"}} {
 		b.Run("account="+strconv.FormatBool(flags != nil), func(b *testing.B) {
 			s := newBusyTown(b, 1, flags...)
 			bursts := bursts{town: s.town, to: s.services[0], server: s.crowds[0].server}
@@ -172,7 +172,7 @@ func BenchmarkMemory(b *testing.B) {
 			})
 		}
 		proxy = s.count(s.here)
-		proxy.Log.Await(b, fmt.Sprintf("already-open=%d", number))
+		proxy.Log.Await(b, fmt.Sprintf("alreadyOpen=%d", number))
 		b.ReportMetric(float64(before>>20), "before-MiB")
 		b.ReportMetric(float64(residentMemory(b, proxy)>>20), "after-MiB")
 	}
@@ -184,7 +184,7 @@ func BenchmarkServices(b *testing.B) {
 	s := newTown(b)
 	server := s.addPod(s.across, "server")
 	s.writeMany(services, server)
-	proxy := s.start(s.here, s.command(s.here, "--account", "services="+strconv.Itoa(named)))
+	proxy := s.start(s.here, s.command(s.here, "--traffic-accounting", "services="+strconv.Itoa(named)))
 	wait.Until(b, "a listener to the ends of connections", func() bool { return s.listens(s.here) })
 	var table *connections.Table
 	must.Succeed(b, s.here.Do(func() (err error) { table, err = connections.OpenHere(b); return err }))

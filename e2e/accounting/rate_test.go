@@ -166,7 +166,7 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 // awaitFollowed waits until the program follows so many connections that began before it: then it has read the table.
 func (s *town) awaitFollowed(proxy *site.Process, connections int) {
 	s.t.Helper()
-	proxy.Log.Await(s.t, fmt.Sprintf(`msg="connections are counted from now on" already-open=%d`, connections))
+	proxy.Log.Await(s.t, fmt.Sprintf(`msg="connections are counted from now on" alreadyOpen=%d`, connections))
 }
 
 // endAllBut ends the connections that are over, except for those to one Service.

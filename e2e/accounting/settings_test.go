@@ -32,15 +32,15 @@ func TestPacketsMeetTheSameRules(t *testing.T) {
 	without := s.start(s.here, s.command(s.here))
 	before := rules()
 	if s.listens(s.here) || s.countsBytes() != "0" {
-		t.Errorf("without --account somebody listens to ends (%v), or nf_conntrack_acct is %s", s.listens(s.here), s.countsBytes())
+		t.Errorf("without --traffic-accounting somebody listens to ends (%v), or nf_conntrack_acct is %s", s.listens(s.here), s.countsBytes())
 	}
 	if diff := cmp.Diff(map[string]uint64{}, s.numbers(s.here, counters...)); diff != "" {
-		t.Errorf("without --account is counted:\n%s", diff)
+		t.Errorf("without --traffic-accounting is counted:\n%s", diff)
 	}
 	must.Succeed(t, without.Stop(time.Minute))
 	s.count(s.here)
 	if diff := cmp.Diff(before, rules()); diff != "" {
-		t.Errorf("rules (-without --account +with):\n%s", diff)
+		t.Errorf("rules (-without --traffic-accounting +with):\n%s", diff)
 	}
 }
 
@@ -62,7 +62,7 @@ func TestBytesAreCountedThoughSettingsCannotBeWritten(t *testing.T) {
 	web := s.add("web", allKeys, endpoint{pod: s.addPod(s.beside, "server")})
 	s.write()
 	s.judge(s.client.Namespace)
-	proxy := s.command(s.here, "--account", "services")
+	proxy := s.command(s.here, "--traffic-accounting", "services")
 	s.start(s.here, exec.Command("unshare", append([]string{
 		"--mount", "sh", "-c", `mount --bind /proc/sys /proc/sys && mount -o remount,bind,ro /proc/sys && exec "$@"`, "sh",
 	}, proxy.Args...)...))

@@ -192,7 +192,7 @@ func (s *town) start(on *fabric.Node, command *exec.Cmd) *site.Process {
 // count starts a proxy that counts, and waits until it hears of ends.
 func (s *town) count(on *fabric.Node, flags ...string) *site.Process {
 	s.t.Helper()
-	proxy := s.start(on, s.command(on, append(flags, "--account", "services")...))
+	proxy := s.start(on, s.command(on, append(flags, "--traffic-accounting", "services")...))
 	wait.Until(s.t, "a listener to the ends of connections", func() bool { return s.listens(on) })
 	return proxy
 }

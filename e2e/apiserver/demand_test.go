@@ -89,7 +89,7 @@ func (p *publication) undefine() {
 // measured makes a Service one that is planned with what was measured.
 func measured(service *corev1.Service) {
 	bounded(service)
-	objects.Annotated(policy.ClientsAnnotation, policy.Measured)(service)
+	objects.Annotated(policy.DemandSourceAnnotation, policy.Measured)(service)
 }
 
 func bounded(service *corev1.Service) {
@@ -220,7 +220,7 @@ func TestWhatWasMeasuredIsFollowedAsTheManifestsAllow(t *testing.T) {
 		t.Errorf("no Service needs it, and it is asked for: %d times, and the Lease %d times", objects, lease)
 	}
 
-	p.patchService("web", `{"metadata": {"annotations": {"`+policy.ClientsAnnotation+`": "`+policy.Measured+`"}}}`)
+	p.patchService("web", `{"metadata": {"annotations": {"`+policy.DemandSourceAnnotation+`": "`+policy.Measured+`"}}}`)
 	f.until("what was measured", asks(web, 100_000))
 	p.demand("web", 200_000)
 	f.until("it is measured anew", asks(web, 200_000))
@@ -250,7 +250,7 @@ func TestWhatWasMeasuredIsFollowedAsTheManifestsAllow(t *testing.T) {
 	p.lease(time.Now())
 	f.until("it is back", asks(web, 400_000))
 
-	p.patchService("web", `{"metadata": {"annotations": {"`+policy.ClientsAnnotation+`": null}}}`)
+	p.patchService("web", `{"metadata": {"annotations": {"`+policy.DemandSourceAnnotation+`": null}}}`)
 	f.until("no Service needs it", demandIs(model.DemandUnknown))
 	if objects, _ := p.asked(); objects < 1 || objects > mostAtOnce {
 		t.Errorf("in all it was asked for %d times, want 1 to %d", objects, mostAtOnce)

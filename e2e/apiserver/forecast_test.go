@@ -76,7 +76,7 @@ func TestPeopleGetTheAnswersThatProxiesDecide(t *testing.T) {
 		}
 		sayings["forecast"] = strings.Join(report.Notes, "\n")
 
-		stdout, sayings["explain"] = p.answer(step.kubeconfig, "explain", web, "--node", self, "--node-topology", "nodes", "-o", "json")
+		stdout, sayings["explain"] = p.answer(step.kubeconfig, "explain", web, "--node", self, "--node-topology-source", "nodes", "-o", "json")
 		var ports []explain.Port
 		must.Succeed(t, json.Unmarshal([]byte(stdout), &ports))
 		if ports[0].Load == nil || ports[0].Load.DemandSource != step.want {

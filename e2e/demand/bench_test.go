@@ -124,7 +124,7 @@ func (c *pretended) fill(b *testing.B, zones []string) {
 		if number%10 == 0 {
 			must.Succeed(b, writer.Create(b.Context(), objects.Namespace(namespace, nil, nil)))
 		}
-		service := objects.Service(namespace, name, objects.Annotated(policy.ClientsAnnotation, "measured"),
+		service := objects.Service(namespace, name, objects.Annotated(policy.DemandSourceAnnotation, "measured"),
 			objects.Annotated(policy.TopologyKeysAnnotation, corev1.LabelHostname+","+corev1.LabelTopologyZone+",*"),
 			objects.Annotated(policy.MaxLoadAnnotation, "120%"))
 		all = append(all, service)
@@ -176,7 +176,7 @@ func (c *pretended) publishAll(b *testing.B) {
 	must.Succeed(b, err)
 	many(b, len(services.Items), func(number int) error {
 		service := &services.Items[number]
-		if service.Annotations[policy.ClientsAnnotation] == "" {
+		if service.Annotations[policy.DemandSourceAnnotation] == "" {
 			return nil
 		}
 		const part = servicedemand.Million / (2 + busierZone)

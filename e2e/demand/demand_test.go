@@ -117,10 +117,7 @@ func (c *town) write(t *testing.T, clients string) {
 	changes := []func(*corev1.Service){
 		objects.Annotated(policy.TopologyKeysAnnotation, corev1.LabelTopologyZone+",*"), objects.Annotated(policy.MaxLoadAnnotation, "120%"),
 	}
-	if clients != "" {
-		changes = append(changes, objects.Annotated(policy.ClientsAnnotation, clients))
-	}
-	service := objects.Service("shop", "web", changes...)
+	service := objects.Service("shop", "web", append(changes, withDemand(clients)...)...)
 	c.api.Create(t, objects.Namespace("shop", nil, nil))
 	c.api.Create(t, service)
 	c.api.Create(t, web)

@@ -201,17 +201,26 @@ func startReplica(t testing.TB, api *site.Site, identity string, options demand.
 	return r
 }
 
-// service creates one whose load is bounded. Its clients are those given; none: no annotation.
+// withDemand are the annotations for a list of clients; "measured" at its end is the demand source. Empty: none.
+func withDemand(list string) (changes []func(*corev1.Service)) {
+	clients, isMeasured := strings.CutSuffix(list, policy.Measured)
+	if clients = strings.TrimSuffix(clients, ", "); clients != "" {
+		changes = append(changes, objects.Annotated(policy.ClientsAnnotation, clients))
+	}
+	if isMeasured {
+		changes = append(changes, objects.Annotated(policy.DemandSourceAnnotation, policy.Measured))
+	}
+	return changes
+}
+
+// service creates one whose load is bounded. Its demand is as withDemand has it.
 func (c *pretended) service(t testing.TB, namespace, name, clients string) *corev1.Service {
 	t.Helper()
 	changes := []func(*corev1.Service){
 		objects.Annotated(policy.TopologyKeysAnnotation, corev1.LabelHostname+","+corev1.LabelTopologyZone+",*"),
 		objects.Annotated(policy.MaxLoadAnnotation, "120%"),
 	}
-	if clients != "" {
-		changes = append(changes, objects.Annotated(policy.ClientsAnnotation, clients))
-	}
-	service := objects.Service(namespace, name, changes...)
+	service := objects.Service(namespace, name, append(changes, withDemand(clients)...)...)
 	c.api.Create(t, service)
 	return service
 }

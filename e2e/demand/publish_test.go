@@ -6,14 +6,17 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/vicinity-proxy/vicinity/pkg/policy"
+	"github.com/vicinity-proxy/vicinity/pkg/proxy/source/convert"
 	"github.com/vicinity-proxy/vicinity/pkg/servicedemand"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/must"
 	"github.com/vicinity-proxy/vicinity/pkg/testkit/objects"
@@ -48,7 +51,7 @@ func TestDemandIsPublishedWhereItsOwnerWantsIt(t *testing.T) {
 		t.Errorf("zones: %+v", first.Zones)
 	}
 	row := strings.Fields(strings.Split(c.api.Kubectl(t, "get", "servicedemands", "--namespace", "shop"), "\n")[1])
-	asks := fmt.Sprintf(`{"asks":%d,"zone":"a"}`, asksOf(first, "a"))
+	asks := fmt.Sprintf(`{"demandPPM":%d,"zone":"a"}`, asksOf(first, "a"))
 	if len(row) != 6 || row[0] != "web" || row[2] != "8" || !strings.Contains(row[5], asks) {
 		t.Errorf("kubectl get says %q", row)
 	}
@@ -82,9 +85,9 @@ func TestDemandIsPublishedWhereItsOwnerWantsIt(t *testing.T) {
 		t.Errorf("%d Services are compared with what is assumed, want one", len(round.Services))
 	}
 
-	c.api.Kubectl(t, "annotate", "service", "--namespace", "shop", "web", policy.ClientsAnnotation+"-")
+	c.api.Kubectl(t, "annotate", "service", "--namespace", "shop", "web", policy.DemandSourceAnnotation+"-")
 	wait.Until(t, "the end of what nobody wants", func() bool { return c.object(t, "web") == nil })
-	c.api.Kubectl(t, "annotate", "service", "--namespace", "shop", "web", policy.ClientsAnnotation+"=measured")
+	c.api.Kubectl(t, "annotate", "service", "--namespace", "shop", "web", policy.DemandSourceAnnotation+"=measured")
 	c.await(t, func(d *servicedemand.ServiceDemand) bool { return asksOf(d, "b") > 900_000 })
 	// Nothing here collects what has lost its owner.
 	c.api.Kubectl(t, "delete", "service", "--namespace", "shop", "web")
@@ -184,8 +187,35 @@ func TestTheSchemaRefusesWhatCannotBe(t *testing.T) {
 			t.Errorf("%s: %v, want %q", each.name, err, each.want)
 		}
 	}
-	if text := c.api.Kubectl(t, "explain", "servicedemands.zones.asks"); !strings.Contains(text, "of a million connections") {
+	if text := c.api.Kubectl(t, "explain", "servicedemands.zones.demandPPM"); !strings.Contains(text, "of a million connections") {
 		t.Errorf("kubectl explain says %s", text)
+	}
+}
+
+// TestTheSchemaTakesWhatAWebhookOfAnotherVersionWrites, whole: while an update runs, proxies of that version read it.
+func TestTheSchemaTakesWhatAWebhookOfAnotherVersionWrites(t *testing.T) {
+	c := townOfEight(t)
+	other := &unstructured.Unstructured{Object: map[string]any{
+		"metadata": map[string]any{"namespace": "shop", "name": "web"}, "nodesHeard": int64(7), "since": "2026-11-27T08:00:00Z",
+		"zones": []any{map[string]any{"zone": "a", "asks": int64(1_000_000)}},
+	}}
+	other.SetGroupVersionKind(servicedemand.Group.WithKind(servicedemand.Kind))
+	want := other.DeepCopy().Object
+	must.Succeed(t, c.client.Create(t.Context(), other))
+	delete(want, "metadata")
+	delete(other.Object, "metadata")
+	if diff := cmp.Diff(want, other.Object); diff != "" {
+		t.Errorf("as the API server has it (-written +got):\n%s", diff)
+	}
+	read := &servicedemand.ServiceDemand{}
+	must.Succeed(t, c.client.Get(t.Context(), client.ObjectKey{Namespace: "shop", Name: "web"}, read))
+	if demand, errs := convert.ServiceDemand(read); demand != nil || len(errs) == 0 {
+		t.Errorf("a proxy reads it as %+v, %v", demand, errs)
+	}
+	read.Zones, read.Since = []servicedemand.Zone{{Zone: "b", Asks: 1_000_000}}, metav1.Now()
+	must.Succeed(t, c.client.Update(t.Context(), read))
+	if demand, errs := convert.ServiceDemand(read); demand == nil || len(errs) > 0 {
+		t.Errorf("once it is written again a proxy reads it as %+v, %v", demand, errs)
 	}
 }
 

@@ -33,7 +33,7 @@ type setting struct {
 var (
 	unbounded = setting{name: "by zone preference alone", most: math.Inf(1)}
 	assumed   = setting{"with max-load " + maxLoad, maxLoad, bound, ""}
-	measured  = setting{"and with clients: measured", maxLoad, bound, policy.Measured}
+	measured  = setting{"and with demand-source: measured", maxLoad, bound, policy.Measured}
 )
 
 // planned is the crowd as proxies plan with it.

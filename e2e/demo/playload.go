@@ -28,7 +28,7 @@ func (s *stage) playLoad(ctx context.Context, p *page) (shown string, wrong []st
 		return "", nil, err
 	}
 	p.say("\n  Then nine of ten connections come from zone-b, and a bound that assumes that all nodes ask alike does not hold.")
-	p.say("  So the owner adds  vicinity.dev/clients: %q", measured.demand)
+	p.say("  So the owner adds  vicinity.dev/demand-source: %q", measured.demand)
 	p.say("  which means: plan with what is really asked. In a cluster the webhook counts it; here the demo writes the ServiceDemand.")
 	c.busy = "zone-b"
 	if err := s.writeDemand(c); err != nil {

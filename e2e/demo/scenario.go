@@ -58,7 +58,7 @@ func (s *stage) writeService(of setting) error { return s.writeServiceWith(topol
 
 func (s *stage) writeServiceWith(keys string, of setting) error {
 	return s.write("service", map[string]any{
-		"TopologyKeys": keys, "MaxLoad": of.annotation, "Clients": of.demand,
+		"TopologyKeys": keys, "MaxLoad": of.annotation, "DemandSource": of.demand,
 		"IPv4": frontends[0].Addr(), "IPv6": frontends[1].Addr(), "Port": servicePort, "TargetPort": targetPort,
 	})
 }

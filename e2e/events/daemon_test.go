@@ -39,11 +39,11 @@ func TestTheDaemonReports(t *testing.T) {
 			object, "Starting", corev1.EventTypeNormal, []string{"Vicinity ", " starts to program this node's Services"},
 		},
 		"on a slice of which nothing is left that it is refused": {
-			n.slice("nowhere", 70000), "Refused", corev1.EventTypeWarning,
+			n.slice("nowhere", 70000), "Invalid", corev1.EventTypeWarning,
 			[]string{"Nodes keep the last good version of this object", "ports[0].port", "70000"},
 		},
 		"on a slice with another port what is left out": {
-			n.slice("half", 8080, 70000), "PartsLeftOut", corev1.EventTypeWarning,
+			n.slice("half", 8080, 70000), "PartiallyIgnored", corev1.EventTypeWarning,
 			[]string{"The rest of this object is served: ", "ports[1].port", "70000"},
 		},
 		"on a Service what is wrong with its topology keys": {

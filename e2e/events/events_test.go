@@ -103,12 +103,12 @@ func TestAnEvent(t *testing.T) {
 	t.Run("is shown by kubectl describe", func(t *testing.T) {
 		for arguments, notes := range map[string][]string{
 			"service -n shop web": {
-				"Refused", "spec.ports[0].port: why not", "*:30080/TCP belongs to the older Service bank/api",
+				"Invalid", "spec.ports[0].port: why not", "*:30080/TCP belongs to the older Service bank/api",
 				"On node node-2: address already in use",
 				"vicinity.dev/proxy",
 			},
-			"endpointslice -n shop web-1": {"PartsLeftOut", "endpoints[0]: loopback"},
-			"servicecidr all":             {"Refused", "spec.cidrs[0]: everything"},
+			"endpointslice -n shop web-1": {"PartiallyIgnored", "endpoints[0]: loopback"},
+			"servicecidr all":             {"Invalid", "spec.cidrs[0]: everything"},
 			"node node-1":                 {"Starting", "Vicinity v1.2.3 starts", "TablesChanged", `Process "nft" (pid 4711)`},
 		} {
 			got := c.Kubectl(t, append([]string{"describe"}, strings.Fields(arguments)...)...)

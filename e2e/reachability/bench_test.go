@@ -34,7 +34,7 @@ func BenchmarkIdle(b *testing.B) {
 	network := fabrictest.New(b)
 	manifests := b.TempDir()
 	writeIdle(b, manifests)
-	daemons := []*idleDaemon{newIdleDaemon(b, network, manifests, "ignore"), newIdleDaemon(b, network, manifests, "avoid")}
+	daemons := []*idleDaemon{newIdleDaemon(b, network, manifests, "off"), newIdleDaemon(b, network, manifests, "enforce")}
 	for b.Loop() {
 		for _, d := range daemons {
 			d.process.Log.Await(b, "the first sync is in the kernel")
@@ -85,7 +85,7 @@ func newIdleDaemon(b *testing.B, network *fabric.Fabric, manifests, mode string)
 	must.Succeed(b, err)
 	d := &idleDaemon{mode: mode, node: node}
 	d.process = site.Start(b, node.Namespace, exec.Command("taskset", "--cpu-list", "0", site.Program(b, "proxy"), "run",
-		"--node", "node-0", "--manifests", manifests, "--cluster-cidr", fabric.PodsIPv4.String(), "--unreachable-nodes", mode))
+		"--node", "node-0", "--manifests", manifests, "--cluster-cidr", fabric.PodsIPv4.String(), "--unreachable-node-mode", mode))
 	must.Succeed(b, node.Do(func() (err error) {
 		d.table, err = connections.OpenHere(b)
 		return err

@@ -39,7 +39,7 @@ func TestThreeHundredNodesDieAtOnce(t *testing.T) {
 	must.Succeed(t, err)
 	others := s.addMany(node)
 	s.proxy = site.Start(t, node.Namespace, exec.Command(s.program, "run", "--node", node.Name, "--manifests", s.manifests,
-		"--cluster-cidr", fabric.PodsIPv4.String(), "--unreachable-nodes", "avoid"))
+		"--cluster-cidr", fabric.PodsIPv4.String(), "--unreachable-node-mode", "enforce"))
 	s.proxy.Log.Await(t, "the first sync is in the kernel")
 	s.awaitKnown(manyNodes)
 	var dialling sync.WaitGroup

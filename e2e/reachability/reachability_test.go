@@ -37,7 +37,7 @@ func TestNewConnectionsLeaveADeadNode(t *testing.T) {
 	} {
 		t.Run(death.name, func(t *testing.T) {
 			t.Parallel()
-			s := newTown(t, "avoid")
+			s := newTown(t, "enforce")
 			dead, endpoint := s.nodes[1], s.pods[1].IPv4
 			if death.to == web6 {
 				endpoint = s.pods[1].IPv6
@@ -77,7 +77,7 @@ func TestNewConnectionsLeaveADeadNode(t *testing.T) {
 // TestWithoutItConnectionsFail is the same without looks, and shows how many would fail.
 func TestWithoutItConnectionsFail(t *testing.T) {
 	t.Parallel()
-	s := newTown(t, "ignore")
+	s := newTown(t, "off")
 	end := s.drop(s.nodes[1].Namespace, silence...)
 	defer end()
 	all := s.load(web, 100, 5*time.Second, patient)
@@ -92,7 +92,7 @@ func TestWithoutItConnectionsFail(t *testing.T) {
 func TestNobodyElseIsJudged(t *testing.T) {
 	t.Parallel()
 	const period = 20 * time.Second
-	s := newTown(t, "avoid")
+	s := newTown(t, "enforce")
 	for _, scene := range []struct {
 		name  string
 		begin func() (end func())
@@ -142,7 +142,7 @@ func TestNobodyElseIsJudged(t *testing.T) {
 func TestConnectionsWithoutAnswerAreCounted(t *testing.T) {
 	t.Parallel()
 	const count = 30
-	s := newTown(t, "watch")
+	s := newTown(t, "observe")
 	end := s.drop(s.nodes[1].Namespace, "tcp dport 8080 ip saddr "+s.client.IPv4.String())
 	var answered, failed atomic.Int32
 	var dialling sync.WaitGroup

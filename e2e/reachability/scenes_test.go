@@ -36,7 +36,7 @@ func TestADeadNodeThatCannotBeToldFromALivingOneStays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newOddTown(t, "avoid", scene.prepare)
+			s := newOddTown(t, "enforce", scene.prepare)
 			if s.silent == 0 {
 				s.drop(s.nodes[1].Namespace, silence...)
 			} else {
@@ -62,7 +62,7 @@ func TestADeadNodeThatCannotBeToldFromALivingOneStays(t *testing.T) {
 func TestANodeBehindAGateway(t *testing.T) {
 	t.Parallel()
 	var hidden *fabric.Node
-	s := newOddTown(t, "avoid", func(s *town) {
+	s := newOddTown(t, "enforce", func(s *town) {
 		gateway, err := s.network.AddNode("gateway")
 		must.Succeed(t, err)
 		hidden = s.nodes[1]
@@ -93,7 +93,7 @@ func TestWaysThatAreNotTheSameThereAndBack(t *testing.T) {
 	for name, verdict := range map[string]string{"in silence": "drop", "with an ICMP error": "reject with icmp type host-unreachable"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newOddTown(t, "avoid", func(s *town) {
+			s := newOddTown(t, "enforce", func(s *town) {
 				for _, to := range []netip.Addr{s.nodes[1].IPv4, s.pods[1].IPv4} {
 					must.Succeed(t, s.nodes[0].RouteVia(single(to), s.nodes[2].Namespace))
 				}
@@ -125,7 +125,7 @@ func TestDelayAndLoss(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var way *fabric.LongWay
-			s := newOddTown(t, "avoid", func(s *town) {
+			s := newOddTown(t, "enforce", func(s *town) {
 				way = s.takeLongWay(1)
 				if fromTheBeginning { // without loss: a first dial that is lost is made again only a minute later
 					way.Worsen(400*time.Millisecond, 0)
@@ -147,7 +147,7 @@ func TestDelayAndLoss(t *testing.T) {
 // TestANodeThatFlaps is judged a few times, only while it is dead, and is back once it has answered for a while.
 func TestANodeThatFlaps(t *testing.T) {
 	t.Parallel()
-	s := newTown(t, "avoid")
+	s := newTown(t, "enforce")
 	var load sync.WaitGroup
 	load.Go(func() { s.load(web, 50, time.Minute, time.Second) })
 	for range 6 {
@@ -172,7 +172,7 @@ func TestANodeThatFlaps(t *testing.T) {
 func TestWhatIsOpenStays(t *testing.T) {
 	t.Parallel()
 	udp := netip.MustParseAddrPort("10.96.0.11:80")
-	s := newOddTown(t, "avoid", func(s *town) {
+	s := newOddTown(t, "enforce", func(s *town) {
 		s.more = fmt.Sprintf(datagramManifests, udp.Addr(), s.pods[1].IPv4, s.pods[2].IPv4, s.pods[3].IPv4)
 	})
 	connections, datagrams := s.open("tcp", web, 200), s.open("udp", udp, 30)
@@ -264,7 +264,7 @@ endpoints:
 func TestATenantWhoMeansHarm(t *testing.T) {
 	t.Parallel()
 	traps := []netip.AddrPort{netip.MustParseAddrPort("10.96.0.66:80")}
-	s := newOddTown(t, "avoid", func(s *town) {
+	s := newOddTown(t, "enforce", func(s *town) {
 		s.more = fmt.Sprintf(trapManifests, traps[0].Addr(), s.nodes[2].IPv4)
 	})
 	traps = append(traps, netip.AddrPortFrom(s.nodes[2].IPv4, 10256))
@@ -374,7 +374,7 @@ func TestNothingElseProvesThatANodeLives(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newOddTown(t, "avoid", scene.prepare)
+			s := newOddTown(t, "enforce", scene.prepare)
 			end := scene.begin(s)
 			s.drop(s.nodes[1].Namespace, silence...)
 			all := s.loadFrom(s.clients[:1], web, 50, 8*time.Second, 3*patient)
@@ -418,7 +418,7 @@ endpoints:
 // TestAnOverloadedNodeThatDies: its endpoint drops six of ten SYNs for a while. That makes its death no less credible.
 func TestAnOverloadedNodeThatDies(t *testing.T) {
 	t.Parallel()
-	s := newTown(t, "avoid")
+	s := newTown(t, "enforce")
 	end := s.drop(s.pods[1].Namespace, "tcp dport 8080 tcp flags syn numgen random mod 10 < 6")
 	s.load(web, 50, 20*time.Second, patient)
 	end()
@@ -443,7 +443,7 @@ func TestOneFamilyOfANodeIsDead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newTown(t, "avoid")
+			s := newTown(t, "enforce")
 			drop := []string{scene.drop}
 			if scene.dead == web6 {
 				drop = append(drop, "ip6 nexthdr != icmpv6")
@@ -475,7 +475,7 @@ func TestOneFamilyOfANodeIsDead(t *testing.T) {
 // denies the clients.
 func TestAFullAcceptQueueIsNoDeath(t *testing.T) {
 	t.Parallel()
-	s := newTown(t, "avoid")
+	s := newTown(t, "enforce")
 	must.Succeed(t, s.proxies[1].Signal(syscall.SIGSTOP))
 	t.Cleanup(func() { _ = s.proxies[1].Signal(syscall.SIGCONT) })
 	queue := netip.AddrPortFrom(s.nodes[1].IPv4, 10256)
@@ -501,7 +501,7 @@ func TestRememberedClients(t *testing.T) {
 		fmt.Fprintf(&ofService, "  - {name: p%d, protocol: TCP, port: %d, targetPort: 8080}\n", port, 100+port)
 		fmt.Fprintf(&ofSlice, "- {name: p%d, protocol: TCP, port: 8080}\n", port)
 	}
-	s := newOddTown(t, "avoid", func(s *town) {
+	s := newOddTown(t, "enforce", func(s *town) {
 		s.more = fmt.Sprintf(stickyManifests, ofService.String(), ofSlice.String(), s.pods[1].IPv4, s.pods[2].IPv4)
 	})
 	servers := func(ports ...int) (nodes []string) {

@@ -85,11 +85,11 @@ func newOddTown(t *testing.T, mode string, prepare func(*town)) *town {
 	s.write()
 	for _, node := range s.nodes {
 		proxy := site.Start(t, node.Namespace, exec.Command(s.program, "run", "--node", node.Name, "--manifests", s.manifests,
-			"--cluster-cidr", fabric.PodsIPv4.String()+","+fabric.PodsIPv6.String(), "--unreachable-nodes", mode))
+			"--cluster-cidr", fabric.PodsIPv4.String()+","+fabric.PodsIPv6.String(), "--unreachable-node-mode", mode))
 		proxy.Log.Await(t, "the first sync is in the kernel")
 		s.proxies = append(s.proxies, proxy)
 	}
-	if s.proxy = s.proxies[0]; mode != "ignore" {
+	if s.proxy = s.proxies[0]; mode != "off" {
 		s.awaitKnown(2 * (len(s.nodes) - 1 - s.silent))
 	}
 	return s
@@ -316,7 +316,7 @@ func (s *town) expectOutcome(outcomes ...string) {
 	}
 }
 
-var verdictLine = regexp.MustCompile(`a node does not answer this one.* unreachable-node=(\S+)`)
+var verdictLine = regexp.MustCompile(`a node does not answer this one.* unreachableNode=(\S+)`)
 
 // verdicts are the nodes that a proxy has judged, in that order.
 func verdicts(of *site.Process) []string {

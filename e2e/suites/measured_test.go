@@ -55,7 +55,7 @@ func gatherCrowd(ctx context.Context) *crowd {
 	alone := c.dial(ctx)
 	Expect(alone.busiest()).To(BeNumerically(">", bound+alone.noise()), "nobody is overloaded, and nothing is shown: %s", alone)
 	c.service = changeService(ctx, c.service, func(service *corev1.Service) {
-		metav1.SetMetaDataAnnotation(&service.ObjectMeta, "vicinity.dev/clients", "measured")
+		metav1.SetMetaDataAnnotation(&service.ObjectMeta, "vicinity.dev/demand-source", "measured")
 	})
 	return c
 }
@@ -113,7 +113,7 @@ type publishedDemand struct {
 	Metadata struct{ UID types.UID }
 	Zones    []struct {
 		Zone string
-		Asks int
+		Asks int `json:"demandPPM"`
 	}
 }
 

@@ -28,7 +28,7 @@ const (
 )
 
 // unreachable is the flag that says what proxies do about nodes that do not answer.
-const unreachable = "--unreachable-nodes="
+const unreachable = "--unreachable-node-mode="
 
 // "make e2e-power-loss" runs what is labelled powerLossLabel, with kube-proxy beside Vicinity. "make e2e" leaves out what is
 // thorough: each of these specs takes most of a minute, and they count single connections. With other tests beside them, at a
@@ -43,15 +43,15 @@ var _ = Describe("A loss of power", Serial, Label(nodePower, powerLossLabel, tho
 	zone := func() []node { return kube.inZone(kube.zones()[1]) }
 
 	It("of a zone costs no connection, long before Kubernetes knows", func(ctx SpecContext) {
-		losePower(ctx, "avoid", zone()).expectNoneFailed()
+		losePower(ctx, "enforce", zone()).expectNoneFailed()
 	})
 
 	It("of a node costs no connection, long before Kubernetes knows", func(ctx SpecContext) {
-		losePower(ctx, "avoid", oneNode()).expectNoneFailed()
+		losePower(ctx, "enforce", oneNode()).expectNoneFailed()
 	})
 
 	It("of a zone costs all connections that are led there, where nodes that do not answer are ignored", func(ctx SpecContext) {
-		lost := losePower(ctx, "ignore", zone())
+		lost := losePower(ctx, "off", zone())
 		Expect(lost.ours).To(loseMany())
 	})
 })
@@ -79,7 +79,7 @@ func losePower(ctx context.Context, do string, nodes []node) powerLoss {
 	for service := range counts {
 		expectAnswers(ctx, "before", clients, clusterIPs(service), servers)
 	}
-	if do != "ignore" {
+	if do != "off" {
 		kube.expectAllNodesKnown(ctx)
 	}
 	var mutex sync.Mutex

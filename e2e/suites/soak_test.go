@@ -34,7 +34,7 @@ const (
 
 var _ = Describe("Power cuts for half an hour", Serial, Label(nodePower, soakLabel, thorough), func() {
 	It("are noticed each time, and cost no connection", func(ctx SpecContext) {
-		kube.withProxyFlags(ctx, unreachable+"avoid", "--account=services")
+		kube.withProxyFlags(ctx, unreachable+"enforce", "--traffic-accounting=services")
 		namespace := newNamespace(ctx)
 		servers := kube.startPods(ctx, namespace, serversOn(kube.nodes)...)
 		services := []*corev1.Service{

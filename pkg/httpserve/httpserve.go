@@ -37,7 +37,7 @@ func Again(ctx context.Context, log *slog.Logger, failed string, serve func() er
 		}
 		if text := err.Error(); text != logged {
 			logged = text
-			log.Error(failed+"; trying again", "error", err, "retry-in", listenAgain)
+			log.Error(failed+"; trying again", "error", err, "retryIn", listenAgain)
 		}
 		select {
 		case <-ctx.Done():

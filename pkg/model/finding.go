@@ -34,11 +34,11 @@ type FindingCode string
 // The codes. The codes of annotations without effect are those of policy.Annotations.
 const (
 	// Refused: the object is left out, and its last good version stays in force.
-	Refused FindingCode = "Refused"
+	Refused FindingCode = "Invalid"
 	// ValueIgnored: a label or annotation counts as absent, because its value cannot be read.
 	ValueIgnored FindingCode = "ValueIgnored"
 	// PartsLeftOut: the rest of the object is served.
-	PartsLeftOut FindingCode = "PartsLeftOut"
+	PartsLeftOut FindingCode = "PartiallyIgnored"
 	// FrontendConflict: another Service owns a frontend. FrontendIsAPIServer: the proxy reaches the API server there.
 	// FrontendIsProbed: proxies find out there whether a node answers.
 	FrontendConflict    FindingCode = "FrontendConflict"
@@ -47,7 +47,7 @@ const (
 	// SessionAffinityIgnored: the Service's clients are not remembered.
 	SessionAffinityIgnored FindingCode = "SessionAffinityIgnored"
 	// RefusedByKernel: the kernel does not take the Service's newest version.
-	RefusedByKernel FindingCode = "RefusedByKernel"
+	RefusedByKernel FindingCode = "FailedToProgram"
 	// HealthCheckNotServed: load balancers get no answer at the Service's healthCheckNodePort. The name is kube-proxy's.
 	HealthCheckNotServed FindingCode = "FailedToStartServiceHealthcheck"
 	// LocalhostNodePortNotServed: a node port of the Service cannot be dialled on a loopback address.

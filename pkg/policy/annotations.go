@@ -9,11 +9,12 @@ const Domain = "vicinity.dev/"
 const TopologyKeysAnnotation = Domain + "topology-keys"
 
 // MaxLoadAnnotation is the annotation of a Service that bounds the load of its endpoints: a percentage of the mean, such
-// as "120%". ClientsAnnotation says whose endpoints are the demand that the bound is about, or that it is measured: a
-// comma-separated list.
+// as "120%". ClientsAnnotation says whose endpoints are the demand that the bound is about: a comma-separated list of
+// Services. DemandSourceAnnotation says where the demand is from: Measured.
 const (
-	MaxLoadAnnotation = Domain + "max-load"
-	ClientsAnnotation = Domain + "clients"
+	MaxLoadAnnotation      = Domain + "max-load"
+	ClientsAnnotation      = Domain + "clients"
+	DemandSourceAnnotation = Domain + "demand-source"
 )
 
 // Annotation is an annotation of a Service that Parse reads. Everything about one is in its row of Annotations:
@@ -60,8 +61,11 @@ var Annotations = [...]Annotation{
 	},
 	{
 		Name: ClientsAnnotation, Ignored: "ClientsIgnored", Since: "v0.1.0", read: (*reading).readClients, IsCommon: true,
-		Meaning: "the Services whose endpoints are the clients, so that a bound knows the demand of each node; `" + Measured + "`, alone " +
-			"or last: demand is what was measured, and until then what it is without that word",
+		Meaning: "the Services whose endpoints are the clients, so that a bound knows the demand of each node",
+	},
+	{
+		Name: DemandSourceAnnotation, Ignored: "DemandSourceIgnored", Since: "v0.1.0", read: (*reading).readDemandSource, IsCommon: true,
+		Meaning: "`" + Measured + "`: the demand that a bound is planned with is what was measured, and until then what it is without this",
 	},
 }
 

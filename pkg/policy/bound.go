@@ -44,8 +44,7 @@ const (
 
 	ClientsWithoutBound = "has no effect without a bound; add " + MaxLoadAnnotation
 
-	MeasuredHeadless = `may not be "` + Measured + `" on a headless Service: nobody counts who dials its endpoints; name Services alone, or ` +
-		`remove it`
+	MeasuredHeadless = "has no effect on a headless Service: nobody counts who dials its endpoints; remove it"
 )
 
 // BoundBesideAuto is what to say about a bound beside mode Auto.

@@ -11,26 +11,21 @@ import (
 // MaxClients is how many Services may be clients of another one: each of them makes work for every proxy.
 const MaxClients = 8
 
-// Measured is the entry for measured demand. It cannot be confused with a Service, because Services are written with
-// their namespace.
-const Measured = "measured"
-
-// ParseClients reads a comma-separated list of Services, each as "namespace/name"; the last entry may be Measured.
-// Spaces around an entry are ignored. namespace is that of the Service with the annotation, which errors propose where
+// ParseClients reads a comma-separated list of Services, each as "namespace/name". Spaces around an entry are ignored. namespace is that of the Service with the annotation, which errors propose where
 // none is written.
 //
 // There are at most MaxClients Services, none twice, and at least one entry. The error is an EntryErrors that names every
 // entry at fault.
-func ParseClients(value, namespace string) (named []string, measured bool, err error) {
+func ParseClients(value, namespace string) (named []string, err error) {
 	if strings.TrimSpace(value) == "" {
-		return nil, false, EntryErrors{{
+		return nil, EntryErrors{{
 			Rule:   NotEmpty,
 			Cause:  "the list of clients is empty",
-			Remedy: `list Services, such as "ingress/nginx, shop/frontend", or write "` + Measured + `", or remove the annotation`,
+			Remedy: `list Services, such as "ingress/nginx, shop/frontend", or remove the annotation`,
 		}}
 	}
-	if count := CountClients(value); count > MaxClients {
-		return nil, false, EntryErrors{{
+	if count := strings.Count(value, ",") + 1; count > MaxClients {
+		return nil, EntryErrors{{
 			Rule:   AtMostMaxClients,
 			Cause:  fmt.Sprintf("the list has %d clients, and at most %d are allowed", count, MaxClients),
 			Remedy: "name those that ask most",
@@ -39,43 +34,31 @@ func ParseClients(value, namespace string) (named []string, measured bool, err e
 	return parseClients(strings.Split(value, ","), namespace)
 }
 
-// CountClients returns how many Services a list names, right or wrong: Measured as the last entry does not count.
-func CountClients(value string) int {
-	separators := strings.Count(value, ",")
-	if strings.TrimSpace(value[strings.LastIndexByte(value, ',')+1:]) == Measured {
-		return separators
-	}
-	return separators + 1
-}
-
-func parseClients(entries []string, ownNamespace string) (named []string, measured bool, err error) {
+func parseClients(entries []string, ownNamespace string) (named []string, err error) {
 	var errs EntryErrors
 	for i, entry := range entries {
-		client, isLast := strings.TrimSpace(entry), i == len(entries)-1
-		if err, found := checkClient(client, named, isLast, ownNamespace); found {
+		client := strings.TrimSpace(entry)
+		if err, found := checkClient(client, named, ownNamespace); found {
 			err.Entry, err.Position = client, i+1
 			errs = append(errs, err)
 		}
-		if measured = isLast && client == Measured; !measured {
-			named = append(named, client)
-		}
+		named = append(named, client)
 	}
 	if len(errs) > 0 {
-		return nil, false, errs
+		return nil, errs
 	}
-	return named, measured, nil
+	return named, nil
 }
 
 // checkClient returns the first rule that an entry breaks, given those before it.
-func checkClient(client string, earlier []string, isLast bool, ownNamespace string) (EntryError, bool) {
+func checkClient(client string, earlier []string, ownNamespace string) (EntryError, bool) {
 	if client == "" {
 		return EntryError{Rule: NotEmpty, Cause: "is empty", Remedy: "remove the extra comma, or write the missing Service"}, true
 	}
 	if position := slices.Index(earlier, client); position >= 0 {
-		return repeatedClient(client, position), true
-	}
-	if client == Measured {
-		return EntryError{Rule: MeasuredLast, Cause: "has entries after it", Remedy: "move it to the end"}, !isLast
+		return EntryError{
+			Rule: Unique, Cause: fmt.Sprintf("is the same Service as entry %d", position+1), Remedy: "list each Service once",
+		}, true
 	}
 	if isServiceName(client) {
 		return EntryError{}, false
@@ -83,22 +66,11 @@ func checkClient(client string, earlier []string, isLast bool, ownNamespace stri
 	return noService(client, ownNamespace), true
 }
 
-// repeatedClient is what is wrong with an entry that is also at an earlier position, from 0.
-func repeatedClient(client string, position int) EntryError {
-	err := EntryError{
-		Rule: Unique, Cause: fmt.Sprintf("is the same Service as entry %d", position+1), Remedy: "list each Service once",
-	}
-	if client == Measured {
-		err.Cause, err.Remedy = fmt.Sprintf("is the same as entry %d", position+1), "write it once, at the end"
-	}
-	return err
-}
-
 // noService is what is wrong with an entry that is not the name of a Service.
 func noService(client, ownNamespace string) EntryError {
 	err := EntryError{Rule: ServiceName, Cause: "is not the namespace and name of a Service", Remedy: `write it as "shop/frontend"`}
 	if meansMeasured(client) {
-		err.Remedy = fmt.Sprintf("did you mean %q?", Measured)
+		err.Remedy = "did you mean the annotation " + DemandSourceAnnotation + "=" + Measured + "?"
 		return err
 	}
 	if !strings.Contains(client, "/") {
@@ -115,7 +87,7 @@ func noService(client, ownNamespace string) EntryError {
 // meansMeasured reports whether Measured was probably meant: misspelled, or under the name that other programs use.
 func meansMeasured(text string) bool {
 	letters := lettersOf(text[:min(len(text), maxQuoted)])
-	return !strings.Contains(text, "/") && (letters == "auto" || letters == "automatic" || Suggest(text, Measured) != "")
+	return !strings.Contains(text, "/") && (text == Measured || letters == "auto" || letters == "automatic" || Suggest(text, Measured) != "")
 }
 
 // isServiceName reports whether a text is "namespace/name".

@@ -10,24 +10,16 @@ import (
 )
 
 func TestParseClientsAccepts(t *testing.T) {
-	for value, want := range map[string]struct {
-		named    []string
-		measured bool
-	}{
-		"ingress/nginx":                     {named: []string{"ingress/nginx"}},
-		" ingress/nginx ,\n\tshop/frontend": {named: []string{"ingress/nginx", "shop/frontend"}},
-		"a/1,1/a":                           {named: []string{"a/1", "1/a"}},
-		clientsOf(8):                        {named: strings.Split(clientsOf(8), ",")},
-		"measured":                          {measured: true},
-		" \tmeasured\n":                     {measured: true},
-		"ingress/nginx, measured":           {named: []string{"ingress/nginx"}, measured: true},
-		clientsOf(8) + " ,measured ":        {named: strings.Split(clientsOf(8), ","), measured: true},
-		"shop/measured":                     {named: []string{"shop/measured"}}, // a Service that is called so
-		"measured/measured, measured":       {named: []string{"measured/measured"}, measured: true},
+	for value, want := range map[string][]string{
+		"ingress/nginx":                     {"ingress/nginx"},
+		" ingress/nginx ,\n\tshop/frontend": {"ingress/nginx", "shop/frontend"},
+		"a/1,1/a":                           {"a/1", "1/a"},
+		clientsOf(8):                        strings.Split(clientsOf(8), ","),
+		"measured/measured":                 {"measured/measured"}, // a Service that is called so
 	} {
-		named, measured, err := ParseClients(value, "shop")
-		if diff := cmp.Diff(want.named, named); diff != "" || measured != want.measured || err != nil {
-			t.Errorf("ParseClients(%q): measured %v, %v (-want +got):\n%s", value, measured, err, diff)
+		named, err := ParseClients(value, "shop")
+		if diff := cmp.Diff(want, named); diff != "" || err != nil {
+			t.Errorf("ParseClients(%q): %v (-want +got):\n%s", value, err, diff)
 		}
 	}
 }
@@ -56,18 +48,15 @@ func TestParseClientsRefuses(t *testing.T) {
 		"shop/*":                             {{ServiceName, 1, "shop/*"}},
 		"\xff/\xff":                          {{ServiceName, 1, "\xff/\xff"}},
 		"shop/" + strings.Repeat("x", 64):    {{ServiceName, 1, "shop/" + strings.Repeat("x", 64)}},
-		clientsOf(9) + ", measured":          {{AtMostMaxClients, 0, ""}},
-		"measured, measured":                 {{MeasuredLast, 1, "measured"}, {Unique, 2, "measured"}},
-		"measured, shop/web":                 {{MeasuredLast, 1, "measured"}},
-		"measured,":                          {{MeasuredLast, 1, "measured"}, {NotEmpty, 2, ""}},
-		"shop/web, Measured":                 {{ServiceName, 2, "Measured"}},
+		"measured":                           {{ServiceName, 1, "measured"}},
+		"shop/web, measured":                 {{ServiceName, 2, "measured"}},
 		"auto":                               {{ServiceName, 1, "auto"}},
 		"web, shop/web, , shop/web, Shop/us": {{ServiceName, 1, "web"}, {NotEmpty, 3, ""}, {Unique, 4, "shop/web"}, {ServiceName, 5, "Shop/us"}},
 	} {
-		clients, measured, err := ParseClients(value, "shop")
+		clients, err := ParseClients(value, "shop")
 		var faults EntryErrors
-		if clients != nil || measured || !errors.As(err, &faults) {
-			t.Errorf("ParseClients(%.80q) = %q, %v, %v; want EntryErrors", value, clients, measured, err)
+		if clients != nil || !errors.As(err, &faults) {
+			t.Errorf("ParseClients(%.80q) = %q, %v; want EntryErrors", value, clients, err)
 			continue
 		}
 		var got []brokenRule
@@ -92,26 +81,24 @@ func TestAClientThatIsNoneSaysWhatWasMeant(t *testing.T) {
 		`["ingress/nginx"]`:              `separate Services with commas`,
 		"nginx.example.com":              `write it as "shop/frontend"`,
 		strings.Repeat("x", 1<<18):       `write it as "shop/frontend"`,
-		"Measured":                       `entry 1 "Measured" is not the namespace and name of a Service; did you mean "measured"?`,
-		"MEASURED":                       `did you mean "measured"?`,
-		"mesured":                        `did you mean "measured"?`,
-		"measure":                        `did you mean "measured"?`,
-		"auto":                           `did you mean "measured"?`,
-		"Automatic":                      `did you mean "measured"?`,
-		"shop/web, auto":                 `entry 2 "auto" is not the namespace and name of a Service; did you mean "measured"?`,
-		"measured, shop/web":             `entry 1 "measured" has entries after it; move it to the end`,
-		"shop/web,measured, measured":    `entry 3 "measured" is the same as entry 2; write it once, at the end`,
-		"'measured'":                     `put neither quotes nor brackets around them`,
-		"ingress/nginx measured":         `separate Services with commas`,
-		"automation":                     `did you mean "shop/automation"?`,
-		" ":                              `; list Services, such as "ingress/nginx, shop/frontend", or write "measured"`,
+		"measured": `entry 1 "measured" is not the namespace and name of a Service; did you mean the annotation ` +
+			`vicinity.dev/demand-source=measured?`,
+		"ingress/nginx, measured": `did you mean the annotation vicinity.dev/demand-source=measured?`,
+		"Measured":                `did you mean the annotation vicinity.dev/demand-source=measured?`,
+		"mesured":                 `did you mean the annotation vicinity.dev/demand-source=measured?`,
+		"auto":                    `did you mean the annotation vicinity.dev/demand-source=measured?`,
+		"Automatic":               `did you mean the annotation vicinity.dev/demand-source=measured?`,
+		"'measured'":              `put neither quotes nor brackets around them`,
+		"ingress/nginx measured":  `separate Services with commas`,
+		"automation":              `did you mean "shop/automation"?`,
+		" ":                       `; list Services, such as "ingress/nginx, shop/frontend", or remove the annotation`,
 	} {
-		_, _, err := ParseClients(value, "shop")
+		_, err := ParseClients(value, "shop")
 		if err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 1000 {
 			t.Errorf("ParseClients(%.80q): %.500v; want %q in it", value, err, want)
 		}
 	}
-	if _, _, err := ParseClients("web", ""); err == nil || !strings.Contains(err.Error(), `write it as "shop/frontend"`) {
+	if _, err := ParseClients("web", ""); err == nil || !strings.Contains(err.Error(), `write it as "shop/frontend"`) {
 		t.Errorf("without a namespace: %v", err)
 	}
 }
@@ -119,30 +106,25 @@ func TestAClientThatIsNoneSaysWhatWasMeant(t *testing.T) {
 func FuzzParseClients(f *testing.F) {
 	for _, seed := range []string{
 		"", ",", "shop/web", "web", "a/b, c/d", "a/b,a/b", "A/b", "a.b.svc", "\xff", clientsOf(9), "a/b/c", " / ", "measured", "a/b, measured",
-		"measured,a/b", "measured, measured", "auto", clientsOf(8) + ",measured",
 	} {
 		f.Add(seed, "shop")
 	}
 	f.Fuzz(func(t *testing.T, value, namespace string) {
-		clients, measured, err := ParseClients(value, namespace)
+		clients, err := ParseClients(value, namespace)
 		if err != nil {
 			var faults EntryErrors
-			if clients != nil || measured || !errors.As(err, &faults) || len(faults) == 0 || len(faults) > MaxClients+1 {
-				t.Fatalf("ParseClients(%q) = %q, %v, %#v", value, clients, measured, err)
+			if clients != nil || !errors.As(err, &faults) || len(faults) == 0 || len(faults) > MaxClients+1 {
+				t.Fatalf("ParseClients(%q) = %q, %#v", value, clients, err)
 			}
 			return
 		}
-		if len(clients) != CountClients(value) || len(clients) > MaxClients || len(clients) == 0 && !measured ||
-			slices.Contains(clients, Measured) || len(slices.Compact(slices.Sorted(slices.Values(clients)))) != len(clients) {
-			t.Errorf("ParseClients(%q) = %q, %v", value, clients, measured)
+		if len(clients) != strings.Count(value, ",")+1 || len(clients) > MaxClients ||
+			len(slices.Compact(slices.Sorted(slices.Values(clients)))) != len(clients) {
+			t.Errorf("ParseClients(%q) = %q", value, clients)
 		}
-		written := slices.Clone(clients)
-		if measured {
-			written = append(written, Measured)
-		}
-		again, measuredAgain, err := ParseClients(strings.Join(written, ", "), "")
-		if !slices.Equal(clients, again) || measured != measuredAgain || err != nil {
-			t.Errorf("%q parses to %q, %v, which parses to %q, %v, %v", value, clients, measured, again, measuredAgain, err)
+		again, err := ParseClients(strings.Join(clients, ", "), "")
+		if !slices.Equal(clients, again) || err != nil {
+			t.Errorf("%q parses to %q, which parses to %q, %v", value, clients, again, err)
 		}
 	})
 }

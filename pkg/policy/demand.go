@@ -6,7 +6,7 @@ import (
 )
 
 // DemandLabel on a Node says how much demand it has, relative to other nodes: a whole number from 0 to MaxDemand.
-const DemandLabel = Domain + "demand"
+const DemandLabel = Domain + "demand-weight"
 
 // MaxDemand is the largest value of DemandLabel. A kubelet may label its own node, so one node must not outweigh a
 // cluster.

@@ -17,7 +17,6 @@ const (
 	ServiceName      Rule = "ServiceName"      // an entry is the namespace and name of a Service
 	Unique           Rule = "Unique"           // no entry stands twice
 	AnyNodeLast      Rule = "AnyNodeLast"      // `*` is the last entry
-	MeasuredLast     Rule = "MeasuredLast"     // `measured` is the last entry
 )
 
 // EntryError is one broken rule.

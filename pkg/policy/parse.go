@@ -14,7 +14,8 @@ type Words struct {
 	// DefaultMaxLoad is the cluster's bound, for Services that prefer some endpoints and say nothing of a bound; 0 for
 	// none.
 	DefaultMaxLoad uint64
-	// DefaultMeasured: in this cluster, clients of Services with a bound that name none are Measured.
+	// DefaultMeasured: in this cluster, the demand source of Services with a bound that name neither one nor clients is
+	// Measured.
 	DefaultMeasured bool
 	// IsHeadless: clients find the endpoints by DNS, and nobody counts their connections.
 	IsHeadless bool
@@ -40,7 +41,7 @@ func (i Ignored) Code() string {
 //     owner wanted to protect the endpoints. Without a bound they would be overloaded; without the keys connections
 //     would go where none should.
 //   - Clients that cannot be read leave the bound, and demand is what it is without the annotation: measured if that is the
-//     cluster's default, or else all nodes ask alike.
+//     cluster's default, or else all nodes ask alike. So does a demand source that cannot be read.
 func Parse(w Words) (Topology, []Ignored) {
 	r := reading{Words: w}
 	for i := range Annotations {
@@ -164,24 +165,42 @@ func (w Words) usualMaxLoad() uint64 {
 	return UsualMaxLoad
 }
 
-// readClients finds the Services whose endpoints are the demand, and whether it is measured.
+// readClients finds the Services whose endpoints are the demand.
 func (r *reading) readClients() bool {
-	isBounded := r.topology.MaxLoad > 0
-	r.topology.Measured = isBounded && r.DefaultMeasured && !r.IsHeadless
 	text, present := r.Annotations[ClientsAnnotation]
 	if !present {
 		return true
 	}
-	clients, measured, err := ParseClients(text, r.Namespace)
+	clients, err := ParseClients(text, r.Namespace)
 	switch {
 	case err != nil:
 		r.ignore(ClientsAnnotation, err.Error())
-	case !isBounded:
+	case r.topology.MaxLoad == 0:
 		r.ignore(ClientsAnnotation, ClientsWithoutBound)
-	case measured && r.IsHeadless:
-		r.ignore(ClientsAnnotation, MeasuredHeadless)
 	default:
-		r.topology.Clients, r.topology.Measured = clients, measured
+		r.topology.Clients = clients
+	}
+	return true
+}
+
+// readDemandSource finds whether the demand is measured. The cluster's default is not for a Service that names clients.
+func (r *reading) readDemandSource() bool {
+	isBounded := r.topology.MaxLoad > 0
+	r.topology.Measured = isBounded && r.DefaultMeasured && !r.IsHeadless && len(r.topology.Clients) == 0
+	text, present := r.Annotations[DemandSourceAnnotation]
+	if !present {
+		return true
+	}
+	err := CheckDemandSource(text)
+	switch {
+	case err != nil:
+		r.ignore(DemandSourceAnnotation, err.Error())
+	case !isBounded:
+		r.ignore(DemandSourceAnnotation, ClientsWithoutBound)
+	case r.IsHeadless:
+		r.ignore(DemandSourceAnnotation, MeasuredHeadless)
+	default:
+		r.topology.Measured = true
 	}
 	return true
 }

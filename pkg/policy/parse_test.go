@@ -9,11 +9,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// annotated returns annotations by their short names: keys, max-load, clients, mode, hints.
+// annotated returns annotations by their short names: keys, load, clients, demand, mode, hints.
 func annotated(short map[string]string) map[string]string {
 	names := map[string]string{
-		"keys": TopologyKeysAnnotation, "load": MaxLoadAnnotation, "clients": ClientsAnnotation, "mode": TopologyModeAnnotation,
-		"hints": TopologyAwareHintsAnnotation,
+		"keys": TopologyKeysAnnotation, "load": MaxLoadAnnotation, "clients": ClientsAnnotation, "demand": DemandSourceAnnotation,
+		"mode": TopologyModeAnnotation, "hints": TopologyAwareHintsAnnotation,
 	}
 	annotations := map[string]string{}
 	for name, value := range short {
@@ -41,13 +41,13 @@ func parse(w Words) parsed {
 func said(text string) (list []Ignored) {
 	for text != "" {
 		one := Ignored{Annotation: TopologyKeysAnnotation}
-		for _, annotation := range [...]string{MaxLoadAnnotation, ClientsAnnotation, TopologyModeAnnotation} {
+		for _, annotation := range [...]string{MaxLoadAnnotation, ClientsAnnotation, DemandSourceAnnotation, TopologyModeAnnotation} {
 			if rest, found := strings.CutPrefix(text, annotation+" "); found {
 				one.Annotation, text = annotation, rest
 			}
 		}
 		next := len(text)
-		for _, annotation := range [...]string{MaxLoadAnnotation, ClientsAnnotation, TopologyModeAnnotation} {
+		for _, annotation := range [...]string{MaxLoadAnnotation, ClientsAnnotation, DemandSourceAnnotation, TopologyModeAnnotation} {
 			if at := strings.Index(text, ". "+annotation+" "); at >= 0 {
 				next = min(next, at)
 			}
@@ -114,11 +114,11 @@ func TestParseBounds(t *testing.T) {
 			annotations: short{"mode": ModeBalanced, "clients": "ingress/nginx, shop/frontend"},
 			want:        parsed{Keys: zone, MaxLoad: 120, Clients: []string{"ingress/nginx", "shop/frontend"}},
 		},
-		"clients are measured beside a bound": {
-			annotations: short{"keys": "rack", "load": "150%", "clients": "measured"}, want: parsed{Keys: rack, MaxLoad: 150, Measured: true},
+		"demand is measured beside a bound": {
+			annotations: short{"keys": "rack", "load": "150%", "demand": "measured"}, want: parsed{Keys: rack, MaxLoad: 150, Measured: true},
 		},
-		"and named until then": {
-			annotations: short{"mode": ModeBalanced, "clients": "ingress/nginx, measured"},
+		"and that of clients until then": {
+			annotations: short{"mode": ModeBalanced, "clients": "ingress/nginx", "demand": "measured"},
 			want:        parsed{Keys: zone, MaxLoad: 120, Clients: []string{"ingress/nginx"}, Measured: true},
 		},
 		"a bounded Service that names no clients is measured by default": {
@@ -133,13 +133,27 @@ func TestParseBounds(t *testing.T) {
 			want: parsed{Keys: zone, MaxLoad: 120, Clients: []string{"a/b"}},
 		},
 		"where they cannot be read it is measured by default all the same": {
-			annotations: short{"mode": ModeBalanced, "clients": "Measured"}, measured: true,
-			want: parsed{Keys: zone, MaxLoad: 120, Measured: true, Ignored: said(`vicinity.dev/clients entry 1 "Measured" is not the namespace ` +
-				`and name of a Service; did you mean "measured"?`)},
+			annotations: short{"mode": ModeBalanced, "clients": "measured"}, measured: true,
+			want: parsed{Keys: zone, MaxLoad: 120, Measured: true, Ignored: said(`vicinity.dev/clients entry 1 "measured" is not the namespace ` +
+				`and name of a Service; did you mean the annotation vicinity.dev/demand-source=measured?`)},
+		},
+		"a demand source that is none is ignored, and clients are not": {
+			annotations: short{"mode": ModeBalanced, "clients": "a/b", "demand": "Measured"},
+			want: parsed{Keys: zone, MaxLoad: 120, Clients: []string{"a/b"}, Ignored: said(
+				`vicinity.dev/demand-source "Measured" is no demand source; the only one is "measured"`)},
+		},
+		"and the cluster's default counts": {
+			annotations: short{"mode": ModeBalanced, "demand": ""}, measured: true,
+			want: parsed{Keys: zone, MaxLoad: 120, Measured: true, Ignored: said(
+				`vicinity.dev/demand-source "" is no demand source; the only one is "measured"`)},
+		},
+		"a demand source without a bound has no effect": {
+			annotations: short{"keys": "rack", "demand": "measured"},
+			want:        parsed{Keys: rack, Ignored: said("vicinity.dev/demand-source " + ClientsWithoutBound)},
 		},
 		"a headless Service is not measured": {
-			annotations: short{"keys": "rack", "load": "150%", "clients": "a/b, measured"}, headless: true,
-			want: parsed{Keys: rack, MaxLoad: 150, Ignored: said("vicinity.dev/clients " + MeasuredHeadless)},
+			annotations: short{"keys": "rack", "load": "150%", "clients": "a/b", "demand": "measured"}, headless: true,
+			want: parsed{Keys: rack, MaxLoad: 150, Clients: []string{"a/b"}, Ignored: said("vicinity.dev/demand-source " + MeasuredHeadless)},
 		},
 		"nor by default, and can name its clients": {
 			annotations: short{"keys": "rack", "load": "150%", "clients": "a/b"}, headless: true, measured: true,
@@ -262,7 +276,7 @@ func TestParseBounds(t *testing.T) {
 			want:        parsed{Keys: rack, Ignored: said("vicinity.dev/clients " + ClientsWithoutBound)},
 		},
 		"measured or not": {
-			annotations: short{"keys": "rack", "clients": "measured"}, measured: true,
+			annotations: short{"keys": "rack", "clients": "a/b"}, measured: true,
 			want: parsed{Keys: rack, Ignored: said("vicinity.dev/clients " + ClientsWithoutBound)},
 		},
 	} {
@@ -292,7 +306,8 @@ func TestLawsOfBounds(t *testing.T) {
 		annotations := map[string]string{}
 		put(annotations, TopologyKeysAnnotation, "rack", "rack, *", "*", "a b", "")
 		put(annotations, MaxLoadAnnotation, "120%", "1000%", "1.2", "")
-		put(annotations, ClientsAnnotation, "a/b", "b", "", "measured", "a/b, measured", "measured, a/b")
+		put(annotations, ClientsAnnotation, "a/b", "b", "", "measured", "a/b, measured")
+		put(annotations, DemandSourceAnnotation, "measured", "measured", "Measured", "")
 		put(annotations, TopologyModeAnnotation, ModeBalanced, "Auto", "Disabled", "vicinity.dev/x")
 		put(annotations, TopologyAwareHintsAnnotation, ModeBalanced, "Auto", "x")
 		words := Words{
@@ -312,8 +327,11 @@ func TestLawsOfBounds(t *testing.T) {
 		if (hasLoad || annotations[TopologyModeAnnotation] == ModeBalanced) && got.MaxLoad == 0 && len(got.Ignored) == 0 {
 			t.Fatalf("nobody says why there is no bound: Parse(%+v) = %+v", words, got)
 		}
-		if _, hasClients := annotations[ClientsAnnotation]; hasClients && len(got.Clients) == 0 && !got.Measured && len(got.Ignored) == 0 {
+		if _, hasClients := annotations[ClientsAnnotation]; hasClients && len(got.Clients) == 0 && len(got.Ignored) == 0 {
 			t.Fatalf("nobody says why there are no clients: Parse(%+v) = %+v", words, got)
+		}
+		if _, hasSource := annotations[DemandSourceAnnotation]; hasSource && !got.Measured && len(got.Ignored) == 0 {
+			t.Fatalf("nobody says why demand is not measured: Parse(%+v) = %+v", words, got)
 		}
 		if annotations[MaxLoadAnnotation] != "1.2" {
 			continue
@@ -330,11 +348,13 @@ func TestLawsOfBounds(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add("rack, *", "120%", "a/b", ModeBalanced, "Auto", PreferSameZone, "shop")
-	f.Add("rack, *", "120%", "a/b, measured", "", "", "", "shop")
-	f.Add("*", "1.2", "b", "vicinity.dev/x", "", "", "")
-	f.Fuzz(func(t *testing.T, keys, load, clients, mode, hints, distribution, namespace string) {
-		annotations := annotated(map[string]string{"keys": keys, "load": load, "clients": clients, "mode": mode, "hints": hints})
+	f.Add("rack, *", "120%", "a/b", "", ModeBalanced, "Auto", PreferSameZone, "shop")
+	f.Add("rack, *", "120%", "a/b", "measured", "", "", "", "shop")
+	f.Add("*", "1.2", "b", "Measured", "vicinity.dev/x", "", "", "")
+	f.Fuzz(func(t *testing.T, keys, load, clients, demand, mode, hints, distribution, namespace string) {
+		annotations := annotated(map[string]string{
+			"keys": keys, "load": load, "clients": clients, "demand": demand, "mode": mode, "hints": hints,
+		})
 		for name, value := range annotations {
 			if value == "" {
 				delete(annotations, name)

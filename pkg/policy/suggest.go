@@ -1,11 +1,26 @@
 package policy
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 )
 
-// Suggest returns which of the known words was probably meant: one that differs in case, spaces or punctuation, by a
+// renamed are former names of settings, and what to write instead: flags, and fields of configuration files.
+var renamed = map[string][]string{
+	"account":           {"traffic-accounting", "trafficAccounting"},
+	"clients":           {"demand-source"},
+	"default-clients":   {"default-demand-source"},
+	"defaultClients":    {"defaultDemandSource"},
+	"demand-account":    {"demand-service-account"},
+	"min-near":          {"min-in-zone"},
+	"node-topology":     {"node-topology-source"},
+	"nodeTopology":      {"nodeTopologySource"},
+	"unreachable-nodes": {"unreachable-node-mode"},
+	"unreachableNodes":  {"unreachableNodeMode"},
+}
+
+// Suggest returns which of the known words was probably meant: the new name of a setting, or one that differs in case, spaces or punctuation, by a
 // slip, in number, or in what stands before its last slash, or one that it begins with. Empty if nothing comes near. The
 // first of several wins.
 func Suggest(word string, known ...string) string {
@@ -14,6 +29,7 @@ func Suggest(word string, known ...string) string {
 	}
 	letters := lettersOf(word)
 	for _, isMeant := range []func(string) bool{
+		func(other string) bool { return slices.Contains(renamed[word], other) },
 		func(other string) bool { return letters != "" && letters == lettersOf(other) },
 		func(other string) bool { return IsSlip(letters, lettersOf(other)) },
 		func(other string) bool { return isSameOrSlip(singular(letters), singular(lettersOf(other))) },

@@ -31,6 +31,8 @@ func TestSuggest(t *testing.T) {
 		"another prefix":                   {"service.alpha.kubernetes.io/topology-aware-hints", annotations, TopologyAwareHintsAnnotation},
 		"another prefix, and a slip":       {"example.com/topology-key", annotations, TopologyKeysAnnotation},
 		"no prefix":                        {"zone", []string{string(Hostname), string(Zone)}, string(Zone)},
+		"a former name":                    {"account", []string{"accounts", "traffic-accounting"}, "traffic-accounting"},
+		"a former name of something else":  {"clients", []string{"traffic-accounting"}, ""},
 		"the word itself is no suggestion": {"Auto", []string{"Auto"}, ""},
 		"a word of 256 KiB":                {strings.Repeat("a", 1<<18), annotations, ""},
 	} {

@@ -28,10 +28,10 @@ const (
 	MatchedAnyNode                Code = "MatchedAnyNode"
 	MatchedAnyNodeTerminating     Code = "MatchedAnyNodeTerminating"
 
-	KeptNear        Code = "KeptNear"
-	SpilledOverLoad Code = "SpilledOverLoad"
-	NobodyNear      Code = "NobodyNear"
-	OverLoad        Code = "OverLoad"
+	KeptNear        Code = "WithinLoadBound"
+	SpilledOverLoad Code = "Spillover"
+	NobodyNear      Code = "NoNearEndpoints"
+	OverLoad        Code = "LoadBoundExceeded"
 	NodesUnknown    Code = "NodesUnknown"
 
 	HintedForThisNode                    Code = "HintedForThisNode"
@@ -57,7 +57,7 @@ const (
 	NoTopologyMatch        Code = "NoTopologyMatch"
 	NodeHasNoTopologyLabel Code = "NodeHasNoTopologyLabel"
 	NoneOnThisNode         Code = "NoneOnThisNode"
-	ClusterNotUsed         Code = "ClusterNotUsed"
+	ClusterNotUsed         Code = "ClusterChoiceUnused"
 )
 
 // Why an endpoint was left out.
@@ -70,8 +70,8 @@ const (
 	EndpointHasNoTopologyLabel Code = "EndpointHasNoTopologyLabel"
 	HintedElsewhere            Code = "HintedElsewhere"
 	NotOnThisNode              Code = "NotOnThisNode"
-	BelowOneSlot               Code = "BelowOneSlot"
-	NotNeededHere              Code = "NotNeededHere"
+	BelowOneSlot               Code = "ShareBelowOneSlot"
+	NotNeededHere              Code = "NotSelectedByPlan"
 )
 
 // sentence is what a code says.

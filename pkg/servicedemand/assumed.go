@@ -10,7 +10,7 @@ const (
 	NotListed    Assumed = "ServiceDemands may not be listed, so demand is assumed."
 	NoneToPlan   Assumed = "There is no ServiceDemand to plan with, so demand is assumed: Services with few connections have none."
 	NotPublished Assumed = "The Lease " + LeaseName + " is missing or may not be read, so demand is assumed. The webhook's component demand " +
-		"publishes what is measured."
+		"publishes it."
 	NotConfirmed Assumed = "Measured demand is too old: the Lease " + LeaseName + " was not renewed for " + GoodForWords + ", so demand is " +
 		"assumed. The webhook's log says why."
 )

@@ -43,18 +43,18 @@ type ServiceDemand struct {
 	// Zones are what the nodes of each zone ask together. A zone that is missing asks nothing.
 	Zones []Zone `json:"zones"`
 	// NodesHeard of NodesAll have reported their counts.
-	NodesHeard int32 `json:"nodesHeard"`
-	NodesAll   int32 `json:"nodesAll"`
+	NodesHeard int32 `json:"nodesReporting"`
+	NodesAll   int32 `json:"nodesTotal"`
 	// ConnectionsPerMinute are the new connections to the Service in the last minutes.
 	ConnectionsPerMinute int64 `json:"connectionsPerMinute"`
 	// Since is when this demand was determined.
-	Since metav1.Time `json:"since"`
+	Since metav1.Time `json:"observedAt"`
 }
 
 // Zone is what the nodes of one zone ask; the zone of nodes without a zone is empty.
 type Zone struct {
 	Zone string `json:"zone"`
-	Asks uint32 `json:"asks"` // of Million
+	Asks uint32 `json:"demandPPM"` // of Million
 }
 
 // List is a list of them, called ServiceDemandList in the API.

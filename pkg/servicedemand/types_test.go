@@ -38,7 +38,7 @@ func TestTheSchemaSetsTheSameLimits(t *testing.T) {
 		MaxItems int `json:"maxItems"`
 		Items    struct {
 			Properties struct {
-				Asks struct{ Minimum, Maximum int }
+				Asks struct{ Minimum, Maximum int } `json:"demandPPM"`
 			}
 		}
 	}

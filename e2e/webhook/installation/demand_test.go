@@ -24,7 +24,7 @@ func TestAnOwnerIsToldThatNobodyPublishesDemand(t *testing.T) {
 		got := ask(t.Context(), t, request, map[string]any{
 			"apiVersion": "v1", "kind": "Service",
 			"metadata": map[string]any{"name": "measured", "annotations": map[string]any{
-				policy.TopologyModeAnnotation: policy.ModeBalanced, policy.ClientsAnnotation: policy.Measured,
+				policy.TopologyModeAnnotation: policy.ModeBalanced, policy.DemandSourceAnnotation: policy.Measured,
 			}},
 			"spec": map[string]any{"selector": map[string]any{"app": "web"}, "ports": []any{map[string]any{"port": 80}}},
 		})

@@ -100,7 +100,7 @@ func (a *Accounting) Run(ctx context.Context) error {
 	}
 	for {
 		if err := a.count(ctx); ctx.Err() == nil {
-			a.log.Warn("connections are not counted; trying again", "error", err, "retry-in", againAfter)
+			a.log.Warn("connections are not counted; trying again", "error", err, "retryIn", againAfter)
 		}
 		select {
 		case <-ctx.Done():
@@ -169,7 +169,7 @@ func (a *Accounting) lookOnce(ctx context.Context) {
 	})
 	a.Ledger.EndLook(err == nil, a.Owners.Has, time.Now())
 	if err == nil && a.looks.Add(1) == 1 {
-		a.log.Info("connections are counted from now on", "already-open", a.Ledger.State().Followed)
+		a.log.Info("connections are counted from now on", "alreadyOpen", a.Ledger.State().Followed)
 	}
 	isFailure := err != nil && ctx.Err() == nil && !errors.Is(err, conntrack.ErrInterrupted)
 	if isFailure && !a.saidFailed {

@@ -32,7 +32,7 @@ const (
 // Kernel does the counting.
 type Kernel interface {
 	Commit(ctx context.Context, batch ruleset.Batch) error
-	HasAsked(ctx context.Context, family model.Family) (bool, error)
+	HasAsked(ctx context.Context, family model.Family, table string) (bool, error)
 	Asked(ctx context.Context, family model.Family, each func(frontend model.Frontend, count uint64)) error
 }
 
@@ -106,13 +106,15 @@ func (c *Counter) end(ctx context.Context, unlessWithin time.Duration) {
 func (c *Counter) deleteTables(ctx context.Context) error {
 	c.isCounting, c.owners, c.seen, c.totals, c.cursors = false, nil, nil, nil, nil
 	for _, family := range c.families {
-		has, err := c.kernel.HasAsked(ctx, family)
-		if err != nil {
-			return err
-		}
-		if has {
-			if err := c.kernel.Commit(ctx, ruleset.DeleteAsked(family)); err != nil {
+		for _, table := range ruleset.AskedTableNames {
+			has, err := c.kernel.HasAsked(ctx, family, table)
+			if err != nil {
 				return err
+			}
+			if has {
+				if err := c.kernel.Commit(ctx, ruleset.DeleteAsked(family, table)); err != nil {
+					return err
+				}
 			}
 		}
 	}

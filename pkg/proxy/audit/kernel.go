@@ -19,7 +19,7 @@ import (
 //
 // Its JSON names are an interface: scripts read them.
 type Kernel struct {
-	Agrees bool `json:"agrees"`
+	Agrees bool `json:"inSync"`
 	// Services and DNSServices are how many there should be of what the proxy counts under these names.
 	Services    int                  `json:"services"`
 	DNSServices int                  `json:"dnsServices"`

@@ -13,7 +13,7 @@ import (
 // Its JSON names are an interface: scripts read them.
 type Node struct {
 	// Agrees: the proxy is healthy, the kernel holds what it should, and no other service proxy may answer first.
-	Agrees bool `json:"agrees"`
+	Agrees bool `json:"inSync"`
 	// Proxy is what the proxy says; null if none answers.
 	Proxy  *status.Summary `json:"proxy"`
 	Kernel Kernel          `json:"kernel"`
@@ -22,7 +22,7 @@ type Node struct {
 	Refused []Refused `json:"refused"`
 	// Lacks says why nothing, or not everything, was compared although nothing is refused: there is no Service, or no
 	// EndpointSlice that is read. Empty if everything was compared.
-	Lacks string `json:"lacks"`
+	Lacks string `json:"missing"`
 }
 
 // Judge sets Agrees, and reports whether a version of each refused object is in force.
@@ -44,8 +44,8 @@ type Refused struct {
 	Problem string `json:"problem"`
 	// Said: the proxy refuses it, too. InForce: its last good version is in force there; for a file, that of an object
 	// that the file had.
-	Said    bool `json:"said"`
-	InForce bool `json:"inForce"`
+	Said    bool `json:"reported"`
+	InForce bool `json:"applied"`
 }
 
 // sentence says it to a person.

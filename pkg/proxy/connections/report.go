@@ -27,7 +27,7 @@ type Report struct {
 	// zones; never null.
 	Services []Service `json:"services"`
 	// Foreign is how many connections other programs translate, to Services or not: an earlier proxy perhaps.
-	Foreign int `json:"foreign"`
+	Foreign int `json:"otherPrograms"`
 	// CountsBytes: conntrack counts bytes.
 	CountsBytes bool `json:"countsBytes"`
 }
@@ -52,7 +52,7 @@ type Endpoint struct {
 	// Tier is the first topology key of the Service that it matches here; hint, if hints lead to it, and none otherwise.
 	Tier string `json:"tier"`
 	// Gone: it is no longer an endpoint of the Service.
-	Gone bool `json:"gone"`
+	Gone bool `json:"removed"`
 	Counts
 }
 

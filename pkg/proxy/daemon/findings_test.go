@@ -96,7 +96,7 @@ func TestTheLogSaysWhatIsFoundInFull(t *testing.T) {
 	for _, want := range []string{
 		`msg="a part cannot be read; the rest is in force" problem="Node node-b: metadata.labels[a]: no time; it counts as absent" ` +
 			"code=ValueIgnored\n",
-		`msg="a part is left out; the rest is served" problem="EndpointSlice shop/web-1: ports[1].port: 70000" code=PartsLeftOut` + "\n",
+		`msg="a part is left out; the rest is served" problem="EndpointSlice shop/web-1: ports[1].port: 70000" code=PartiallyIgnored` + "\n",
 		`msg="an annotation is ignored" problem="Service shop/web: vicinity.dev/clients: nobody" code=ClientsIgnored` + "\n",
 	} {
 		if got := strings.Count(log.String(), want); got != 1 {
@@ -170,7 +170,7 @@ func TestARefusedObjectCountsOnceHoweverManyReasonsItHas(t *testing.T) {
 	if len(all.byObject) != 5 {
 		t.Errorf("%d objects, want 5", len(all.byObject))
 	}
-	if refused, others := all.standing("Refused"), all.standing("ValueIgnored"); len(refused) != len(found) || len(others) > 0 {
+	if refused, others := all.standing("Invalid"), all.standing("ValueIgnored"); len(refused) != len(found) || len(others) > 0 {
 		t.Errorf("refused are %v, and others %v", refused, others)
 	}
 	for number, finding := range append(found, found...) {
@@ -248,7 +248,7 @@ func TestARefusedServiceIsLoggedOnceForEachReason(t *testing.T) {
 		{Service: "shop/web-2", Message: "in use", Since: time.Unix(0, 0), Tries: 1, Next: time.Unix(1, 0), InForce: true},
 	}
 	var got []explain.Refusal
-	for _, one := range all.standing("RefusedByKernel") {
+	for _, one := range all.standing("FailedToProgram") {
 		got = append(got, *one.Kernel)
 	}
 	if diff := gocmp.Diff(want, got); diff != "" {

@@ -148,7 +148,7 @@ func logSetting(log *slog.Logger, news *sysctl.State) {
 	case setting.Without != "":
 		attributes = append(attributes, "meanwhile", setting.Without)
 	}
-	attributes = append(attributes, "set-it", setting.Advice())
+	attributes = append(attributes, "fix", setting.Advice())
 	if result.Err != nil {
 		attributes = append(attributes, "error", result.Err)
 	}

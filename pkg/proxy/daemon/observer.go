@@ -76,7 +76,7 @@ func (o *observer) Synced(report proxy.Report, started, ended time.Time) {
 func (o *observer) Failed(err error, report proxy.Report, started, ended time.Time, retryIn time.Duration) {
 	o.status.SyncFailed(ended, err)
 	o.recorder.ObserveSync(report.Complete, ended.Sub(started), err)
-	o.log.Error("could not update the kernel; the previous rules stay in force", "error", err, "retry-in", retryIn)
+	o.log.Error("could not update the kernel; the previous rules stay in force", "error", err, "retryIn", retryIn)
 }
 
 // reportFound reports what the kernel refuses, and what the tables have no room for.

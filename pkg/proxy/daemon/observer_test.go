@@ -361,10 +361,10 @@ func stepsThatMove() []moved {
 			refused, _ := service(7, 2, time.Time{})
 			refused.LoadBalancerIPs = []netip.Addr{balancer}
 			o.changes <- changed(refused, nil)
-		}, []string{`vicinity_findings{reason="RefusedByKernel"} 1` + "\n"}},
+		}, []string{`vicinity_findings{reason="FailedToProgram"} 1` + "\n"}},
 		{"its owner mends it", func(o *observed) {
 			o.changes <- changed(service(7, 2, time.Time{}))
-		}, []string{`vicinity_findings{reason="RefusedByKernel"} 0` + "\n"}},
+		}, []string{`vicinity_findings{reason="FailedToProgram"} 0` + "\n"}},
 		{"load balancers and the kubelet ask", func(o *observed) {
 			o.feed.judgeNode(nodeChange(&model.Node{Name: "node-a"}))
 			o.ask("/healthz", http.StatusOK)
@@ -377,7 +377,7 @@ func stepsThatMove() []moved {
 		}, []string{`kubeproxy_proxy_healthz_total{code="503"} 1` + "\n", `kubeproxy_proxy_livez_total{code="200"} 2` + "\n"}},
 		{"a health check's port is taken", takeHealthCheckPort, []string{`vicinity_findings{reason="FailedToStartServiceHealthcheck"} 1` + "\n"}},
 		{"a manifest does not parse", func(o *observed) { o.feed.findings.change(problemsOf(o.t, "{broken"), nil) }, []string{
-			`vicinity_findings{reason="Refused"} 1` + "\n",
+			`vicinity_findings{reason="Invalid"} 1` + "\n",
 		}},
 		{"where nodes are is read from slices", func(o *observed) { o.recorder.TopologyFrom("topologyslices") }, []string{
 			`vicinity_node_topology_source{source="topologyslices"} 1` + "\n",

@@ -43,10 +43,10 @@ func newPages(c *common, summarize func(*status.Summary), from objects, findings
 		Mode:    string(c.options.Configuration.Mode),
 		Config:  func() map[string]any { return c.options.Configz },
 		Flags:   c.options.Flags,
-		// ?code=CODE selects findings of a code; ?inforce returns instead the objects that are refused, each with the
+		// ?code=CODE selects findings of a code; ?last-known-good returns instead the objects that are refused, each with the
 		// version in force.
 		Findings: func(query url.Values) any {
-			if query.Has("inforce") {
+			if query.Has("last-known-good") {
 				return append([]convert.Refusal{}, from.Refusals()...) // [] rather than null
 			}
 			return findings.standing(query["code"]...)

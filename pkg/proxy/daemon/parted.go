@@ -77,7 +77,7 @@ func (p *parted) look(ctx context.Context, now time.Time) {
 	chosen := due[rand.N(len(due))]
 	isReady, err := p.isReady(ctx, chosen.Node)
 	if err != nil {
-		p.log.Debug("could not ask whether a node that does not answer is Ready; trying again", "unreachable-node", chosen.Node, "error", err)
+		p.log.Debug("could not ask whether a node that does not answer is Ready; trying again", "unreachableNode", chosen.Node, "error", err)
 		return
 	}
 	p.asked[chosen.Node] = chosen.Since

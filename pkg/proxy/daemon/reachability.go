@@ -25,9 +25,9 @@ type UnreachableNodes string
 // The choices; the zero value is IgnoreUnreachable. The flag's default is AvoidUnreachable: in an hour of the suites
 // with WatchUnreachable no verdict was wrong.
 const (
-	AvoidUnreachable  UnreachableNodes = "avoid"  // their endpoints are tried last
-	WatchUnreachable  UnreachableNodes = "watch"  // they are logged and counted
-	IgnoreUnreachable UnreachableNodes = "ignore" // nobody is dialled
+	AvoidUnreachable  UnreachableNodes = "enforce" // their endpoints are tried last
+	WatchUnreachable  UnreachableNodes = "observe" // they are logged and counted
+	IgnoreUnreachable UnreachableNodes = "off"     // nobody is dialled
 )
 
 // noSessionSurvives is how long flows of UDP stay open to a node that does not answer. The kernel itself, and whoever
@@ -151,14 +151,14 @@ func (w *watch) OnActions(family model.Family, actions *reachability.Actions) {
 		w.recorder.Add(metrics.NodeSuspicions, 1, family.String(), string(outcome))
 	}
 	for _, node := range actions.Ejected {
-		w.log.Warn("a node does not answer this one", "unreachable-node", node, "family", family, "avoided", w.avoid)
+		w.log.Warn("a node does not answer this one", "unreachableNode", node, "family", family, "avoided", w.avoid)
 	}
 	for _, back := range actions.Restored {
 		if back.Removed {
-			w.log.Info("a node that did not answer is not probed any more", "unreachable-node", back.Node, "family", family)
+			w.log.Info("a node that did not answer is not probed any more", "unreachableNode", back.Node, "family", family)
 			continue
 		}
-		w.log.Info("a node answers again", "unreachable-node", back.Node, "family", family,
+		w.log.Info("a node answers again", "unreachableNode", back.Node, "family", family,
 			"after", time.Since(back.Since).Round(time.Millisecond))
 	}
 	if actions.Isolated {

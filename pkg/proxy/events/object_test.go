@@ -24,7 +24,7 @@ func TestAnEventAboutAService(t *testing.T) {
 		ReportingController: "vicinity.dev/proxy",
 		ReportingInstance:   "node-1",
 		Action:              "Refuse",
-		Reason:              "Refused",
+		Reason:              "Invalid",
 		Regarding:           corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: "shop", Name: "web", UID: "1-2-3"},
 		Note:                "Nodes keep the last good version of this object, if they have seen one: why",
 		Type:                "Warning",

@@ -259,7 +259,7 @@ func TestALossIsLoggedAgainAfterAWhile(t *testing.T) {
 		if got := strings.Count(log.String(), "\n"); got != 2 || r.Dropped() != 12 {
 			t.Errorf("%d lines about %d losses, want 2 about 12: %s", got, r.Dropped(), log)
 		}
-		if !strings.Contains(log.String(), `about="Service shop/web" reason=Refused`) || !strings.Contains(log.String(), "create Event shop/") {
+		if !strings.Contains(log.String(), `about="Service shop/web" reason=Invalid`) || !strings.Contains(log.String(), "create Event shop/") {
 			t.Errorf("the log does not say what was lost: %s", log)
 		}
 	})

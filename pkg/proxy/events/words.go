@@ -28,15 +28,15 @@ var words = map[model.FindingCode]Words{
 		Note: "The rest of this object is in force, without what cannot be read: ",
 	},
 	model.PartsLeftOut: {
-		Log: "a part is left out; the rest is served", Action: "LeaveOut", Note: "The rest of this object is served: ",
+		Log: "a part is left out; the rest is served", Action: "Skip", Note: "The rest of this object is served: ",
 	},
 	"TopologyKeysIgnored": {
 		Log: "an annotation is ignored", Action: "Ignore", Note: "The Service is served as if it had no topology keys: ",
 	},
-	model.FrontendConflict:       {Log: "a frontend belongs to another Service", Action: "LeaveOut"},
-	model.FrontendIsAPIServer:    {Log: "a frontend is an address of the API server", Action: "LeaveOut"},
-	model.FrontendIsProbed:       {Log: "a frontend is where nodes are probed", Action: "LeaveOut"},
-	model.SessionAffinityIgnored: {Log: "session affinity is ignored", Action: "LeaveOut"},
+	model.FrontendConflict:       {Log: "a frontend belongs to another Service", Action: "Skip"},
+	model.FrontendIsAPIServer:    {Log: "a frontend is an address of the API server", Action: "Skip"},
+	model.FrontendIsProbed:       {Log: "a frontend is where nodes are probed", Action: "Skip"},
+	model.SessionAffinityIgnored: {Log: "session affinity is ignored", Action: "Skip"},
 	model.RefusedByKernel: {
 		Log:  "the kernel refuses a Service; all others are served, and this one is tried again",
 		Over: "a Service that the kernel refused is in force now, or gone", Action: "Program",
@@ -97,7 +97,7 @@ func ForeignChange(node, process string, pid uint32) Event {
 // OtherProxy says that another service proxy translates connections on a node, and what to do about it.
 func OtherProxy(node, says, do string) Event {
 	return Event{
-		Regarding: Node(node), Warning: true, Reason: "OtherServiceProxy", Action: "Look", Local: true,
+		Regarding: Node(node), Warning: true, Reason: "OtherServiceProxy", Action: "Detect", Local: true,
 		Note: says + "; " + do,
 	}
 }
@@ -119,7 +119,7 @@ func Evacuated(node string, evacuation *model.Avoid) Event {
 // Parted says that a node that is Ready does not answer others. All proxies that see it share one Event.
 func Parted(node string) Event {
 	return Event{
-		Regarding: Node(node), Warning: true, Reason: "UnreachableFromNodes", Action: "Look",
+		Regarding: Node(node), Warning: true, Reason: "UnreachableFromNodes", Action: "Detect",
 		Note: "Other nodes get no answer from this one, though it is Ready: the network between them is partitioned, or the port of the " +
 			"service proxy's /healthz is closed; proxy status says on each node which ones do not answer it",
 	}

@@ -36,7 +36,7 @@ func TestTheWords(t *testing.T) {
 		"an object that cannot be right": {
 			found(t, web, model.Finding{Code: model.Refused, Field: "spec.ports[0].port", Reason: "Invalid value: 70000"}),
 			Event{
-				Regarding: web, Warning: true, Reason: "Refused", Action: "Refuse",
+				Regarding: web, Warning: true, Reason: "Invalid", Action: "Refuse",
 				Note: "Nodes keep the last good version of this object, if they have seen one: spec.ports[0].port: Invalid value: 70000",
 			},
 		},
@@ -51,7 +51,7 @@ func TestTheWords(t *testing.T) {
 			found(t, slice, model.Finding{Code: model.PartsLeftOut, Field: "ports[1].port", Reason: "70000"},
 				model.Finding{Code: model.PartsLeftOut, Field: "endpoints[2]", Reason: "loopback"}),
 			Event{
-				Regarding: slice, Warning: true, Reason: "PartsLeftOut", Action: "LeaveOut",
+				Regarding: slice, Warning: true, Reason: "PartiallyIgnored", Action: "Skip",
 				Note: "The rest of this object is served: ports[1].port: 70000; endpoints[2]: loopback",
 			},
 		},
@@ -77,14 +77,14 @@ func TestTheWords(t *testing.T) {
 				Owner: model.ObjectName{Namespace: "bank", Name: "api"}, OwnerKind: model.NodePort, IsOlder: true,
 			}.Finding()),
 			Event{
-				Regarding: web, Warning: true, Reason: "FrontendConflict", Action: "LeaveOut",
+				Regarding: web, Warning: true, Reason: "FrontendConflict", Action: "Skip",
 				Note: "*:30080/TCP belongs to the older Service bank/api, until that one lets go of it.",
 			},
 		},
 		"what one node alone has found": {
 			found(t, web, model.Finding{Code: model.SessionAffinityIgnored, Reason: "This Service is served without.", Local: true}),
 			Event{
-				Regarding: web, Warning: true, Reason: "SessionAffinityIgnored", Action: "LeaveOut", Local: true,
+				Regarding: web, Warning: true, Reason: "SessionAffinityIgnored", Action: "Skip", Local: true,
 				Note: "On node node-1: This Service is served without.",
 			},
 		},
@@ -99,7 +99,7 @@ func TestTheWords(t *testing.T) {
 		"another service proxy": {
 			OtherProxy("node-1", "kube-proxy has rules on this node too", "stop it"),
 			Event{
-				Regarding: node, Warning: true, Reason: "OtherServiceProxy", Action: "Look", Local: true,
+				Regarding: node, Warning: true, Reason: "OtherServiceProxy", Action: "Detect", Local: true,
 				Note: "kube-proxy has rules on this node too; stop it",
 			},
 		},

@@ -166,9 +166,9 @@ type Load struct {
 
 // Measured is the measured demand of a Service.
 type Measured struct {
-	Since                time.Time          `json:"since"` // when that was found out
-	NodesHeard           int                `json:"nodesHeard"`
-	Nodes                int                `json:"nodes"`
+	Since                time.Time          `json:"observedAt"` // when that was found out
+	NodesHeard           int                `json:"nodesReporting"`
+	Nodes                int                `json:"nodesTotal"`
 	ConnectionsPerMinute uint64             `json:"connectionsPerMinute"`
 	Zones                map[string]float64 `json:"zones"` // what the nodes of each ask, of 1
 }

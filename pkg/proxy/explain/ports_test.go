@@ -171,7 +171,7 @@ func TestABoundedLoadIsSplit(t *testing.T) {
 	if near := got.Slots["10.244.1.5:8080"]; near*4 < sum*3-8 || near*4 > sum*3+8 || len(got.Endpoints) != 4 {
 		t.Errorf("%d of %d slots are near, of %d endpoints", near, sum, len(got.Endpoints))
 	}
-	if got.Tier != "example.com/zone" || got.Reason != "SpilledOverLoad" {
+	if got.Tier != "example.com/zone" || got.Reason != "Spillover" {
 		t.Errorf("got %s, %s", got.Tier, got.Reason)
 	}
 }

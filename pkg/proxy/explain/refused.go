@@ -18,7 +18,7 @@ type Refusal struct {
 	Tries int       `json:"tries"`
 	Next  time.Time `json:"next"`
 	// InForce: an earlier version is in force. Otherwise nothing of the Service is.
-	InForce bool `json:"inForce"`
+	InForce bool `json:"applied"`
 }
 
 // refusedLines say that what follows is not what the kernel does.

@@ -76,7 +76,7 @@ func splitPort() explain.Port {
 	port.Traffic[0].Outcome, port.Traffic[0].Message = "balance", port.Message
 	port.Cluster = explain.Choice{
 		Endpoints: []string{"10.244.1.5:8080", "10.244.1.16:8080"}, Tier: "topology.kubernetes.io/zone",
-		Reason: "SpilledOverLoad", Message: "75 % of this node's connections stay in its zone.",
+		Reason: "Spillover", Message: "75 % of this node's connections stay in its zone.",
 		Shares: []explain.Share{
 			{Key: "topology.kubernetes.io/zone", Value: "zone-a", Share: 0.75, Endpoints: 1, Used: 1},
 			{Key: "*", Share: 0.25, Endpoints: 3, Used: 2},

@@ -29,7 +29,7 @@ func (r *Report) Missed(limits Limits) []string {
 			say("%s expects %s times the mean, and --max-load is %g", now.Busiest.Endpoint, times(now.Busiest.Load), *most)
 		}
 		if least := limits.MinNear; least != nil && now.Zone < explain.Rounded(*least*(1-now.UnknownZones)) {
-			say("%s of its connections stay in the zone%s, and --min-near is %g", percent(now.Zone), besideUnknown(now.UnknownZones), *least)
+			say("%s of its connections stay in the zone%s, and --min-in-zone is %g", percent(now.Zone), besideUnknown(now.UnknownZones), *least)
 		}
 	}
 	return sentences

@@ -243,8 +243,8 @@ func (f *forecaster) demandInWords(services []Service) string {
 	case f.demand != nil:
 		says := f.demand.inWords(services)
 		if len(measured) > 0 {
-			says += fmt.Sprintf(" ServiceDemands do not count for that; bounds with %s: %q are planned with them, as the proxies do.",
-				policy.ClientsAnnotation, policy.Measured)
+			says += fmt.Sprintf(" ServiceDemands do not count for that; bounds with %s: %s are planned with them, as the proxies do.",
+				policy.DemandSourceAnnotation, policy.Measured)
 		}
 		return says
 	case len(measured) > 0:

@@ -277,7 +277,7 @@ func TestWhatKeepsTheBoundIsAdvised(t *testing.T) {
 					t.Errorf("seed %d: %s: it promises %+v, and the row says %+v", seed, service.Service, promised, row)
 				}
 			}
-			if strings.Contains(service.Advice.Set, policy.ClientsAnnotation) {
+			if strings.Contains(service.Advice.Set, policy.DemandSourceAnnotation) {
 				after.demands = map[model.ObjectName]*model.Demand{nameOf(object): options.Demand.asPublished(service.Service)}
 			}
 			then := options

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -48,8 +47,8 @@ func settingsOf(bounds []uint64, isMeasured bool) []Setting {
 
 // noteMeasured explains settings that are planned with measured demand. Proxies do not know what a file has.
 func (s Setting) noteMeasured(byFile bool) string {
-	note := fmt.Sprintf("%q is a bound that is planned with what was measured, as with %s: %q. %q is planned with assumed demand, as "+
-		"without that word.", s.Name, policy.ClientsAnnotation, policy.Measured, policy.FormatMaxLoad(s.bound))
+	note := fmt.Sprintf("%q is a bound that is planned with what was measured, as with %s: %s. %q is planned with assumed demand, as "+
+		"without that annotation.", s.Name, policy.DemandSourceAnnotation, policy.Measured, policy.FormatMaxLoad(s.bound))
 	if byFile {
 		note += " Proxies know nothing of the file of --demand: they need ServiceDemands with that demand, by zone, which come from the " +
 			"component demand of the webhook's manifests."
@@ -98,17 +97,9 @@ func (s Setting) apply(service *corev1.Service) *corev1.Service {
 	return &changed
 }
 
-// withMeasured returns a Service's annotations with the word that has a bound planned with measured demand, beside the
-// clients that they name.
+// withMeasured returns a Service's annotations with the one that has a bound planned with measured demand.
 func withMeasured(service *corev1.Service) map[string]string {
-	named, isMeasured, err := policy.ParseClients(service.Annotations[policy.ClientsAnnotation], service.Namespace)
-	switch {
-	case isMeasured:
-		return service.Annotations
-	case err != nil: // it is ignored, or there is none
-		named = nil
-	}
-	return with(service.Annotations, policy.ClientsAnnotation, strings.Join(append(named, policy.Measured), ", "))
+	return with(service.Annotations, policy.DemandSourceAnnotation, policy.Measured)
 }
 
 // prefers reports whether a Service, apart from its mode, prefers some endpoints.

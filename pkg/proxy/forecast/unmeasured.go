@@ -31,7 +31,7 @@ func (f *forecaster) noteUnmeasured() string {
 				"manifests measures and publishes them."
 		}
 	}
-	return fmt.Sprintf("%s%s %s planned so in spite of %s: %q. To see what it would be with numbers of your own: without what-ifs, "+
+	return fmt.Sprintf("%s%s %s planned so in spite of %s: %s. To see what it would be with numbers of your own: without what-ifs, "+
 		"'forecast --demand FILE' compares a bound with one that is planned as FILE says.",
-		f.assumed, next, bounds, policy.ClientsAnnotation, policy.Measured)
+		f.assumed, next, bounds, policy.DemandSourceAnnotation, policy.Measured)
 }

@@ -63,7 +63,7 @@ func TestEverySuggestionIsProven(t *testing.T) {
 						if service.Annotations["vicinity.dev/max-load"] == "" && math.Abs(why.Share-used[key]) > 1e-9 {
 							t.Fatalf("seed %d: share %v, explain: %v", seed, why.Share, used[key])
 						}
-						if why.Share == 0 && len(why.Suggestions) == 0 && why.Reason != "BelowOneSlot" {
+						if why.Share == 0 && len(why.Suggestions) == 0 && why.Reason != "ShareBelowOneSlot" {
 							t.Errorf("seed %d: no suggestion: %+v", seed, why)
 						}
 						for _, suggestion := range why.Suggestions {

@@ -408,7 +408,7 @@ var (
 	})
 )
 
-// The metrics of --account. While that is off they have no series, or are zero.
+// The metrics of --traffic-accounting. While that is off they have no series, or are zero.
 var (
 	Connections = counterFunc(row{
 		name: "vicinity_connections_total",
@@ -428,7 +428,7 @@ var (
 	})
 	ServiceConnections = counterFunc(row{
 		name: "vicinity_service_connections_total",
-		help: "Number of connections as in vicinity_connections_total, by Service, with --account=services; without a name those of " +
+		help: "Number of connections as in vicinity_connections_total, by Service, with --traffic-accounting=services; without a name those of " +
 			"Services beyond its number. " + late,
 		labels: append(slices.Clone(serviceLabels), outcomeLabel),
 	})
@@ -447,7 +447,7 @@ var (
 	})
 )
 
-// late is why the metrics of --account lag.
+// late is why the metrics of --traffic-accounting lag.
 const late = "They count when their conntrack entry ends, up to two minutes after the last packet; long ones each minute."
 
 // programmingBuckets are kube-proxy's, which the scale tests of Kubernetes read: half a second around the first

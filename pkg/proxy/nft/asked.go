@@ -16,9 +16,9 @@ import (
 // ErrNoTable says that a table is not there.
 var ErrNoTable = errors.New("the table is not there")
 
-// HasAsked reports whether a family has the table that counts what is asked.
-func (r *Reader) HasAsked(ctx context.Context, family model.Family) (bool, error) {
-	state, err := r.tableNamed(ctx, family, ruleset.AskedTableName)
+// HasAsked reports whether a family has the table that counts what is asked, by one of ruleset.AskedTableNames.
+func (r *Reader) HasAsked(ctx context.Context, family model.Family, name string) (bool, error) {
+	state, err := r.tableNamed(ctx, family, name)
 	return state.exists, err
 }
 

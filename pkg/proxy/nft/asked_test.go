@@ -35,36 +35,36 @@ func counts(t *testing.T, c *Conn, family model.Family) map[model.Frontend]uint6
 }
 
 func TestTheTableThatCountsIsListedAndLoadsAgain(t *testing.T) {
-	want := `table ip vicinity-asked {
-	set asked {
+	want := `table ip vicinity-demand {
+	set demand {
 		type ipv4_addr . inet_proto . inet_service
 		counter
 		elements = { 10.96.0.1 . 6 . 80 counter packets N bytes N }
 	}
 
-	set asked-nodeports {
+	set demand-nodeports {
 		type inet_proto . inet_service
 		counter
 		elements = { 17 . 30080 counter packets N bytes N }
 	}
 
-	chain asked {
-		meta l4proto 6 ct original ip daddr . meta l4proto . ct original proto-dst @asked
-		meta l4proto 17 ct original ip daddr . meta l4proto . ct original proto-dst @asked
-		meta l4proto 132 ct original ip daddr . meta l4proto . ct original proto-dst @asked
-		meta l4proto 6 ct label 87 meta l4proto . ct original proto-dst @asked-nodeports
-		meta l4proto 17 ct label 87 meta l4proto . ct original proto-dst @asked-nodeports
-		meta l4proto 132 ct label 87 meta l4proto . ct original proto-dst @asked-nodeports
+	chain demand {
+		meta l4proto 6 ct original ip daddr . meta l4proto . ct original proto-dst @demand
+		meta l4proto 17 ct original ip daddr . meta l4proto . ct original proto-dst @demand
+		meta l4proto 132 ct original ip daddr . meta l4proto . ct original proto-dst @demand
+		meta l4proto 6 ct label 87 meta l4proto . ct original proto-dst @demand-nodeports
+		meta l4proto 17 ct label 87 meta l4proto . ct original proto-dst @demand-nodeports
+		meta l4proto 132 ct label 87 meta l4proto . ct original proto-dst @demand-nodeports
 	}
 
 	chain nat-input {
 		type nat hook input priority 90; policy accept;
-		ct state 0x8 ct label 86 jump asked
+		ct state 0x8 ct label 86 jump demand
 	}
 
 	chain nat-postrouting {
 		type nat hook postrouting priority 90; policy accept;
-		ct state 0x8 ct label 86 jump asked
+		ct state 0x8 ct label 86 jump demand
 	}
 }
 `
@@ -93,7 +93,7 @@ func TestConnectionsAreCountedAndChangesLeaveTheCounts(t *testing.T) {
 			var o operations
 			o.do(ruleset.Add, family, ruleset.ChainObject{Chain: labelling}).do(ruleset.Add, family, ruleset.RulesObject{Chain: labelling})
 			commit(t, c, o.Batch)
-			if has, err := c.HasAsked(t.Context(), family); has || err != nil {
+			if has, err := c.HasAsked(t.Context(), family, ruleset.AskedTableName); has || err != nil {
 				t.Errorf("the table is there: %v, error %v", has, err)
 			}
 			err := c.Asked(t.Context(), family, func(model.Frontend, uint64) {})
@@ -122,6 +122,11 @@ func TestConnectionsAreCountedAndChangesLeaveTheCounts(t *testing.T) {
 				t.Errorf("counted are %v, want three frontends, and four connections to %v", found, dialled)
 			}
 
+			former := ruleset.AskedTableNames[1]
+			namespace.NFT("add", "table", ruleset.Keyword(family), former)
+			if has, err := c.HasAsked(t.Context(), family, former); !has || err != nil {
+				t.Errorf("the table of an earlier version is there: %v, error %v", has, err)
+			}
 			var deleted []model.Family
 			if err := c.Close(); err != nil {
 				t.Fatal(err)

@@ -41,19 +41,22 @@ func (c *Conn) deleteTables(ctx context.Context) ([]model.Family, error) {
 		if err != nil {
 			return nil, err
 		}
+		isPresent := state.exists
 		if state.exists {
-			present = append(present, family)
 			batch.Ops = append(batch.Ops, ruleset.Op{Verb: ruleset.Delete, Family: family, Object: ruleset.TableObject{}})
 		}
-		counts, err := c.HasAsked(ctx, family)
-		if err != nil {
-			return nil, err
-		}
-		if counts {
-			batch.Ops = append(batch.Ops, ruleset.DeleteAsked(family).Ops...)
-			if !state.exists {
-				present = append(present, family)
+		for _, name := range ruleset.AskedTableNames {
+			counts, err := c.HasAsked(ctx, family, name)
+			if err != nil {
+				return nil, err
 			}
+			if counts {
+				isPresent = true
+				batch.Ops = append(batch.Ops, ruleset.DeleteAsked(family, name).Ops...)
+			}
+		}
+		if isPresent {
+			present = append(present, family)
 		}
 	}
 	if err := c.Commit(ctx, batch); err != nil {

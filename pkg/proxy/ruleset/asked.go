@@ -9,18 +9,21 @@ import (
 
 // AskedTableName is the name of the table that counts what is asked of some frontends. It is separate from the table of
 // the Services, so that no sync touches the counts, and nothing is left once counting is switched off.
-const AskedTableName = "vicinity-asked"
+const AskedTableName = "vicinity-demand"
+
+// AskedTableNames are that name, and the one that the table had in earlier versions: whoever deletes it deletes both.
+var AskedTableNames = [...]string{AskedTableName, "vicinity-asked"}
 
 // PriorityAsked comes before all chains that translate the source: after a translation the kernel asks no further chain.
 const PriorityAsked = PrioritySNAT - 9
 
 // The sets of the table. Each element counts the connections to its frontend, wherever they lead.
 var (
-	Asked          = Set{Name: "asked", Key: frontend, Counts: true}
-	AskedNodePorts = Set{Name: "asked-nodeports", Key: nodePort, Counts: true}
+	Asked          = Set{Name: "demand", Key: frontend, Counts: true}
+	AskedNodePorts = Set{Name: "demand-nodeports", Key: nodePort, Counts: true}
 )
 
-const askedChain = "asked"
+const askedChain = "demand"
 
 // AskedChains are the chains of the table in a family. They are where a packet ends that goes on: what a filter drops,
 // such as that of a network policy, does not get there, and must not count as demand. The kernel runs all NAT chains of
@@ -64,11 +67,11 @@ func AddAsked(family model.Family) Batch {
 	return batch.inTable(AskedTableName)
 }
 
-// DeleteAsked deletes the table of a family, with what was counted.
-func DeleteAsked(family model.Family) Batch {
+// DeleteAsked deletes the table of a family, by one of AskedTableNames, with what was counted.
+func DeleteAsked(family model.Family, name string) Batch {
 	var batch Batch
 	batch.add(Delete, family, TableObject{})
-	return batch.inTable(AskedTableName)
+	return batch.inTable(name)
 }
 
 // ChangeAsked leads from the frontends that the table of a family counts to those that it should count: frontends of the

@@ -72,7 +72,7 @@ func TestEachPageSaysWhatItShould(t *testing.T) {
 		"/flagz":        {plain, flagzPage},
 		"/statusz":      {plain, statuszPage},
 
-		"/findings?code=Refused": {"application/json", `["a part of web.yaml","Refused"]`},
+		"/findings?code=Invalid": {"application/json", `["a part of web.yaml","Invalid"]`},
 	} {
 		t.Run(path, func(t *testing.T) {
 			answer := askPage(example(false, failing(t)), http.MethodGet, path)

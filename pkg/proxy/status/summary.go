@@ -17,7 +17,7 @@ type Summary struct {
 	Version string    `json:"version"`
 	Began   time.Time `json:"began"` // when the process did
 	// AgreesSince is since when every change has soon reached the kernel; null while a change waits or fails.
-	AgreesSince *time.Time `json:"agreesSince"`
+	AgreesSince *time.Time `json:"inSyncSince"`
 	// Newest is the newest sync that the kernel accepted; null before the first.
 	Newest *Sync `json:"newest"`
 	// Services is how many Services own something in the kernel. DNSServices is how many headless ones, which own nothing
@@ -62,11 +62,11 @@ type Reachability struct {
 // FamilyReachability is what a proxy knows about which nodes answer its own in one IP family.
 type FamilyReachability struct {
 	// CutOffSince is since when nobody answers, so that no node is taken to be unreachable; null if anybody answers.
-	CutOffSince *time.Time `json:"cutOffSince"`
+	CutOffSince *time.Time `json:"isolatedSince"`
 	// Answering is how many nodes answer probes, and NeverAnswered how many never did: nothing is concluded from their
 	// silence.
-	Answering     int `json:"answering"`
-	NeverAnswered int `json:"neverAnswered"`
+	Answering     int `json:"withBaseline"`
+	NeverAnswered int `json:"withoutBaseline"`
 	// HasNoControl: one other node answers, and there is no third machine to tell its death from an isolation of this one.
 	HasNoControl bool `json:"hasNoControl"`
 }
@@ -97,7 +97,7 @@ func (s *Summary) Unreachable() []string {
 	}
 	becomes := "its endpoints are tried last here"
 	if !s.Reachability.Avoided {
-		becomes = "it is only watched (--unreachable-nodes), and its endpoints are used like those of any node"
+		becomes = "it is only observed (--unreachable-node-mode), and its endpoints are used like those of any node"
 	}
 	var sentences []string
 	for _, node := range s.Reachability.Unreachable {

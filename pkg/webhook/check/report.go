@@ -19,8 +19,8 @@ const actionError rules.Action = "error"
 
 // Report is what is wrong with all files. Its JSON is what scripts read.
 type Report struct {
-	Findings   []finding    `json:"findings"`   // never null
-	PassedOver []passedOver `json:"passedOver"` // never null
+	Findings   []finding    `json:"findings"` // never null
+	PassedOver []passedOver `json:"skipped"`  // never null
 	Summary    summary      `json:"summary"`
 }
 
@@ -46,14 +46,14 @@ type finding struct {
 
 // summary counts.
 type summary struct {
-	Checked    int `json:"checked"`    // objects that were judged
-	PassedOver int `json:"passedOver"` // objects of other kinds, and those that were opted out
-	Denied     int `json:"denied"`     // objects that would be refused, and patches that would make them so
-	Warnings   int `json:"warnings"`   // findings
-	Errors     int `json:"errors"`     // findings
+	Checked    int `json:"checked"`  // objects that were judged
+	PassedOver int `json:"skipped"`  // objects of other kinds, and those that were opted out
+	Denied     int `json:"denied"`   // objects that would be refused, and patches that would make them so
+	Warnings   int `json:"warnings"` // findings
+	Errors     int `json:"errors"`   // findings
 
 	Patches         int `json:"patches"` // of kustomizations, that were judged in part
-	FilesPassedOver int `json:"filesPassedOver"`
+	FilesPassedOver int `json:"filesSkipped"`
 
 	roles map[role]int // of the files that were passed over
 }

@@ -26,7 +26,7 @@ const (
 	// tellAtOnce is how many owners are told in one round; others wait for the next one.
 	tellAtOnce = 10
 	// NotAsAssumed is the reason of the Event.
-	NotAsAssumed = "DemandNotAsAssumed"
+	NotAsAssumed = "DemandSkew"
 )
 
 // adviser tells owners of Services once that demand is not as assumed.
@@ -86,9 +86,10 @@ func (a *adviser) advise(ctx context.Context, now time.Time, round Round, servic
 // advice says what is wrong, and what would mend it. The name of a zone is a label's value: 63 bytes at most.
 func advice(report Report) string {
 	return fmt.Sprintf("%s make %.0f %% of the %.0f new connections a minute, and the bound on load is planned for %.0f %%: "+
-		"endpoints near them may get %.1f times what it allows. Name the clients with the annotation %s, or set it to \"measured\"; "+
+		"endpoints near them may get %.1f times what it allows. Name the clients with the annotation %s, or set %s=%s; "+
 		"or label the Nodes that ask more with %s.", who(report.Zone), 100*report.Parts[report.Zone], report.ConnectionsPerMinute,
-		100*report.Assumed[report.Zone], report.OffBy, policy.ClientsAnnotation, policy.DemandLabel)
+		100*report.Assumed[report.Zone], report.OffBy, policy.ClientsAnnotation,
+		policy.DemandSourceAnnotation, policy.Measured, policy.DemandLabel)
 }
 
 func who(zone string) string {

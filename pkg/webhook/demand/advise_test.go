@@ -74,7 +74,7 @@ func TestManyOwnersAreToldInTurns(t *testing.T) {
 func TestTheAdviceSaysWhatIsWrongAndWhatToWrite(t *testing.T) {
 	const want = "Clients in zone zone-b make 80 % of the 6000 new connections a minute, and the bound on load is planned for 30 %: " +
 		"endpoints near them may get 2.7 times what it allows. Name the clients with the annotation vicinity.dev/clients, or " +
-		"set it to \"measured\"; or label the Nodes that ask more with vicinity.dev/demand."
+		"set vicinity.dev/demand-source=measured; or label the Nodes that ask more with vicinity.dev/demand-weight."
 	report := offBy(2.7, 6000).Services["shop/web"]
 	if got := advice(report); got != want {
 		t.Errorf("the advice is\n%s\nwant\n%s", got, want)

@@ -50,9 +50,10 @@ type state struct {
 }
 
 // ours returns the object of a Service that we wrote for it, and not for an earlier one of that name; nil if there is none.
+// A webhook of another version, whose fields have other names, wrote an object that does not say when it was observed.
 func (s *state) ours(name string) *servicedemand.ServiceDemand {
 	object, service := s.objects[name], s.services[name]
-	if object == nil || service == nil || !isOurs(object) || !isOf(object, service) {
+	if object == nil || service == nil || !isOurs(object) || !isOf(object, service) || object.Since.IsZero() {
 		return nil
 	}
 	return object

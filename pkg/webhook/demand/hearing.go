@@ -46,7 +46,7 @@ func (l *leader) tellHearing(round Round, silence Silence) {
 		case hearsAll:
 			l.options.Log.Info("measuring demand: all proxies answer", "heard", heard)
 		case hearsPart:
-			l.options.Log.Warn("measuring demand: "+string(now), "zone", round.Silent[0], "silent-zones", len(round.Silent), "heard", heard,
+			l.options.Log.Warn("measuring demand: "+string(now), "zone", round.Silent[0], "zonesBelowQuorum", len(round.Silent), "heard", heard,
 				"error", silence.Why)
 		case hearsMost, hearsFew, paused:
 			l.options.Log.Warn("measuring demand: "+string(now), "heard", heard, "silent", silence.Nodes, "error", silence.Why)

@@ -68,7 +68,7 @@ func seen(uids map[string]string, objects ...*servicedemand.ServiceDemand) *stat
 	s := &state{services: map[string]*corev1.Service{}, objects: map[string]*servicedemand.ServiceDemand{}}
 	s.wanted = (&Options{}).settings().isMeasured
 	for name, uid := range uids {
-		s.services["shop/"+name] = service(name, uid, policy.ClientsAnnotation, "measured")
+		s.services["shop/"+name] = service(name, uid, policy.DemandSourceAnnotation, "measured")
 	}
 	for _, object := range objects {
 		s.objects[object.Namespace+"/"+object.Name] = object
@@ -128,6 +128,8 @@ func TestWhatIsWritten(t *testing.T) {
 		report.Reason, report.Off = Differs, 4
 		return report
 	}
+	another := written(t, "1")
+	another.Since, another.Zones = metav1.Time{}, []servicedemand.Zone{{Zone: "a"}}
 	for _, c := range []struct {
 		name string
 		seen *state
@@ -141,6 +143,7 @@ func TestWhatIsWritten(t *testing.T) {
 		{"the end", seen(map[string]string{"web": "1"}, written(t, "1")), found(Ended, 1), "delete 1"},
 		{"of an earlier Service of that name", seen(map[string]string{"web": "2"}, written(t, "1")), found(First, 2), "delete +Inf"},
 		{"the Service is gone", seen(nil, written(t, "1")), Report{}, "delete +Inf"},
+		{"of a webhook of another version", seen(map[string]string{"web": "1"}, another), found(First, 2), "delete +Inf"},
 		{"its owner no longer asks for it", unasked, Report{}, "delete +Inf"},
 		{"somebody else's", seen(map[string]string{"web": "1"}, foreign), found(First, 2), ""},
 		{"too many zones", seen(map[string]string{"web": "1"}), many, "at most 512"},
@@ -183,31 +186,34 @@ func TestAnObjectHasAsManyBytesAsInAWatch(t *testing.T) {
 
 func TestWhoseDemandIsPublished(t *testing.T) {
 	for _, c := range []struct {
-		clients            string // none: no annotation
+		clients, source    string // none: no annotation
 		byWord, byDefault  bool
 		isCompared, orElse bool // with what is assumed: without the default, and with it
 	}{
-		{"", false, true, true, false},
-		{"measured", true, true, false, false},
-		{" ingress/nginx , measured ", true, true, false, false},
-		{"ingress/nginx", false, false, false, false},
-		{"measured,ingress/nginx", false, true, false, false}, // it is ignored, and the default holds
-		{"Measured", false, true, false, false},
+		{"", "", false, true, true, false},
+		{"", "measured", true, true, false, false},
+		{" ingress/nginx ", "measured", true, true, false, false},
+		{"ingress/nginx", "", false, false, false, false},
+		{"measured", "", false, true, false, false}, // it is ignored, and the default holds
+		{"", "Measured", false, true, true, false},
 	} {
 		s := service("web", "1")
 		if c.clients != "" {
-			s = service("web", "1", policy.ClientsAnnotation, c.clients)
+			metav1.SetMetaDataAnnotation(&s.ObjectMeta, policy.ClientsAnnotation, c.clients)
+		}
+		if c.source != "" {
+			metav1.SetMetaDataAnnotation(&s.ObjectMeta, policy.DemandSourceAnnotation, c.source)
 		}
 		byWord, byDefault := (&Options{}).settings(), (&Options{MeasuredByDefault: true}).settings()
 		got := [4]bool{byWord.isMeasured(s), byDefault.isMeasured(s), byWord.assumes(s), byDefault.assumes(s)}
 		if want := [4]bool{c.byWord, c.byDefault, c.isCompared, c.orElse}; got != want {
-			t.Errorf("%q: published, by default, compared, compared with a default: %v, want %v", c.clients, got, want)
+			t.Errorf("%q, %q: published, by default, compared, compared with a default: %v, want %v", c.clients, c.source, got, want)
 		}
 	}
 }
 
 func TestSettingsAreReadOnceInARound(t *testing.T) {
-	web, db := service("web", "1"), service("db", "2", policy.ClientsAnnotation, "measured")
+	web, db := service("web", "1"), service("db", "2", policy.DemandSourceAnnotation, "measured")
 	settings, reads := (&Options{}).settings(), map[*corev1.Service]int{}
 	read := settings.read
 	settings.read = func(service *corev1.Service) policy.Topology {

@@ -75,7 +75,7 @@ func TestARefusalIsToldOnceAndStopsNoOtherWrite(t *testing.T) {
 	r := &reconciler{writer: api, observer: observer, log: log.Logger(), told: map[string]string{}}
 	s, round := seen(nil), Round{Decided: map[string]Report{}}
 	for _, name := range []string{"a", "b", "c", "d"} {
-		s.services["shop/"+name] = service(name, name, policy.ClientsAnnotation, "measured")
+		s.services["shop/"+name] = service(name, name, policy.DemandSourceAnnotation, "measured")
 		round.Decided["shop/"+name] = found(First, 2)
 	}
 	// What is decided is an hour old, so that all is due.

@@ -72,8 +72,8 @@ func (w world) service() *corev1.Service {
 		w.mostly(absent, absent, "Auto", "auto", "Disabled", "x", "vicinity.dev/balanced"))
 	put(service.Annotations, policy.MaxLoadAnnotation, w.mostly(absent, "120%", "1000%", "100%", "1.2", "120", "", "99%"))
 	put(service.Annotations, policy.ClientsAnnotation,
-		w.mostly(absent, absent, "ingress/nginx", "ingress/nginx, shop/frontend", "frontend", "", "a/b,a/b", "measured", "a/b, measured",
-			"measured, a/b"))
+		w.mostly(absent, absent, "ingress/nginx", "ingress/nginx, shop/frontend", "frontend", "", "a/b,a/b", "a/b, measured"))
+	put(service.Annotations, policy.DemandSourceAnnotation, w.mostly(absent, absent, policy.Measured, policy.Measured, "Measured", ""))
 	put(service.Annotations, "vicinity.dev/topology-key", w.mostly(absent, absent, absent, "*"))
 	put(service.Labels, policy.ServiceProxyNameLabel, w.mostly(absent, "vicinity", "other", ""))
 	put(service.Labels, policy.TopologyKeysAnnotation, w.mostly(absent, absent, absent, "rack"))
@@ -152,7 +152,7 @@ func TestAnUpdateIsSilentOnlyAboutKeysThatWereIgnoredBefore(t *testing.T) {
 // ownWords are the annotations that Vicinity's proxy reads.
 func ownWords(service *corev1.Service) map[string]string {
 	words := map[string]string{}
-	for _, key := range []string{policy.TopologyKeysAnnotation, policy.MaxLoadAnnotation, policy.ClientsAnnotation} {
+	for _, key := range []string{policy.TopologyKeysAnnotation, policy.MaxLoadAnnotation, policy.ClientsAnnotation, policy.DemandSourceAnnotation} {
 		if value, present := service.Annotations[key]; present {
 			words[key] = value
 		}
@@ -237,7 +237,7 @@ func TestTheProxyIgnoresWhatIsDenied(t *testing.T) {
 func TestWhatIsAdmittedWithoutAWordTheProxyDoes(t *testing.T) {
 	w := world{rand.New(rand.NewPCG(3, 5))}
 	applied, ignored := 0, 0
-	for range 30_000 {
+	for range 40_000 {
 		service, proxyName := w.service(), w.mostly("", "vicinity")
 		judgement := rules.ReviewService(nil, reviewed(service), rules.Facts{}, &rules.Settings{ProxyName: proxyName})
 		isSilent := len(judgement.Denied)+len(judgement.Warned) == 0
@@ -269,7 +269,7 @@ func TestWhatIsAdmittedWithoutAWordTheProxyDoes(t *testing.T) {
 	}
 }
 
-// checkBound: a bound that is admitted without a word holds as it is written, and so do clients.
+// checkBound: a bound that is admitted without a word holds as it is written, and so do clients and the demand source.
 func checkBound(t *testing.T, service *corev1.Service, got policy.Topology) {
 	t.Helper()
 	var want uint64
@@ -280,11 +280,8 @@ func checkBound(t *testing.T, service *corev1.Service, got policy.Topology) {
 		want, _ = policy.ParseMaxLoad(text)
 	}
 	clients, hasClients := service.Annotations[policy.ClientsAnnotation]
-	written := slices.Clone(got.Clients)
-	if got.Measured {
-		written = append(written, policy.Measured)
-	}
-	if got.MaxLoad != want || hasClients && strings.Join(written, ", ") != clients {
+	_, hasSource := service.Annotations[policy.DemandSourceAnnotation]
+	if got.MaxLoad != want || hasClients && strings.Join(got.Clients, ", ") != clients || hasSource != got.Measured {
 		t.Fatalf("%v is admitted, and not done: %+v", service, got)
 	}
 }
@@ -378,7 +375,7 @@ func TestWhoeverTakesASettingAwayIsNotDenied(t *testing.T) {
 		now = before.DeepCopy()
 		for _, key := range []string{
 			policy.TopologyModeAnnotation, policy.TopologyAwareHintsAnnotation, policy.TopologyKeysAnnotation, policy.MaxLoadAnnotation,
-			policy.ClientsAnnotation,
+			policy.ClientsAnnotation, policy.DemandSourceAnnotation,
 		} {
 			if w.IntN(2) == 0 {
 				delete(now.Annotations, key)

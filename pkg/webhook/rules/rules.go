@@ -104,8 +104,7 @@ var rules = []Rule{
 	},
 	{
 		ID: "SVC015", Kind: kindService, Default: Deny,
-		Summary: "The list of clients is empty, names more than 8, one twice or without its namespace, or measured is not its end, " +
-			"so the proxy ignores it.",
+		Summary:     "The list of clients is empty, names more than 8, one twice or without its namespace, so the proxy ignores it.",
 		find:        wrongClients,
 		standsAlone: true,
 	},
@@ -196,8 +195,8 @@ var rules = []Rule{
 	},
 	{
 		ID: "SVC036", Kind: kindService, Default: Warn,
-		Summary: "Clients are named without a bound, and have no effect then; only a proxy with --default-max-load has one.",
-		find:    clientsWithoutBound,
+		Summary: "Clients or a demand source are set without a bound, and have no effect then; only a proxy with --default-max-load has one.",
+		find:    demandWithoutBound,
 	},
 	{
 		ID: "SVC037", Kind: kindService, Default: Warn,
@@ -221,18 +220,13 @@ var rules = []Rule{
 	},
 	{
 		ID: "SVC044", Kind: kindService, Default: Warn,
-		Summary: "Clients are to be measured, and nobody publishes demand in this cluster, so demand is assumed.",
+		Summary: "Demand is to be measured, and nobody publishes it in this cluster, so it is assumed.",
 		find:    unpublishedDemand,
 	},
 	{
 		ID: "SVC045", Kind: kindService, Default: Warn,
 		Summary: "Demand is measured by zone, so skew between the groups of a topology key that divides zones is not seen.",
 		find:    dividedZones,
-	},
-	{
-		ID: "SVC046", Kind: kindService, Default: Warn,
-		Summary: "Clients of a headless Service are to be measured, which nobody can, so the proxies ignore what is said of its clients.",
-		find:    measuredHeadless,
 	},
 	{
 		ID: "NS001", Kind: kindNamespace, Default: Deny,

@@ -26,9 +26,6 @@ func wrongKeys(rule policy.Rule) func(*subject) []Violation {
 // inList is a violation in a list of topology keys, or of clients, that is in an annotation.
 func inList(err policy.EntryError, text, key string) Violation {
 	value, count := string(err.Rule)+" "+err.Entry, countEntries(text)
-	if err.Rule == policy.AtMostMaxClients {
-		count = policy.CountClients(text)
-	}
 	if err.Rule == policy.AtMostMaxKeys || err.Rule == policy.AtMostMaxClients {
 		value = strconv.Itoa(count)
 	}
@@ -57,7 +54,7 @@ func listError(wrong policy.EntryError, count int, path *field.Path) *field.Erro
 		return tooMany(path, count, policy.MaxClients, wrong.Remedy)
 	case policy.Unique:
 		return errorOf(field.ErrorTypeDuplicate, path, wrong.Entry, detail)
-	case policy.LabelKey, policy.ServiceName, policy.AnyNodeLast, policy.MeasuredLast:
+	case policy.LabelKey, policy.ServiceName, policy.AnyNodeLast:
 	}
 	return errorOf(field.ErrorTypeInvalid, path, wrong.Entry, detail)
 }

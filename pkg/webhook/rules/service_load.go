@@ -48,18 +48,25 @@ func wrongMaxLoad(s *subject) []Violation {
 	return single(errorOf(field.ErrorTypeInvalid, annotation(policy.MaxLoadAnnotation), text, policy.WrongMaxLoad), text)
 }
 
-// nothingToBound: bounds, and clients, of a Service that prefers no endpoint, whatever the cluster's bound is. Wrong
+// demandSettings are the annotations that say what demand a bound is planned with.
+func (s *subject) demandSettings() []string {
+	var settings []string
+	for _, key := range []string{policy.ClientsAnnotation, policy.DemandSourceAnnotation} {
+		if _, present := s.annotation(key); present {
+			settings = append(settings, key)
+		}
+	}
+	return settings
+}
+
+// nothingToBound: bounds, and what they would be planned with, of a Service that prefers no endpoint, whatever the cluster's bound is. Wrong
 // keys count as something to bound.
 func nothingToBound(s *subject) []Violation {
 	distribution, _ := s.distribution()
 	if s.hasKeys && s.keys == nil || policy.KeysToBound(s.keys, distribution, s.mode) != nil {
 		return nil
 	}
-	bounds := s.bounds()
-	if _, present := s.annotation(policy.ClientsAnnotation); present {
-		bounds = append(bounds, policy.ClientsAnnotation)
-	}
-	return s.forbid(bounds, policy.NothingToBound(s.keys), s.keysText, distribution)
+	return s.forbid(append(s.bounds(), s.demandSettings()...), policy.NothingToBound(s.keys), s.keysText, distribution)
 }
 
 // boundBesideMode: bounds that give way to topology aware routing, and our mode where another annotation decides.
@@ -87,7 +94,7 @@ func wrongClients(s *subject) (violations []Violation) {
 	if !present {
 		return nil
 	}
-	_, _, err := policy.ParseClients(text, s.Metadata.Namespace)
+	_, err := policy.ParseClients(text, s.Metadata.Namespace)
 	var faults policy.EntryErrors
 	if !errors.As(err, &faults) {
 		return nil
@@ -98,14 +105,17 @@ func wrongClients(s *subject) (violations []Violation) {
 	return violations
 }
 
-// clientsWithoutBound: clients of a Service that has something to bound, but no bound of its own.
-func clientsWithoutBound(s *subject) []Violation {
-	text, present := s.annotation(policy.ClientsAnnotation)
-	if !present || !s.isServed() || len(s.bounds()) > 0 || len(nothingToBound(s)) > 0 {
+// demandWithoutBound: clients, or a demand source, of a Service that has something to bound, but no bound of its own.
+func demandWithoutBound(s *subject) (violations []Violation) {
+	if !s.isServed() || len(s.bounds()) > 0 || len(nothingToBound(s)) > 0 {
 		return nil
 	}
 	const detail = policy.ClientsWithoutBound + ", or set the proxy's --default-max-load"
-	return single(errorOf(field.ErrorTypeInvalid, annotation(policy.ClientsAnnotation), text, detail), "")
+	for _, key := range s.demandSettings() {
+		value := s.Metadata.Annotations[key]
+		violations = append(violations, violationOf(errorOf(field.ErrorTypeInvalid, annotation(key), value, detail), "", value))
+	}
+	return violations
 }
 
 // namedClients are the clients of a Service, if its proxy obeys them.
@@ -114,7 +124,7 @@ func (s *subject) namedClients() []string {
 	if !present || !s.isServed() {
 		return nil
 	}
-	clients, _, _ := policy.ParseClients(text, s.Metadata.Namespace) // none if they are wrong
+	clients, _ := policy.ParseClients(text, s.Metadata.Namespace) // none if they are wrong
 	return clients
 }
 

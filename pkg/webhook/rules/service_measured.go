@@ -13,20 +13,20 @@ import (
 // isMeasured reports whether the proxy plans the Service's bound with measured demand, once there is any.
 func (s *subject) isMeasured() bool { return s.isBounded() && s.topology.Measured }
 
-// aboutClients is a violation by the annotation of clients. It depends on value.
-func aboutClients(value, detail string) []Violation {
-	return single(errorOf(field.ErrorTypeInvalid, annotation(policy.ClientsAnnotation), value, detail), value)
+// aboutDemandSource is a violation by the annotation of the demand source. It depends on value.
+func aboutDemandSource(value, detail string) []Violation {
+	return single(errorOf(field.ErrorTypeInvalid, annotation(policy.DemandSourceAnnotation), value, detail), value)
 }
 
-// unpublishedDemand: measured clients whose demand nobody publishes.
+// unpublishedDemand: measured demand that nobody publishes.
 func unpublishedDemand(s *subject) []Violation {
 	if !s.facts.NoDemand || !s.isMeasured() {
 		return nil
 	}
-	return aboutClients(policy.Measured, string(servicedemand.NotPublished))
+	return aboutDemandSource(policy.Measured, string(servicedemand.NotPublished))
 }
 
-// dividedZones: clients that are measured by zone, beside a key that may divide zones. The first such key is enough.
+// dividedZones: demand that is measured by zone, beside a key that may divide zones. The first such key is enough.
 func dividedZones(s *subject) []Violation {
 	if !s.isMeasured() {
 		return nil
@@ -36,18 +36,6 @@ func dividedZones(s *subject) []Violation {
 		return nil
 	}
 	key := string(s.topology.Keys[i])
-	return aboutClients(key, fmt.Sprintf(
-		"demand is measured by zone, so a busy %.*q in it is not seen; name clients that gather", maxWord, key))
-}
-
-// measuredHeadless: a headless Service with measured clients, if DNS answers by its keys.
-func measuredHeadless(s *subject) []Violation {
-	text, present := s.annotation(policy.ClientsAnnotation)
-	if !present || !s.isAnswered() {
-		return nil
-	}
-	if _, measured, _ := policy.ParseClients(text, s.Metadata.Namespace); !measured {
-		return nil
-	}
-	return aboutClients(policy.Measured, policy.MeasuredHeadless)
+	return aboutDemandSource(key, fmt.Sprintf(
+		"demand is measured by zone, so a busy %.*q in it is not seen; name clients that gather instead", maxWord, key))
 }

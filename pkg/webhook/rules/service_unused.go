@@ -51,10 +51,12 @@ func settingsOfHeadless(s *subject) []Violation {
 	return unused(path, s.Spec.ClusterIP, s.settings(), " on headless Services (DNS returns every endpoint); remove ")
 }
 
-// settingsBesideKeys are those that are not ours: a bound counts with the keys.
+// settingsBesideKeys are those that are not ours, and the demand source: a bound counts with the keys, and nobody
+// measures who dials the endpoints.
 func (s *subject) settingsBesideKeys() []setting {
 	return slices.DeleteFunc(s.settings(), func(setting setting) bool {
-		return slices.ContainsFunc(policy.OwnAnnotations, func(own string) bool { return setting.name == nameIn(own) })
+		return setting.name != nameIn(policy.DemandSourceAnnotation) &&
+			slices.ContainsFunc(policy.OwnAnnotations, func(own string) bool { return setting.name == nameIn(own) })
 	})
 }
 

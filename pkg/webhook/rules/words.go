@@ -65,10 +65,15 @@ func unknownNamespaceWords(s *subject) []Violation { return namespaceWords.missi
 // missing are the keys that are not in the vocabulary.
 func (v *vocabulary) missing(metadata *Metadata) (violations []Violation) {
 	for _, key := range ours(metadata.Annotations) {
-		if !slices.Contains(v.annotations, key) {
-			found := v.refuse("metadata.annotations", key, metadata.Annotations[key])
+		value := metadata.Annotations[key]
+		switch {
+		case !slices.Contains(v.annotations, key):
+			found := v.refuse("metadata.annotations", key, value)
 			found.advice = func() string { return v.adviseAnnotation(key) }
 			violations = append(violations, found)
+		case key == policy.DemandSourceAnnotation && policy.CheckDemandSource(value) != nil:
+			err := field.NotSupported(annotation(key), shown(value), []string{policy.Measured})
+			violations = append(violations, violationOf(err, value))
 		}
 	}
 	for _, key := range ours(metadata.Labels) {

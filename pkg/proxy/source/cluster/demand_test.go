@@ -127,7 +127,7 @@ func measuredService(version int, isMeasured bool) corev1.Service {
 	service := keyedService("web", version, "topology.kubernetes.io/zone, *")
 	service.Annotations[policy.MaxLoadAnnotation] = "120%"
 	if isMeasured {
-		service.Annotations[policy.ClientsAnnotation] = "measured"
+		service.Annotations[policy.DemandSourceAnnotation] = "measured"
 	}
 	return service
 }

@@ -37,7 +37,8 @@ var valuesOf = map[string]values{
 
 	policy.TopologyKeysAnnotation:       {good: "topology.kubernetes.io/zone, *", bad: []string{"*, *", "", " "}},
 	policy.MaxLoadAnnotation:            {good: "120%", bad: []string{"1.2", "", "0%"}},
-	policy.ClientsAnnotation:            {good: "shop/web, measured", bad: []string{"web", "", "Measured"}},
+	policy.ClientsAnnotation:            {good: "shop/web", bad: []string{"web", "", "shop/web, measured"}},
+	policy.DemandSourceAnnotation:       {good: policy.Measured, bad: []string{"Measured", "", "clients"}},
 	policy.TopologyModeAnnotation:       {good: policy.ModeBalanced, bad: []string{"vicinity.dev/balance", "vicinity.dev/Balanced"}},
 	policy.TopologyAwareHintsAnnotation: {good: policy.ModeBalanced, bad: []string{"vicinity.dev/x"}},
 

@@ -136,9 +136,9 @@ func TestABoundNeedsAllNodes(t *testing.T) {
 		step{"keys that slices answer", func(w *world) { bound(w, 80, 0) }, "service/web:80"},
 		step{"a bound waits", func(w *world) { bound(w, 81, 120) }, ""},
 		step{"all nodes are listed", func(w *world) { w.list(nodeObject("n1", labels("a", "3"))) },
-			"node/n1{zone=a,demand=3} service/web:81"},
+			"node/n1{zone=a,demand-weight=3} service/web:81"},
 		step{"one asks more", func(w *world) { w.list(nodeObject("n1", labels("a", "4"))) },
-			"node/n1{zone=a,demand=4}"},
+			"node/n1{zone=a,demand-weight=4}"},
 		step{"a label that nobody reads changes", func(w *world) {
 			changed := labels("a", "4")
 			changed[rack] = "2"

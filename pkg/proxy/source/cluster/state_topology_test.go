@@ -249,7 +249,7 @@ func TestProxiesAndLabelledNodesSayTogetherWhatNodesAre(t *testing.T) {
 		}
 		w.replace(kinds[order[2]], lists[kinds[order[2]]])
 		got := w.delivered()
-		for part := range strings.FieldsSeq("node/n1{zone=a,demand=7} " +
+		for part := range strings.FieldsSeq("node/n1{zone=a,demand-weight=7} " +
 			"node/n2{control-plane=,exclude-from-external-load-balancers=,zone=b} service/web:80") {
 			if !strings.Contains(got, part) {
 				t.Errorf("order %v: %s lacks %s", order, got, part)
@@ -264,7 +264,7 @@ func TestProxiesAndLabelledNodesSayTogetherWhatNodesAre(t *testing.T) {
 			want string
 		}{
 			{"a demand changes", func() { w.put(convert.NodesWithDemand, nodeObject("n1", map[string]string{policy.DemandLabel: "8"})) },
-				"node/n1{zone=a,demand=8}"},
+				"node/n1{zone=a,demand-weight=8}"},
 			{"and goes", func() { w.remove(convert.NodesWithDemand, model.ObjectName{Name: "n1"}) }, "node/n1{zone=a}"},
 			{"a proxy is replaced", func() { w.put(convert.ProxySlices, slice(map[string]string{"n1": "a"})) }, ""},
 			{"it is back, in another zone", func() { w.put(convert.ProxySlices, slice(map[string]string{"n1": "a", "n2": "c"})) },

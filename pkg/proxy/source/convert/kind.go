@@ -78,7 +78,7 @@ type View struct {
 	// DefaultMaxLoad bounds the load of Services that prefer some endpoints and have no bound of their own, in percent of
 	// the mean; 0 for none.
 	DefaultMaxLoad uint64
-	// DefaultMeasured: Services with a bound that name no clients are planned with measured demand.
+	// DefaultMeasured: Services with a bound that name neither clients nor a demand source are planned with measured demand.
 	DefaultMeasured bool
 	// WithHeadless: headless Services with topology keys are wanted too, and their slices, for answers by DNS.
 	WithHeadless bool

@@ -25,7 +25,7 @@ type refusalPage struct {
 	Kind      string          `json:"kind,omitempty"`
 	Namespace string          `json:"namespace,omitempty"`
 	Name      string          `json:"name,omitempty"`
-	InForce   json.RawMessage `json:"inForce"`
+	InForce   json.RawMessage `json:"lastKnownGood"`
 }
 
 // MarshalJSON writes what UnmarshalJSON reads.

@@ -67,7 +67,7 @@ func TestAVersionInForceIsTheSameAfterItWasSent(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{`{"kind": "Pod", "name": "a", "inForce": {}}`, `{"kind": "Service", "name": "a", "inForce": []}`} {
+	for _, text := range []string{`{"kind": "Pod", "name": "a", "lastKnownGood": {}}`, `{"kind": "Service", "name": "a", "lastKnownGood": []}`} {
 		if err := json.Unmarshal([]byte(text), new(Refusal)); err == nil {
 			t.Errorf("%s is no error", text)
 		}

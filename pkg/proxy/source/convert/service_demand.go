@@ -65,11 +65,11 @@ func ServiceDemand(object *servicedemand.ServiceDemand) (*model.Demand, field.Er
 
 // checkCounts refuses numbers of things that are negative, and numbers of no time.
 func checkCounts(object *servicedemand.ServiceDemand) field.ErrorList {
-	errs := checkCount("nodesHeard", int64(object.NodesHeard))
-	errs = append(errs, checkCount("nodesAll", int64(object.NodesAll))...)
+	errs := checkCount("nodesReporting", int64(object.NodesHeard))
+	errs = append(errs, checkCount("nodesTotal", int64(object.NodesAll))...)
 	errs = append(errs, checkCount("connectionsPerMinute", object.ConnectionsPerMinute)...)
 	if object.Since.IsZero() {
-		errs = append(errs, field.Required(field.NewPath("since"), ""))
+		errs = append(errs, field.Required(field.NewPath("observedAt"), ""))
 	}
 	return errs
 }

@@ -80,14 +80,14 @@ func TestAServiceDemandThatCannotBeIsRefusedWithTheFieldAndTheReason(t *testing.
 		"counts that cannot be": {
 			func(d *servicedemand.ServiceDemand) { d.NodesHeard, d.NodesAll, d.ConnectionsPerMinute = -1, -2, -3 },
 			[]string{
-				`nodesHeard: Invalid value: -1: must not be negative`, `nodesAll: Invalid value: -2: must not be negative`,
+				`nodesReporting: Invalid value: -1: must not be negative`, `nodesTotal: Invalid value: -2: must not be negative`,
 				`connectionsPerMinute: Invalid value: -3: must not be negative`,
 			},
 		},
 		"of no time, and no name": {
 			func(d *servicedemand.ServiceDemand) { d.Since, d.Namespace, d.Name = metav1.Time{}, "", "Web" },
 			[]string{
-				`metadata.namespace: Required value`, `metadata.name: Invalid value: "Web": a lowercase RFC 1123 label`, `since: Required value`,
+				`metadata.namespace: Required value`, `metadata.name: Invalid value: "Web": a lowercase RFC 1123 label`, `observedAt: Required value`,
 			},
 		},
 	} {

@@ -129,7 +129,7 @@ func TestDemandIsMeasuredByDefault(t *testing.T) {
 		}
 	}
 	said := headlessWeb()
-	said.Annotations[policy.MaxLoadAnnotation], said.Annotations[policy.ClientsAnnotation] = "120%", "measured"
+	said.Annotations[policy.MaxLoadAnnotation], said.Annotations[policy.DemandSourceAnnotation] = "120%", policy.Measured
 	got, errs := Service(said, view)
 	if len(errs) > 0 || got.Topology.Measured || len(got.Findings) != 1 || got.Findings[0].Reason != policy.MeasuredHeadless {
 		t.Errorf("a headless one that says so: %+v, %v", got, errs)

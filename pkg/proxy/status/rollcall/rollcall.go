@@ -40,7 +40,7 @@ type Node struct {
 	Node string `json:"node"`
 	Pod  string `json:"pod"` // empty if no proxy runs there
 	// Agrees: the proxy answers, is healthy, no change has failed or waits, and no other service proxy is on the node.
-	Agrees bool `json:"agrees"`
+	Agrees bool `json:"inSync"`
 	// Problem says why not; empty if it agrees.
 	Problem string `json:"problem"`
 	// Synced is when the newest accepted sync began; zero if unknown.

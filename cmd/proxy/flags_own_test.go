@@ -42,7 +42,8 @@ func runWith(t *testing.T, file string, args ...string) (*runFlags, error) {
 var otherValues = map[string]string{
 	"clusterDomain": "cluster.example", "defaultMaxLoad": `"150%"`, "defaultDemandSource": "measured",
 	"dnsBindAddress": "127.0.0.1:10053", "dnsEndpointPodNames": "true",
-	"dnsTTL": "7s", "logLevel": "warn", "manifests": "/state", "master": "https://192.0.2.1", "nodeTopologySource": "nodes", "ownTables": "never",
+	"dnsTTL": "7s", "logLevel": "warn", "manifests": "/state", "master": "https://192.0.2.1",
+	"nodeTopologySource": "nodes", "ownTables": "never",
 	"proxyService": "shop/proxies", "secureMetricsBindAddress": "0.0.0.0:10449", "serviceProxyName": "other",
 	"topologyNamespace": "elsewhere", "nodeCondition": "true", "unreachableNodeMode": "observe", "xdsBindAddress": "0.0.0.0:18000",
 	"trafficAccounting": "services=7,key=example.com/rack",

@@ -147,12 +147,13 @@ func (f *forecastFlags) register(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.bounds, "bound", []string{policy.FormatMaxLoad(policy.UsualMaxLoad)},
 		"`PERCENT` of the mean load, 100% to 1000%, to compare as a bound; several, comma-separated")
 	flags.StringVar(&f.demand, "demand", "",
-		"`FILE` with the demand of each node or zone (default: as --demand-source says, else one client per node): the result of an instant query, "+
-			"as Prometheus' HTTP API or 'promtool query instant -o json' prints it, by node or zone. What is by Service, too, is the demand "+
-			"of that Service, and its weight in sums. Bounds are planned as the proxies plan them now, and, to compare, with this demand: as "+
+		"`FILE` with the demand of each node or zone (default: as --demand-source says, else one client per node): the result of an "+
+			"instant query, as Prometheus' HTTP API or 'promtool query instant -o json' prints it, by node or zone. What is by Service, too, "+
+			"is the demand of that Service, and its weight in sums. Bounds are planned as the proxies plan them now, and, to compare, with this demand: as "+
 			"'120% measured'")
 	flags.StringVar(&f.clients, "demand-source", clientsMeasured,
-		"`SOURCE` of the demand of Services with a ServiceDemand: measured, as that says; or assumed, as if nobody had measured. Bounds are compared with both plans: '120%', with assumed demand, and '120% measured'")
+		"`SOURCE` of the demand of Services with a ServiceDemand: measured, as that says; or assumed, as if nobody had measured. "+
+			"Bounds are compared with both plans: '120%', with assumed demand, and '120% measured'")
 	flags.Func("price",
 		"`PRICE` of bytes between zones, such as 0.01/GB: print what each setting would cost in a month. Needs --demand in bytes a second "+
 			"(sum by (instance, namespace, service) (rate(vicinity_service_traffic_bytes_total[1d])))",

@@ -62,16 +62,18 @@ items:
 // decisive are flags that change what the tables of toldState hold, or how many Services DNS answers for: a command line
 // of the daemon for each, and one for 'status' after which it expects something else.
 var decisive = map[string]struct{ told, against string }{
-	"bind-address":          {"--bind-address 192.0.2.9", "--bind-address 192.0.2.1"},
-	"cluster-cidr":          {"--cluster-cidr 10.244.0.0/16", "--cluster-cidr 10.245.0.0/16"},
-	"config":                {"--masquerade-all", "--config nothing.conf"},
-	"default-demand-source": {"--default-demand-source measured --default-max-load 120% --topology-namespace elsewhere", "--default-demand-source="},
-	"default-max-load":      {"--default-max-load 120%", "--default-max-load="},
-	"detect-local-mode":     {"--detect-local-mode NodeCIDR", "--detect-local-mode ClusterCIDR"},
-	"dns-bind-address":      {"--dns-bind-address 127.0.0.1:10553", "--dns-bind-address="},
-	"feature-gates":         {"--feature-gates AllowServiceExternalIPs=false", "--feature-gates AllowServiceExternalIPs=true"},
-	"masquerade-all":        {"--masquerade-all", "--masquerade-all=false"},
-	"nodeport-addresses":    {"--nodeport-addresses 192.0.2.128/25", "--nodeport-addresses primary"},
+	"bind-address": {"--bind-address 192.0.2.9", "--bind-address 192.0.2.1"},
+	"cluster-cidr": {"--cluster-cidr 10.244.0.0/16", "--cluster-cidr 10.245.0.0/16"},
+	"config":       {"--masquerade-all", "--config nothing.conf"},
+	"default-demand-source": {
+		"--default-demand-source measured --default-max-load 120% --topology-namespace elsewhere", "--default-demand-source=",
+	},
+	"default-max-load":   {"--default-max-load 120%", "--default-max-load="},
+	"detect-local-mode":  {"--detect-local-mode NodeCIDR", "--detect-local-mode ClusterCIDR"},
+	"dns-bind-address":   {"--dns-bind-address 127.0.0.1:10553", "--dns-bind-address="},
+	"feature-gates":      {"--feature-gates AllowServiceExternalIPs=false", "--feature-gates AllowServiceExternalIPs=true"},
+	"masquerade-all":     {"--masquerade-all", "--masquerade-all=false"},
+	"nodeport-addresses": {"--nodeport-addresses 192.0.2.128/25", "--nodeport-addresses primary"},
 	"pod-bridge-interface": {
 		"--detect-local-mode BridgeInterface --pod-bridge-interface cni0", "--pod-bridge-interface cni1",
 	},

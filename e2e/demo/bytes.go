@@ -38,7 +38,8 @@ func (t traffic) since(before traffic) traffic {
 // returns what it showed and what was wrong.
 func (s *stage) playBytes(ctx context.Context, p *page) (shown string, wrong []string, err error) {
 	p.headline("7. The owner asks for the zone, and no byte crosses any more")
-	p.say("  The proxies run with --traffic-accounting=totals: they count what connections move, and between which zones, without another rule in")
+	p.say("  The proxies run with --traffic-accounting=totals: they count what connections move, and between which zones, without " +
+		"another rule in")
 	p.say("  the kernel. First the Service has no annotation. Then its owner adds")
 	p.say("  vicinity.dev/topology-keys: %q", topologyKeys)
 	anywhere, failures, err := s.countBytes(ctx, "", func(place) []place { return s.places })

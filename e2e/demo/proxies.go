@@ -46,7 +46,8 @@ func startProxy(program, manifests, logs string, node *fabric.Node) (*proxy, err
 	}
 	defer log.Close() // the child has its own
 	cmd := exec.Command(program, "run", "--manifests", manifests, "--node", node.Name,
-		"--cluster-cidr", fabric.PodsIPv4.String()+","+fabric.PodsIPv6.String(), "--unreachable-node-mode", "enforce", "--traffic-accounting", "totals",
+		"--cluster-cidr", fabric.PodsIPv4.String()+","+fabric.PodsIPv6.String(),
+		"--unreachable-node-mode", "enforce", "--traffic-accounting", "totals",
 		"--metrics-bind-address", metricsAddress)
 	cmd.Stdout, cmd.Stderr = log, log
 	process, err := node.Start(cmd)

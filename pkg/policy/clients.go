@@ -11,8 +11,8 @@ import (
 // MaxClients is how many Services may be clients of another one: each of them makes work for every proxy.
 const MaxClients = 8
 
-// ParseClients reads a comma-separated list of Services, each as "namespace/name". Spaces around an entry are ignored. namespace is that of the Service with the annotation, which errors propose where
-// none is written.
+// ParseClients reads a comma-separated list of Services, each as "namespace/name". Spaces around an entry are ignored.
+// namespace is that of the Service with the annotation, which errors propose where none is written.
 //
 // There are at most MaxClients Services, none twice, and at least one entry. The error is an EntryErrors that names every
 // entry at fault.

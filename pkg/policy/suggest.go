@@ -20,8 +20,8 @@ var renamed = map[string][]string{
 	"unreachableNodes":  {"unreachableNodeMode"},
 }
 
-// Suggest returns which of the known words was probably meant: the new name of a setting, or one that differs in case, spaces or punctuation, by a
-// slip, in number, or in what stands before its last slash, or one that it begins with. Empty if nothing comes near. The
+// Suggest returns which of the known words was probably meant: the new name of a setting, or one that differs in case,
+// spaces or punctuation, by a slip, in number, or in what stands before its last slash, or one that it begins with. Empty if nothing comes near. The
 // first of several wins.
 func Suggest(word string, known ...string) string {
 	if len(word) > maxQuoted {

@@ -152,7 +152,9 @@ func TestAnUpdateIsSilentOnlyAboutKeysThatWereIgnoredBefore(t *testing.T) {
 // ownWords are the annotations that Vicinity's proxy reads.
 func ownWords(service *corev1.Service) map[string]string {
 	words := map[string]string{}
-	for _, key := range []string{policy.TopologyKeysAnnotation, policy.MaxLoadAnnotation, policy.ClientsAnnotation, policy.DemandSourceAnnotation} {
+	for _, key := range []string{
+		policy.TopologyKeysAnnotation, policy.MaxLoadAnnotation, policy.ClientsAnnotation, policy.DemandSourceAnnotation,
+	} {
 		if value, present := service.Annotations[key]; present {
 			words[key] = value
 		}

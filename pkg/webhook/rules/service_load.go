@@ -59,8 +59,8 @@ func (s *subject) demandSettings() []string {
 	return settings
 }
 
-// nothingToBound: bounds, and what they would be planned with, of a Service that prefers no endpoint, whatever the cluster's bound is. Wrong
-// keys count as something to bound.
+// nothingToBound: bounds, and what they would be planned with, of a Service that prefers no endpoint, whatever the cluster's
+// bound is. Wrong keys count as something to bound.
 func nothingToBound(s *subject) []Violation {
 	distribution, _ := s.distribution()
 	if s.hasKeys && s.keys == nil || policy.KeysToBound(s.keys, distribution, s.mode) != nil {

@@ -67,7 +67,9 @@ func TestAVersionInForceIsTheSameAfterItWasSent(t *testing.T) {
 			}
 		}
 	}
-	for _, text := range []string{`{"kind": "Pod", "name": "a", "lastKnownGood": {}}`, `{"kind": "Service", "name": "a", "lastKnownGood": []}`} {
+	for _, text := range []string{
+		`{"kind": "Pod", "name": "a", "lastKnownGood": {}}`, `{"kind": "Service", "name": "a", "lastKnownGood": []}`,
+	} {
 		if err := json.Unmarshal([]byte(text), new(Refusal)); err == nil {
 			t.Errorf("%s is no error", text)
 		}
